@@ -66,7 +66,7 @@ sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@bash lab/bootstrap.sh
 	@$(PY) -m venv build/sbom-tools
 	@build/sbom-tools/bin/pip install -q --disable-pip-version-check --require-hashes -r ci/sbom-requirements.lock
-	@$(PY) -c 'from components.project.files import runtime_pins; print(runtime_pins())' > build/sbom-packages.txt
+	@$(PY) -c 'from components.project.write import runtime_pins; print(runtime_pins())' > build/sbom-packages.txt
 	@build/sbom-tools/bin/cyclonedx-py requirements build/sbom-packages.txt --pyproject pyproject.toml --output-file build/sbom.cdx.json
 
 catalogue: ## what of the catalogue is behind its makers' lists, as a diff; wants a network

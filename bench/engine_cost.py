@@ -25,8 +25,8 @@ from bench.runner import Spent, run_measured
 from bench.site_cost import FORMS
 from bench.sites import site_text
 from components.artefacts.lock import Entry, lock_path, write_lock
-from components.checks.pins import artefacts_of
 from components.checks.site import load_checked_site
+from components.checks.site_files import artefacts_of
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 

@@ -22,7 +22,7 @@ from components.fabric import component as fabric
 from components.fabric import exchange
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
-from components.fabric.splits import plan_changes
+from components.fabric.ports import plan_changes
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import flatten
 from components.preview import from_plans

@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from components.catalogue.cni_folders import distribution_of
+from components.catalogue.cluster_parts import distribution_of
 from components.core.errors import Bug, DeviceError, UsageError
 from components.core.key_values import HostState, parse_state
 from components.hosts.plan import plan_hosts

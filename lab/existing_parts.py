@@ -19,8 +19,7 @@ from components.core.errors import DeviceError
 from components.jobs.plan import plan_jobs
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
-from components.model.cluster_parts import ClusterParts
-from components.model.kubernetes import ExistingPlane
+from components.model.kubernetes import ClusterParts, ExistingPlane
 from components.model.owners import owners_of
 from components.pod_network.plan import plan_pod_network
 from components.update.cluster import part_of

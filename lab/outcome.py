@@ -14,7 +14,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of
+from components.model.worker_kinds import crusoe_of
 from lab.update_events import Update
 
 CLUSTER: Final = ("kubernetes", "operators", "pod_network", "jobs")

@@ -19,11 +19,11 @@ import yaml
 
 from components.catalogue.cards import CARDS, find_card
 from components.core.errors import UsageError
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.model.cluster import ClusterSpec
 from components.model.environments import Hypervisor, VirtualMachine
 from components.model.hosts import Host, Nic
-from components.model.instances import crusoe_of
+from components.model.worker_kinds import crusoe_of
 from components.reading.port_ranges import spread_document
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.image import GPU_PACKAGES, PACKAGES, image_driver

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
+from components.acceptance.collect.turn import PROGRESS
+from components.acceptance.handover import EVIDENCE_STEP
+from components.acceptance.report.archive import FOLDER as ARCHIVE
+
 Event = Mapping[str, object]
 
 QUIET_S: Final = 10.0
@@ -71,7 +75,8 @@ class Update:
 class _Screen:
     """Prints what finishes, and says what is running when nothing finishes for a while."""
 
-    def __init__(self, stuck_s: float) -> None:
+    def __init__(self, stuck_s: float, archive: Path) -> None:
+        self._archive = archive
         self.running: dict[str, float] = {}
         self.last_word = self.last_event = time.monotonic()
         self.failed = False
@@ -95,6 +100,22 @@ class _Screen:
                 f"{name_of(urn)} ({now - since:.0f} s)" for urn, since in self.running.items()
             )
             self.say(f"  ... working on {names}")
+            words = progress_of(self._archive) if EVIDENCE_STEP in names else ""
+            if words:
+                self.say(f"      {words}")
+
+
+def progress_of(archive: Path) -> str:
+    """What acceptance does now, as it says in the folder of its run; empty where it says nothing.
+
+    Args:
+        archive: The folder of the stack's runs.
+    """
+    try:
+        newest = max(archive.glob(f"run-*/{PROGRESS}"), key=lambda each: each.stat().st_mtime)
+        return newest.read_text().strip()
+    except (OSError, ValueError):  # the run has just ended, or there is none
+        return ""
 
 
 def name_of(urn: str) -> str:
@@ -125,12 +146,12 @@ def follow_update(
         command: The whole command line of `pulumi up`.
         project: Where it runs.
         environment: Its environment.
-        folder: Where the event log and the full output go.
+        folder: Where the event log and the full output go; its name is the stack's.
         stuck_s: Seconds after which an engine that hangs behind a failed step is ended.
     """
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
-    update, screen = Update(), _Screen(stuck_s)
+    update, screen = Update(), _Screen(stuck_s, project / ARCHIVE / folder.name)
     begun = time.monotonic()
     with (folder / "pulumi.log").open("w") as log:
         child = subprocess.Popen(

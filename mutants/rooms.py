@@ -53,7 +53,7 @@ ROOMS: Final[dict[str, Room]] = {
         ),
     ),
     "checks": Room(
-        ("checks/traffic.py", "checks/mtu.py"),
+        ("checks/packets.py",),
         ("checks", "cases"),
     ),
 }

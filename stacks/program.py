@@ -16,13 +16,13 @@ import pulumi
 from components.acceptance.evidence import as_seen
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.acceptance.report.archive import keep_beside
+from components.artefacts.gather import charts_away, fetch_ahead
 from components.artefacts.lock import Lock
-from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
-from components.artefacts.store import charts_away, fetch_ahead
-from components.checks.pins import refused_unpinned
+from components.artefacts.registry import docker_logins
 from components.checks.render import render_problem
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
+from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json
@@ -35,7 +35,7 @@ from components.model.cluster import ClusterSpec
 from components.model.owners import not_touched
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.preflight.cluster import check_existing
-from components.project.lab_refusal import refuse_lab_parts
+from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote

@@ -27,9 +27,9 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
-from components.core.beside import Beside, LostWay
+from components.core.difference import Beside, LostWay
 from components.core.errors import UsageError
-from components.model.acceptance import LossLimits
+from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1

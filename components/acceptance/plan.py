@@ -28,12 +28,12 @@ from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.plan import switch_endpoint
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
-from components.model.acceptance import Acceptance
-from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
+from components.model.environments import InfiniBandFabric
 from components.model.hosts import Host
+from components.model.jobs import Acceptance
 from components.model.once import once
-from components.model.operator_owned import gpu_paths
+from components.model.owners import gpu_paths
 from components.model.units import rdma_mtu
 from components.model.worker_kinds import nic_on, on_infiniband
 from components.pod_network.attachment import expected_allocatable

@@ -6,22 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.artefacts.reference import parse_image
+from components.artefacts.naming import parse_image
 from components.catalogue import upstream
 from components.catalogue.cluster_parts import Part
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_programs, draws_blocks, policy_networks, way_of
-from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
-from components.model.operator_owned import firmware_by_operator, guids_by_pods, vfs_by_operator
 from components.model.operators import ByChart, ChartSource
 from components.model.owners import (
     cni_check_image,
+    cni_programs,
+    draws_blocks,
+    firmware_by_operator,
+    guids_by_pods,
     installs,
     part_of_program,
+    policy_networks,
     pool_files_image,
+    vfs_by_operator,
+    way_of,
 )
 
 Kind = Literal["file", "chart", "image", "repository"]

@@ -1,17 +1,125 @@
-"""Names and addresses on the site's own ground: where a mirror, a registry or a host has a thing.
+"""Names of images, manifests, checksums, and addresses on the site's own ground.
 
 Nothing else in Railyard makes such a name. Whoever has one of them does not rewrite it again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from components.artefacts.reference import parse_image
+from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.sources import Mirror, Registry, Sources
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def wrong_checksum(found: str, wanted: str) -> tuple[str, str]:
+    """What is wrong, and what helps."""
+    return (
+        f"its checksum is {found}, want {wanted}; it was not used",
+        "if upstream replaced it for a good reason, take it with `railyard pin SITE --update NAME`",
+    )
+
+
+_OFFICIAL: Final = "library"
+"""Docker Hub's images without a user are there (distribution/reference, normalize.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageReference:
+    """`registry/repository:tag@digest`, with what a short name leaves out."""
+
+    registry: str
+    repository: str
+    tag: str
+    """Empty where the name has none: `latest` is not assumed."""
+    digest: str
+    """`sha256:…`, or empty."""
+
+    @property
+    def base(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    @property
+    def version(self) -> str:
+        """What tells it from others of its repository: the digest, if there is one."""
+        return self.digest or self.tag
+
+    def __str__(self) -> str:
+        """The whole name."""
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.base}{tag}{f'@{self.digest}' if self.digest else ''}"
+
+    def pinned(self, digest: str) -> ImageReference:
+        """The same at one digest; the tag stays for people to read."""
+        return replace(self, digest=digest)
+
+
+def parse_image(name: str) -> ImageReference:
+    """Take a name apart; `mpioperator/x` is `docker.io/mpioperator/x`."""
+    registry = registry_of(name)
+    rest = name.removeprefix(f"{registry}/")
+    whole, _, digest = rest.partition("@")
+    repository, colon, tag = whole.rpartition(":")
+    repository, tag = (repository, tag) if colon else (whole, "")
+    if registry == DOCKER_HUB and "/" not in repository:
+        repository = f"{_OFFICIAL}/{repository}"
+    return ImageReference(registry, repository, tag, digest)
+
+
+INDEXES: Final = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFESTS: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One manifest, or list of manifests, as the registry has it byte for byte."""
+
+    media_type: str
+    digest: str
+    body: bytes = field(repr=False)
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What it says."""
+        return cast("Mapping[str, Any]", json.loads(self.body))
+
+    @property
+    def is_index(self) -> bool:
+        """Whether it lists manifests by platform."""
+        return self.media_type in INDEXES
+
+    def children(self) -> Iterator[tuple[str, str, str]]:
+        """Digest, system and processor of each manifest that it lists; attestations are none."""
+        for each in self.data.get("manifests", []):
+            platform = each.get("platform", {})
+            yield each["digest"], platform.get("os", ""), platform.get("architecture", "")
+
+    def blobs(self) -> Iterator[tuple[str, int]]:
+        """Digest and bytes of its configuration and layers."""
+        data = self.data
+        for each in (data.get("config"), *data.get("layers", [])):
+            if each is not None:
+                yield each["digest"], int(each["size"])
+
 
 HOST_FILES: Final = "/var/lib/railyard/files"
 """Where a host has the files that this machine sends, each in a folder of its SHA-256."""

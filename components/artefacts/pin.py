@@ -10,7 +10,6 @@ from datetime import date
 from typing import Final, Literal
 
 from components.artefacts.charts import find_in_index, images_of_chart
-from components.artefacts.digests import wrong_checksum
 from components.artefacts.listing import (
     Artefact,
     architectures,
@@ -19,8 +18,13 @@ from components.artefacts.listing import (
     image_artefact,
 )
 from components.artefacts.lock import Entry, Lock
-from components.artefacts.naming import in_registry, mirrored, registry_host
-from components.artefacts.reference import parse_image
+from components.artefacts.naming import (
+    in_registry,
+    mirrored,
+    parse_image,
+    registry_host,
+    wrong_checksum,
+)
 from components.artefacts.registry import HELM_CHART, RegistryClient, find_image
 from components.artefacts.web import (
     Access,
@@ -33,7 +37,7 @@ from components.artefacts.web import (
 )
 from components.core.errors import Bug
 from components.model.cluster import ClusterSpec
-from components.model.containers import DOCKER_HUB, RegistryLogin, registry_of
+from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of
 from components.model.operators import ChartValues
 
 AT_ONCE: Final = 8

@@ -1,9 +1,12 @@
-"""A registry of images, by its HTTP API (distribution, spec/api): manifests, blobs, logins."""
+"""A registry of images by its HTTP API (distribution, spec/api), and the logins of Docker."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
+import os
 import re
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,21 +15,48 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-from components.artefacts.digests import wrong_checksum
-from components.artefacts.manifest import INDEXES, MANIFESTS, Manifest
-from components.artefacts.reference import ImageReference
+from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Manifest, wrong_checksum
 from components.artefacts.web import (
     FILE_DEADLINE_S,
     Access,
     Answer,
     Call,
     FetchError,
+    Login,
     WrongContentError,
     download,
     fetch,
     open_call,
 )
-from components.model.containers import DOCKER_HUB
+from components.model.jobs import DOCKER_HUB
+
+_HUB_LOGIN: Final = "index.docker.io"
+
+
+def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, Login]:
+    """Registry to login, from `config.json` of Docker; none where it cannot be read.
+
+    Only logins that are in the file: a credential helper is a program, and is not started.
+    """
+    folder = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    try:
+        read = json.loads((folder / "config.json").read_text("utf-8"))
+        logins = cast("Mapping[str, Mapping[str, str]]", read.get("auths") or {})
+        return {_host(name): _login(entry["auth"]) for name, entry in logins.items() if entry}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error):
+        return {}
+
+
+def _host(name: str) -> str:
+    """Docker Hub's entry is the address of an older API: `https://index.docker.io/v1/`."""
+    host = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    return _HUB_LOGIN if host.endswith("docker.io") else host
+
+
+def _login(auth: str) -> Login:
+    user, _, password = base64.b64decode(auth).decode().partition(":")
+    return Login(user, password)
+
 
 _HUB: Final = "registry-1.docker.io"
 """Docker Hub's registry is not at the name that images have."""

@@ -24,10 +24,10 @@ from components.artefacts.listing import (
 )
 from components.artefacts.lock import Entry, Lock
 from components.artefacts.naming import host_file, in_registry, mirrored, sends_files, sent_digest
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers, registry_of
-from components.model.drivers import DriverPackage
 from components.model.hosts import Host
+from components.model.jobs import Containers, registry_of
 from components.model.kubernetes import K3sSource
 from components.model.once import once
 from components.model.operators import ByChart, ChartValues

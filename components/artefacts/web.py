@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 from urllib.parse import urlsplit
 
-from components.artefacts.digests import digest_of, wrong_checksum
+from components.artefacts.naming import digest_of, wrong_checksum
 from components.core.errors import RailyardError
 from components.core.limits import Deadline, end_within, timed
 

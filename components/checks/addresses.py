@@ -9,15 +9,16 @@ from itertools import combinations, product
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places, unique
-from components.checks.tiers import reachable
-from components.checks.topology import PlacedNic, list_nics
-from components.core.placeholder import has_placeholder
+from components.checks.topology import PlacedNic, list_nics, reachable
+from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
-from components.model.rail_subnets import (
+from components.model.places import (
     RailSubnet,
+    default_way,
+    each_ssh,
     is_flat,
     routed_cards,
     shares_resource,
@@ -25,7 +26,6 @@ from components.model.rail_subnets import (
     subnets_of,
 )
 from components.model.reach import is_machine_ipv4
-from components.model.ways import default_way, each_ssh
 from components.pod_network.rails import pools_of
 
 _PODS_PER_NODE: Final = 256
@@ -48,11 +48,9 @@ def check_node_address(spec: ClusterSpec) -> Findings:
         address = host.address
         known = host.node_ip is None and address and not has_placeholder(address)
         if known and not is_machine_ipv4(address):
-            yield Finding(
-                f'the node {host.name} needs an IPv4 address, and "{address}" is none.',
-                places(spec, f"hosts.{h}.ssh.address"),
-                "set node_ip to the address by which the other nodes reach it.",
-            )
+            what = f'the node {host.name} needs an IPv4 address, and "{address}" is none.'
+            fix = "set node_ip to the address by which the other nodes reach it."
+            yield Finding(what, places(spec, f"hosts.{h}.ssh.address"), fix)
 
 
 def check_duplicate_address(spec: ClusterSpec) -> Findings:
@@ -83,11 +81,8 @@ def check_duplicate_address(spec: ClusterSpec) -> Findings:
 
 def _shared(address: str, name: str, path: SpecPath, other: str, other_path: SpecPath) -> Finding:
     shown = address.partition(" ")[0]
-    return Finding(
-        f"{other} and {name} have the same address: {address}.",
-        (at(path, shown), at(other_path, shown)),
-        "correct one of the two.",
-    )
+    what = f"{other} and {name} have the same address: {address}."
+    return Finding(what, (at(path, shown), at(other_path, shown)), "correct one of the two.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +108,9 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
         if same and one.path[0] == two.path[0] == "rails":
             continue
         if one.network.overlaps(two.network):
-            yield Finding(
-                f"{one.name}, {one.network}, overlaps {two.name}, {two.network}.",
-                (at(one.path, one.network), at(two.path, two.network)),
-                "choose networks that have no address in common.",
-            )
+            what = f"{one.name}, {one.network}, overlaps {two.name}, {two.network}."
+            fix = "choose networks that have no address in common."
+            yield Finding(what, (at(one.path, one.network), at(two.path, two.network)), fix)
     yield from _unusable(networks)
     for name, address, path in _addresses(spec):
         for net in networks:
@@ -133,11 +126,9 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
 def _unusable(networks: list[_Net]) -> Findings:
     for net, never in product(networks, _NEVER):
         if net.network.subnet_of(never):
-            yield Finding(
-                f"{net.name}, {net.network}, lies in {never}, which no device can use.",
-                (at(net.path, net.network),),
-                "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16.",
-            )
+            what = f"{net.name}, {net.network}, lies in {never}, which no device can use."
+            fix = "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16."
+            yield Finding(what, (at(net.path, net.network),), fix)
 
 
 def _networks(spec: ClusterSpec) -> list[_Net]:
@@ -286,11 +277,9 @@ def check_cluster_networks(spec: ClusterSpec) -> Findings:
         return
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
-        yield Finding(
-            f"pod network {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes.",
-            places(spec, "kubernetes.pod_cidr"),
-            "choose a larger one; each node takes a /24.",
-        )
+        what = f"pod network {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes."
+        fix = "choose a larger one; each node takes a /24."
+        yield Finding(what, places(spec, "kubernetes.pod_cidr"), fix)
 
 
 _NO_MACHINES: Final = 31
@@ -329,11 +318,9 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
     ends = (subnet.network_address, subnet.broadcast_address)
     if subnet.prefixlen >= _NO_MACHINES:
         key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
-        yield Finding(
-            f"{rail.name}'s subnet {subnet} has no address for {nic}.",
-            (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
-            "choose a larger subnet; /24 is usual.",
-        )
+        where = (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet))
+        fix = "choose a larger subnet; /24 is usual."
+        yield Finding(f"{rail.name}'s subnet {subnet} has no address for {nic}.", where, fix)
     elif _is_of_probe(spec, address, subnet):
         yield Finding(
             f"{address} of {nic} is the last address of {rail.name}, "

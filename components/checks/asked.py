@@ -10,13 +10,13 @@ from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
-from components.fabric.exec_plan import LONGEST, find_form, why_no_exec
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
+from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
 from components.model.guards import SwitchGuards
-from components.model.rail_subnets import subnets_of
+from components.model.places import subnets_of
 
 _DEFAULT_VLAN: Final = 1
 """The VLAN of untagged frames on a port that says no other (IEEE 802.1Q: default PVID)."""
@@ -32,11 +32,9 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     """
     for r, rail in enumerate(spec.rails):
         if rail.vlan == _DEFAULT_VLAN:
-            yield Finding(
-                f"{rail.name} is VLAN 1, which switch ports have untagged by default.",
-                places(spec, f"rails.{r}.vlan"),
-                "choose a VLAN from 2 to 4094, here and on the switches.",
-            )
+            what = f"{rail.name} is VLAN 1, which switch ports have untagged by default."
+            fix = "choose a VLAN from 2 to 4094, here and on the switches."
+            yield Finding(what, places(spec, f"rails.{r}.vlan"), fix)
         for s, switch in enumerate(spec.switches):
             kept = system_of(switch.os).reserved_vlans
             if rail.vlan in kept:
@@ -64,11 +62,9 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
             if why is None:
                 continue
             where: SpecPath = ("guards", "switch", name)
-            yield Finding(
-                f"{kind} cannot be repaired on {switch.name}: {why}.",
-                (at(where, "repair"), at(("switches", s, "os"), switch.os)),
-                f"write guards.switch.{name}: warn, or refuse",
-            )
+            what = f"{kind} cannot be repaired on {switch.name}: {why}."
+            fix = f"write guards.switch.{name}: warn, or refuse"
+            yield Finding(what, (at(where, "repair"), at(("switches", s, "os"), switch.os)), fix)
 
 
 def _why_not(switch: Switch, kind: str) -> str | None:
@@ -97,11 +93,9 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
         why = why_no_exec(switch.os)
         if switch.executor == "exec" and why is not None:
             fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
-            yield Finding(
-                f"{switch.name} cannot take its configuration as one exec: {why}.",
-                places(spec, f"switches.{s}.executor", f"switches.{s}.os"),
-                f"remove executor; `exec` works with {', '.join(fitting)}.",
-            )
+            what = f"{switch.name} cannot take its configuration as one exec: {why}."
+            fix = f"remove executor; `exec` works with {', '.join(fitting)}."
+            yield Finding(what, places(spec, f"switches.{s}.executor", f"switches.{s}.os"), fix)
         elif switch.executor == "exec":
             yield from _refuse_plan(spec, s)
 
@@ -112,18 +106,14 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
     texts = plan.exec if plan else None
     missing = why_no_exec(switch.os, plan.desired) if plan else None
     if missing is not None:
-        yield Finding(
-            f"{switch.name} cannot take its configuration as one exec: {missing}.",
-            places(spec, f"switches.{s}.executor"),
-            "remove executor: `device` records what was there.",
-        )
+        what = f"{switch.name} cannot take its configuration as one exec: {missing}."
+        fix = "remove executor: `device` records what was there."
+        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
     needed = max(len(texts.apply), len(texts.undo)) if texts else 0
     if form and not form.cli and needed > LONGEST:
-        yield Finding(
-            f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}.",
-            places(spec, f"switches.{s}.executor"),
-            "remove executor: `device` sends a line at a time.",
-        )
+        what = f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}."
+        fix = "remove executor: `device` sends a line at a time."
+        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
@@ -148,11 +138,8 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
         allowed = switch.exec_disruptive == ALLOWED
         where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
         if switch.executor == "device" and allowed:
-            yield Finding(
-                f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device.",
-                (where,),
-                "remove exec_disruptive, or set executor to exec.",
-            )
+            what = f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device."
+            yield Finding(what, (where,), "remove exec_disruptive, or set executor to exec.")
         elif switch.executor == "exec" and not allowed:
             yield from _refuse_interruptions(spec, s)
 
@@ -164,11 +151,10 @@ def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
     plan = _plan_one(spec, switch)
     found = plan.exec.interrupts if plan and plan.exec else ()
     if found:
-        yield Finding(
-            f"each change of the file would interrupt {switch.name}: {'; '.join(found)}.",
-            places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive"),
-            f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes.",
-        )
+        what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
+        where = places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive")
+        fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes."
+        yield Finding(what, where, fix)
 
 
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
@@ -195,11 +181,8 @@ def check_management_port(spec: ClusterSpec) -> Findings:
 def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
     model = switch.hardware
     if model is not None and not model.has_port(switch.os, inband.port):
-        yield Finding(
-            f"{switch.name} is managed by port {inband.port}, but {model.described} has none.",
-            (at((*path, "port"), inband.port),),
-            _KEEP,
-        )
+        what = f"{switch.name} is managed by port {inband.port}, but {model.described} has none."
+        yield Finding(what, (at((*path, "port"), inband.port),), _KEEP)
     for port in list_all_ports(spec):
         if port.switch.name != switch.name or model is None:
             continue

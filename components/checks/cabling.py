@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 
 from components.checks.rule import Finding, Findings, at
-from components.checks.tiers import reachable
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
     list_cables,
     list_nics,
     list_ports,
+    reachable,
 )
 from components.core.problem import SpecPath
-from components.fabric.splits import splits_of
+from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
@@ -82,11 +82,9 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
         ports = plugged[nic.path]
         target = f"{nic.host.name}/{nic.nic.rail}"
         if not ports and unplugged > lost:
-            yield Finding(
-                f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
-                (nic.at("rail"),),
-                f"add its port to a switch, {_example(spec, target)}.",
-            )
+            what = f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port."
+            fix = f"add its port to a switch, {_example(spec, target)}."
+            yield Finding(what, (nic.at("rail"),), fix)
         for port in ports[1:]:
             yield Finding(
                 f"{target} is plugged into two ports: {ports[0].switch.name} {ports[0].name} and "
@@ -125,11 +123,9 @@ def check_vlan_rail(spec: ClusterSpec) -> Findings:
         if rail is None or port.port.vlan in {None, rail.vlan}:
             continue
         where = ("rails", spec.rails.index(rail), "vlan")
-        yield Finding(
-            f"{port} carries VLAN {port.port.vlan}, and {rail.name} is VLAN {rail.vlan}.",
-            (port.at("vlan"), at(where, rail.vlan)),
-            f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}.",
-        )
+        what = f"{port} carries VLAN {port.port.vlan}, and {rail.name} is VLAN {rail.vlan}."
+        fix = f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}."
+        yield Finding(what, (port.at("vlan"), at(where, rail.vlan)), fix)
 
 
 def check_port_mode(spec: ClusterSpec) -> Findings:
@@ -144,11 +140,9 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
         if host is not None and host.is_outside:
             continue  # it has no VFs for pods: its card sends on the rail itself
         if port.port.mode == "access":
-            yield Finding(
-                f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods.",
-                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
-                "set the port's mode to trunk.",
-            )
+            what = f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods."
+            where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
+            yield Finding(what, where, "set the port's mode to trunk.")
 
 
 def check_port_untagged(spec: ClusterSpec) -> Findings:
@@ -207,11 +201,9 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
         if port.port.lacp and spec.rail(port.rail) is None:
             continue  # a bond of management or storage: `port-target` says what to do
         if port.port.lacp:
-            yield Finding(
-                f"{port} is an LACP port on the RDMA rail {port.rail}.",
-                (port.at("lacp"),),
-                "remove lacp and give each NIC a rail of its own.",
-            )
+            where = (port.at("lacp"),)
+            fix = "remove lacp and give each NIC a rail of its own."
+            yield Finding(f"{port} is an LACP port on the RDMA rail {port.rail}.", where, fix)
 
 
 def check_rail_switch(spec: ClusterSpec) -> Findings:

@@ -1,21 +1,20 @@
-"""Rules on what a switch model and its system can do."""
+"""Rules on what a switch model and its system can do, and how its ports are split."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-from components.catalogue.other_vendors import why_unplanned
+from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedPort, list_all_ports, list_cables
+from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
-from components.fabric.queues import link_speed
-from components.fabric.splits import splits_of
+from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile
 from components.model.cluster import ClusterSpec
@@ -66,20 +65,15 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
 
 def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
     known = " The catalogue knows this model, and the file's description wins." * (name in MODELS)
-    yield Finding(
-        f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}.",
-        (where, at(("switch_models", name))),
-        "read them in the vendor's data sheet, and waive the rule with that reason.",
-        "warning",
-    )
+    what = f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}."
+    fix = "read them in the vendor's data sheet, and waive the rule with that reason."
+    yield Finding(what, (where, at(("switch_models", name))), fix, "warning")
     if max(spec.switch_models[name].speeds_gbit_s) < max(
         (int(split.partition("x")[2]) for split in spec.switch_models[name].breakouts), default=0
     ):
-        yield Finding(
-            f"a part of a split port of {name} would be faster than the whole port.",
-            (at(("switch_models", name, "breakouts")),),
-            "write parts and speed as the data sheet has them: 2x400 of a port of 800.",
-        )
+        what = f"a part of a split port of {name} would be faster than the whole port."
+        fix = "write parts and speed as the data sheet has them: 2x400 of a port of 800."
+        yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
 
 
 def _never_lossless(spec: ClusterSpec) -> Findings:
@@ -89,11 +83,9 @@ def _never_lossless(spec: ClusterSpec) -> Findings:
         model = switch.hardware
         if model is None or switch.carries != "roce" or model.max_lossless_priorities:
             continue
-        yield Finding(
-            f"{spec.rdma.mode} needs a lossless priority; {model.described} has none.",
-            places(spec, f"switches.{s}.model", "rdma.mode"),
-            "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one.",
-        )
+        what = f"{spec.rdma.mode} needs a lossless priority; {model.described} has none."
+        fix = "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one."
+        yield Finding(what, places(spec, f"switches.{s}.model", "rdma.mode"), fix)
 
 
 def _models_of(system: str) -> list[str]:
@@ -194,11 +186,8 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
         if model is None or system not in model.ports:
             continue
         if not model.has_port(system, port.name):
-            yield Finding(
-                f"{model.described} has no port {port.name}.",
-                (port.place,),
-                f"its ports are {model.describe_ports(system)}.",
-            )
+            fix = f"its ports are {model.describe_ports(system)}."
+            yield Finding(f"{model.described} has no port {port.name}.", (port.place,), fix)
         own = port.port.mtu_bytes
         path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")
         mtu_bytes = own or spec.rdma.port_mtu_bytes
@@ -225,11 +214,9 @@ def _find_split(spec: ClusterSpec) -> Findings:
     for port in list_all_ports(spec):
         parent = whole.get((port.switch.name, _whole_name(port)))
         if parent is not None and parent.name != port.name:
-            yield Finding(
-                f"{port} is a part of port {parent.name}, which is used as a whole.",
-                (port.place, parent.place),
-                "use the whole port, or its parts only.",
-            )
+            what = f"{port} is a part of port {parent.name}, which is used as a whole."
+            fix = "use the whole port, or its parts only."
+            yield Finding(what, (port.place, parent.place), fix)
 
 
 def _whole_name(port: PlacedPort) -> str:
@@ -289,3 +276,114 @@ def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: P
                 f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: "
                 f"{driver_of(switch.os).title} has no other priority.",
             )
+
+
+def check_port_split(spec: ClusterSpec) -> Findings:
+    """A port is split as its model can be, and nothing else is plugged into what that takes.
+
+    The parts that `ports` names say into how many a port is split, unless `breakouts` of the switch
+    does. On some models a port that is split in four or eight takes the port after it. The parts of
+    one port are alike, so that cards of two speeds cannot both have theirs. Cumulus splits ports
+    from release 5.4 on by the line that is sent.
+    """
+    cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
+    for s, switch in enumerate(spec.switches):
+        model = switch.hardware
+        if model is None or switch.os not in model.ports:
+            continue  # `switch-model` and `switch-system` name the cause
+        splits = splits_of(switch)
+        yield from _forms(s, switch, model)
+        yield from _taken(s, switch, model, splits)
+        yield from _releases(s, switch, splits)
+        for split in splits.values():
+            yield from _unlike(s, switch, split, cables)
+
+
+def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
+    """What `breakouts` says and the model has not."""
+    wrong: dict[str, list[str]] = {}
+    for whole, mode in switch.breakouts.items():
+        forms = model.splits_of(switch.os, whole)
+        if mode in {form.mode for form in forms}:
+            continue
+        where = at(("switches", s, "breakouts", whole), mode)
+        if whole not in model.ports[switch.os]:
+            ports = model.describe_ports(switch.os).partition(", split")[0]
+            yield Finding(
+                f"breakouts of {switch.name} names {whole}, not a whole port of {model.described}.",
+                (where,),
+                f"name whole ports: {ports}.",
+            )
+            continue
+        if forms:
+            wrong.setdefault(mode, []).append(whole)
+            continue
+        what = f"port {whole} of {model.described} cannot be split with {switch.os}."
+        yield Finding(what, (where,), "remove it, and use the whole port.")
+    for mode, wholes in wrong.items():
+        able = [[form.mode for form in model.splits_of(switch.os, whole)] for whole in wholes]
+        modes = " or ".join(form for form in able[0] if all(form in each for each in able))
+        for whole in wholes:
+            what = f"port {whole} of {model.described} cannot be split as {mode} with {switch.os}."
+            yield Finding(what, (at(("switches", s, "breakouts", whole), mode),), f"write {modes}.")
+
+
+def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
+    """Ports in use that are not there beside the splits."""
+
+    def port(name: str) -> Place:
+        return at(("switches", s, "ports", name), switch.ports[name].to)
+
+    for split in splits.values():
+        said = switch.breakouts.get(split.whole)
+        for name in split.named:
+            if name not in split.parts and said is not None:
+                what = f"breakouts makes {split.count} of {split.whole}"
+                where = (port(name), at(("switches", s, "breakouts", split.whole), said))
+                fix = f"use {', '.join(split.parts)}, or correct breakouts."
+                yield Finding(f"{switch.name} has no {name}: {what}.", where, fix)
+        blocked = model.blocked_by(switch.os, split.whole, split.count)
+        used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
+        for name in used:
+            if name in switch.ports:
+                yield Finding(
+                    f"{switch.name} has no {name}: {split.whole} is split in {split.count}.",
+                    (port(name), *map(port, split.named[-1:])),
+                    "plug it into another port: of each pair the second one is gone where the "
+                    f"first one is split so. {model.capability_line()}.",
+                )
+
+
+def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:
+    system = system_of(switch.os)
+    release = system.parse_release(switch.release)
+    if not splits or system.splits is None or release >= system.splits:
+        return
+    if release < least_release(switch.os, switch.hardware):
+        return  # `switch-release` names that alone
+    title = driver_of(switch.os).title
+    what = f"{switch.name} has ports to split; {title} {switch.release} uses other lines for it."
+    fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
+    yield Finding(what, (at(("switches", s, "release"), switch.release),), fix)
+
+
+def _unlike(
+    s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
+) -> Findings:
+    """Cards of several speeds on one port."""
+    found = [
+        (name, cables[switch.name, name].nic)
+        for name in split.named
+        if (switch.name, name) in cables
+        and not cables[switch.name, name].nic.nic.is_too_fast  # `nic-speed` reports it
+    ]
+    speeds = {nic.nic.speed_gbit_s: (name, nic) for name, nic in found}
+    if len(speeds) <= 1:
+        return
+    ordered = sorted(speeds)
+    words = " and ".join(f"{speed} Gbit/s on {speeds[speed][0]}" for speed in ordered)
+    what = f"port {split.whole} of {switch.name} is split for cards of unlike speeds: {words}."
+    where: list[Place] = []
+    for name, nic in map(speeds.__getitem__, ordered):
+        where += [at(("switches", s, "ports", name)), nic.at("speed_gbit_s")]
+    yield Finding(what, tuple(where), "plug cards of one speed into the parts of one port.")

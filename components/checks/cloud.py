@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Final
 
-from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
+from components.catalogue.environments import GPU_TYPES, InstanceType, find_type, fits_image
 from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
-from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of, instance_names
+from components.model.environments import CrusoeProvision, InstancePool
+from components.model.worker_kinds import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
 
 _INSTANCES: Final = ("environment", "instances")
@@ -63,11 +63,9 @@ def check_instance_image(spec: ClusterSpec) -> Findings:
                 if kind.image_suffix is None
                 else f"ubuntu22.04-nvidia-sxm-docker{kind.image_suffix}:latest"
             )
-            yield Finding(
-                f"the image {pool.image} of pool {pool.name} is not made for {pool.type}.",
-                (at((*path, "image"), pool.image), at((*path, "type"), pool.type)),
-                f"use {wanted}, or a newer one of that family.",
-            )
+            what = f"the image {pool.image} of pool {pool.name} is not made for {pool.type}."
+            where = (at((*path, "image"), pool.image), at((*path, "type"), pool.type))
+            yield Finding(what, where, f"use {wanted}, or a newer one of that family.")
 
 
 def check_ib_partition(spec: ClusterSpec) -> Findings:
@@ -88,11 +86,8 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
         )
     unknown = any(find_type(pool.type) is None for pool in provision.pools)
     if not pools and not unknown and provision.ib_partition is not None:
-        yield Finding(
-            f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand.",
-            (where,),
-            "give the workers a type with -ib in its name.",
-        )
+        what = f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand."
+        yield Finding(what, (where,), "give the workers a type with -ib in its name.")
     for pool, _, path in pools[1:]:
         if pool.type != pools[0][0].type:
             yield Finding(
@@ -114,19 +109,15 @@ def check_cloud_network(spec: ClusterSpec) -> Findings:
     vpc, subnet = provision.vpc_cidr, provision.subnet_cidr
     where = at((*_INSTANCES, "subnet_cidr"), subnet)
     if not subnet.subnet_of(vpc):
-        yield Finding(
-            f"the subnet {subnet} is not in the network {vpc}.",
-            (where, at((*_INSTANCES, "vpc_cidr"), vpc)),
-            "choose a part of the network.",
-        )
+        what = f"the subnet {subnet} is not in the network {vpc}."
+        fix = "choose a part of the network."
+        yield Finding(what, (where, at((*_INSTANCES, "vpc_cidr"), vpc)), fix)
     needed = sum(pool.count for pool in provision.pools)
     free = max(subnet.num_addresses - _RESERVED, 0)
     if free < needed:
-        yield Finding(
-            f"the subnet {subnet} has {free} addresses for {needed} instances.",
-            (where,),
-            "choose a larger one; the cloud keeps six addresses for itself.",
-        )
+        what = f"the subnet {subnet} has {free} addresses for {needed} instances."
+        fix = "choose a larger one; the cloud keeps six addresses for itself."
+        yield Finding(what, (where,), fix)
     yield from _cluster_overlaps(spec, provision)
 
 
@@ -153,17 +144,12 @@ def check_cloud_balancer(spec: ClusterSpec) -> Findings:
         return
     balancers = with_role(spec, "balancer")
     if len(spec.servers) > 1 and not balancers:
-        yield Finding(
-            f"{len(spec.servers)} control-plane instances have no balancer before them.",
-            places(spec, "hosts"),
-            "add one instance with the role balancer.",
-        )
+        what = f"{len(spec.servers)} control-plane instances have no balancer before them."
+        yield Finding(what, places(spec, "hosts"), "add one instance with the role balancer.")
     for h, host in balancers[1:]:
-        yield Finding(
-            f"{balancers[0][1].name} and {host.name} are both balancers of one cluster address.",
-            (at(("hosts", balancers[0][0], "role")), at(("hosts", h, "role"))),
-            "keep one; nodes that have joined do without it.",
-        )
+        what = f"{balancers[0][1].name} and {host.name} are both balancers of one cluster address."
+        fix = "keep one; nodes that have joined do without it."
+        yield Finding(what, (at(("hosts", balancers[0][0], "role")), at(("hosts", h, "role"))), fix)
 
 
 def check_cloud_hosts(spec: ClusterSpec) -> Findings:
@@ -176,27 +162,22 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
         return
     for key, things in (("switches", spec.switches), ("rails", spec.rails)):
         if things:
-            yield Finding(
-                f"the cloud owns the fabric, and {key} are given.",
-                (at((key,)), at(("environment", "kind"), cloud.kind)),
-                f"remove {key}.",
-            )
+            where = (at((key,)), at(("environment", "kind"), cloud.kind))
+            fix = f"remove {key}."
+            yield Finding(f"the cloud owns the fabric, and {key} are given.", where, fix)
     if provision is None and not spec.hosts:
-        yield Finding(
-            "the instances are brought by you, and none is listed.",
-            places(spec, "hosts", "environment.instances.kind"),
-            "list them under hosts, with their addresses and host keys.",
-        )
+        where = places(spec, "hosts", "environment.instances.kind")
+        fix = "list them under hosts, with their addresses and host keys."
+        yield Finding("the instances are brought by you, and none is listed.", where, fix)
     if provision is None:
         return
     made = {name for pool in provision.pools for name in instance_names(pool)}
     for h, host in enumerate(spec.hosts):
         if host.name not in made:
-            yield Finding(
-                f"{host.name} is listed beside pools, and what pools make is not listed.",
-                (at(("hosts", h, "name"), host.name), at((*_INSTANCES, "pools"))),
-                "remove hosts, or use instances: {kind: bring_your_own} and list all.",
-            )
+            what = f"{host.name} is listed beside pools, and what pools make is not listed."
+            where = (at(("hosts", h, "name"), host.name), at((*_INSTANCES, "pools")))
+            fix = "remove hosts, or use instances: {kind: bring_your_own} and list all."
+            yield Finding(what, where, fix)
 
 
 def check_fabric_transport(spec: ClusterSpec) -> Findings:
@@ -207,11 +188,9 @@ def check_fabric_transport(spec: ClusterSpec) -> Findings:
     transport = spec.rdma.transport
     if (spec.ib_fabric is not None) == (transport == "infiniband"):
         if spec.cloud is not None and spec.infiniband is not None:
-            yield Finding(
-                "the cloud owns the InfiniBand fabric, and infiniband describes one of ours.",
-                places(spec, "infiniband", "environment.kind"),
-                "remove infiniband; environment.fabric says what the cloud's is to be.",
-            )
+            what = "the cloud owns the InfiniBand fabric, and infiniband describes one of ours."
+            fix = "remove infiniband; environment.fabric says what the cloud's is to be."
+            yield Finding(what, places(spec, "infiniband", "environment.kind"), fix)
         return
     kind = at(("environment", "kind"), spec.environment.kind)
     if transport == "infiniband":
@@ -224,11 +203,9 @@ def check_fabric_transport(spec: ClusterSpec) -> Findings:
         return
     owner = "the cloud's fabric" if spec.cloud else "infiniband"
     place = kind if spec.cloud else at(("infiniband",))
-    yield Finding(
-        f"{owner} is InfiniBand, and the transport is {transport}.",
-        (at(("rdma", "transport"), transport), place),
-        "set rdma: {transport: infiniband}.",
-    )
+    where = (at(("rdma", "transport"), transport), place)
+    fix = "set rdma: {transport: infiniband}."
+    yield Finding(f"{owner} is InfiniBand, and the transport is {transport}.", where, fix)
 
 
 def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
@@ -254,27 +231,22 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
     path: SpecPath = ("environment", "fabric")
     for name, hcas, place in _workers(spec):
         if hcas != cloud.fabric.hcas:
-            yield Finding(
-                f"{name} has {hcas} HCAs, and the fabric has {cloud.fabric.hcas} on each worker.",
-                (place, at((*path, "hcas"), cloud.fabric.hcas)),
-                "correct the number that is wrong; an instance type has its own.",
-            )
+            what = f"{name} has {hcas} HCAs, and the fabric has {cloud.fabric.hcas} on each worker."
+            fix = "correct the number that is wrong; an instance type has its own."
+            yield Finding(what, (place, at((*path, "hcas"), cloud.fabric.hcas)), fix)
     for pool, kind, place in _infiniband(spec):
         if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
-            yield Finding(
-                f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {cloud.fabric.rate_gbit_s}.",
-                (
-                    at((*place, "type"), pool.type),
-                    at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),
-                ),
-                f"set rate_gbit_s to {kind.rate_gbit_s}.",
+            what = f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {cloud.fabric.rate_gbit_s}."
+            where = (
+                at((*place, "type"), pool.type),
+                at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),
             )
+            yield Finding(what, where, f"set rate_gbit_s to {kind.rate_gbit_s}.")
     if cloud.fabric.expected_hcas and len(cloud.fabric.expected_hcas) != cloud.fabric.hcas:
-        yield Finding(
-            f"{len(cloud.fabric.expected_hcas)} HCAs are named, {cloud.fabric.hcas} are counted.",
-            (at((*path, "expected_hcas")), at((*path, "hcas"), cloud.fabric.hcas)),
-            "name all of them, or none: they are found by link, state and rate.",
-        )
+        what = f"{len(cloud.fabric.expected_hcas)} HCAs are named, {cloud.fabric.hcas} are counted."
+        where = (at((*path, "expected_hcas")), at((*path, "hcas"), cloud.fabric.hcas))
+        fix = "name all of them, or none: they are found by link, state and rate."
+        yield Finding(what, where, fix)
 
 
 def check_topology_file(spec: ClusterSpec) -> Findings:

@@ -1,21 +1,205 @@
-"""Rules on the RDMA driver of the hosts: its package, its version and the cards."""
+"""Rules on cards and their software: the firmware, and the RDMA driver of the hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Sized
 from typing import Final
 
-from components.catalogue.driver_versions import (
+from components.catalogue.cards import CARDS, IB_PORTS
+from components.catalogue.operator_versions import (
     MLNX_OFED_LAST,
     SYSTEMS,
     parse_driver_version,
+    show_version,
 )
-from components.catalogue.operator_versions import show_version
 from components.checks.rule import Finding, Findings, at
-from components.checks.topology import list_nics
-from components.core.problem import SpecPath
+from components.checks.topology import block_path, host_blocks, list_nics
+from components.core.problem import SpecPath, render_path
+from components.model.cards import DriverPackage, Firmware, HostQos, version_number
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
+from components.model.hosts import Host
+
+
+def check_nic_speed(spec: ClusterSpec) -> Findings:
+    """No NIC is faster than the fastest port of its card's model.
+
+    Acceptance measures against the rate that the file says: one that no cable of this card can
+    carry fails every run.
+    """
+    for nic in list_nics(spec):
+        fastest = nic.nic.fastest_gbit_s
+        if nic.nic.is_too_fast:
+            able = [
+                name for name, each in CARDS.items() if each.fastest_gbit_s >= nic.nic.speed_gbit_s
+            ]
+            yield Finding(
+                f"a {nic.nic.model} has at most {fastest} Gbit/s, not {nic.nic.speed_gbit_s}.",
+                (nic.at("speed_gbit_s"), nic.at("model")),
+                "correct the speed, or the model"
+                + (f": {', '.join(able)} have such ports." if able else "."),
+            )
+
+
+def check_firmware_vfs(spec: ClusterSpec) -> Findings:
+    """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
+
+    It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
+    """
+    for block in host_blocks(spec, "firmware", Firmware):
+        count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
+        if count is not None and not block.value.manage and not guests:  # else `firmware-guests`
+            what = f"{count} VFs are to be offered, and the firmware is not managed."
+            where = (block.at("num_of_vfs"), block.at("manage"))
+            yield Finding(what, where, "set manage to true, or remove num_of_vfs.")
+    for h, host in enumerate(spec.hosts):
+        firmware = spec.settings_of(host).firmware
+        if firmware.manage and firmware.num_of_vfs is not None:
+            yield from _offered_findings(host, h, firmware.num_of_vfs)
+
+
+def _offered_findings(host: Host, h: int, count: int) -> Findings:
+    """The ports of a host that need more VFs than all are to offer, or can offer less."""
+    ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
+    ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
+    for place, vfs, card in ports:
+        if vfs > count:
+            what = f"a port is asked for {vfs} VFs, and its firmware is to offer {count}."
+        elif card is not None and card.vf_limit is not None and count > card.vf_limit:
+            most = f"a {card.model} has at most {card.vf_limit} VFs a port"
+            what = f"{most}, and is to offer {count}."
+        else:
+            continue
+        fix = "correct firmware.num_of_vfs, or remove it: each card then offers what it needs."
+        yield Finding(what, (at(("hosts", h, *place, "vfs"), vfs),), fix)
+
+
+def check_firmware_floor(spec: ClusterSpec) -> Findings:
+    """The oldest firmware that may run is said once a model, and is one of that model's family.
+
+    The first number of a release tells the family: a release of another family can never run
+    there, and the demand would never hold.
+    """
+    for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
+        models = {nic.model for host in hosts for nic in host.nics}
+        seen: dict[str, SpecPath] = {}
+        for number, floor in enumerate(firmware.min_versions):
+            place = (*path, "min_versions", number)
+            family = CARDS[floor.model].firmware_family
+            if version_number(floor.version)[0] != family:
+                what = f"{floor.version} is not for a {floor.model}: its releases are {family}.x."
+                fix = "write a release of that family, as the firmware's release notes name it."
+                yield Finding(what, (at((*place, "version"), floor.version),), fix)
+            if models and floor.model not in models:
+                what = f"min_versions names {floor.model}, but none of its hosts has such a card."
+                fix = f"correct the model ({', '.join(sorted(models))}), or remove the entry."
+                yield Finding(what, (at((*place, "model"), floor.model),), fix, "warning")
+            first = seen.setdefault(floor.model, place)
+            if first != place:
+                where = (at((*first, "model"), floor.model), at((*place, "model"), floor.model))
+                fix = "keep one of them."
+                yield Finding(f"two oldest releases are named for {floor.model}.", where, fix)
+
+
+def check_port_function(spec: ClusterSpec) -> Findings:
+    """A card whose firmware is managed is written by the address of a port, not of a VF.
+
+    Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
+    settings.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not spec.settings_of(host).firmware.manage:
+            continue
+        ports = [
+            (("nics", n), nic.pci, nic.card.ports) for n, nic in enumerate(host.nics) if nic.card
+        ]
+        ports += [(("hca_sriov", p), pf.pci, IB_PORTS) for p, pf in enumerate(host.hca_sriov)]
+        for place, pci, count in ports:
+            function = int(pci.rpartition(".")[2])
+            if function >= count:
+                yield Finding(
+                    f"{pci} of {host.name} is function {function}, and a card of this kind has "
+                    f"its ports at functions 0 to {count - 1}: higher ones are VFs.",
+                    (at(("hosts", h, *place, "pci"), pci),),
+                    "write the PF's address (`railyard discover` shows it).",
+                )
+
+
+def check_firmware_guests(spec: ClusterSpec) -> Findings:
+    """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
+
+    A card restarts when its hypervisor does, and only for ATS are the hypervisors rebooted:
+    other settings would wait for ever.
+    """
+    if not spec.hypervisors:
+        return
+    for block in host_blocks(spec, "firmware", Firmware):
+        for key in ("manage", "num_of_vfs", "relaxed_ordering"):
+            if getattr(block.value, key):
+                what = "is asked for on virtual machines, whose cards their hypervisors start."
+                fix = f"remove {key}; set these parameters on the hypervisor with its own tools."
+                yield Finding(f"{key} {what}", (block.at(key),), fix)
+
+
+def check_hca_settings(spec: ClusterSpec) -> Findings:
+    """What is asked of hosts with InfiniBand adapters is what Railyard can set there.
+
+    A card's firmware is set by PCI address, which adapters have under `hca_sriov` only. Adapters
+    have no model in the file, and no RoCE. Those of a cloud come with the driver of its image.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not host.hcas:
+            continue
+        hcas = at(("hosts", h, "hcas"), host.hcas)
+        path, driver = block_path(spec, host, "driver"), spec.settings_of(host).driver
+        if spec.cloud is not None and driver.is_installed:
+            what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
+            fix = "choose an image that has the driver, and set driver.kind to present."
+            yield Finding(what, (at((*path, "kind"), driver.kind), hcas), fix)
+        if not host.nics:
+            for finding in _unset(spec, host):
+                yield Finding(finding.what, (*finding.where, hcas), finding.fix)
+
+
+def _unset(spec: ClusterSpec, host: Host) -> Findings:
+    """What a host without NICs could only drop."""
+    settings = spec.settings_of(host)
+    path = block_path(spec, host, "firmware")
+    for key in ("manage", "relaxed_ordering"):
+        if getattr(settings.firmware, key) and not host.hca_sriov:
+            yield Finding(
+                f"{key} is asked for, and the file has no PCI address of the InfiniBand adapters.",
+                (at((*path, key), value=True),),
+                f"remove {key}, or list the ports under hca_sriov (with vfs: 0 where they need "
+                "no VFs); hosts that differ are a group of host_groups.",
+            )
+    if settings.firmware.min_versions:
+        what = "min_versions goes by card model, and the file has no model of InfiniBand adapters."
+        fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
+        yield Finding(what, (at((*path, "min_versions")),), fix)
+    if settings.qos != HostQos():
+        where = (at(block_path(spec, host, "qos")),)
+        fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
+        yield Finding("qos is RoCE's, and these hosts have InfiniBand adapters alone.", where, fix)
+
+
+def check_guest_ats(spec: ClusterSpec) -> Findings:
+    """ATS is set in the cards of virtual machines, and only there.
+
+    A guest's GPU and card reach each other through the hypervisor's address translation: without
+    ATS every message takes the way over the processor. On bare metal there is no such translation.
+    """
+    for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
+        setting = render_path((*path, "ats"))
+        place = at((*path, "ats"), firmware.ats)
+        if firmware.ats and not spec.hypervisors:
+            what = "ATS is for virtual machines on ESXi, and this site has no hypervisors."
+            fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
+            yield Finding(what, (place,), fix)
+        if spec.hypervisors and hosts and not firmware.ats:
+            what = "the hosts are virtual machines, and ATS of their cards is off."
+            fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
+            yield Finding(what, (place,), fix, "warning")
+
 
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
 """Kind to the packages that NVIDIA offers of it."""
@@ -24,21 +208,13 @@ _AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
 """Cards that came after the last MLNX_OFED."""
 
 
-def list_drivers(spec: ClusterSpec) -> Iterator[tuple[SpecPath, DriverPackage]]:
-    """The default driver, and that of each group."""
-    yield _PATH, spec.host_defaults.driver
-    for g, group in enumerate(spec.host_groups):
-        if group.driver is not None:
-            yield ("host_groups", g, "driver"), group.driver
-
-
 def check_driver_package(spec: ClusterSpec) -> Findings:
     """A driver package has a version, and a source with its SHA-256 checksum or a repository.
 
     The inbox driver has none, and one that is present is the hosts' own. What is not pinned could
     be another driver tomorrow.
     """
-    for path, driver in list_drivers(spec):
+    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         yield from _present_findings(path, driver)
         if not driver.is_installed:
             yield from _own_findings(path, driver)
@@ -52,17 +228,12 @@ def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
-        yield Finding(
-            f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}.",
-            (*where, at((*path, "kind"), driver.kind)),
-            f"remove {' and '.join(given)}, or set kind to present.",
-        )
+        what = f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}."
+        fix = f"remove {' and '.join(given)}, or set kind to present."
+        yield Finding(what, (*where, at((*path, "kind"), driver.kind)), fix)
     elif driver.at_least is not None and not driver.is_ofed:
-        yield Finding(
-            f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}.",
-            where,
-            "remove at_least, or set flavour to ofed or doca.",
-        )
+        what = f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}."
+        yield Finding(what, where, "remove at_least, or set flavour to ofed or doca.")
 
 
 def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
@@ -78,14 +249,12 @@ def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if extra:
         keys = ", ".join(extra)
         what = "inbox driver comes with" if driver.kind == "inbox" else "driver is present in"
-        yield Finding(
-            f"the {what} the system, and {keys} {_be(extra)} set.",
-            (
-                *(at((*path, key), value) for key, value in extra.items()),
-                at((*path, "kind"), driver.kind),
-            ),
-            f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed.",
+        where = (
+            *(at((*path, key), value) for key, value in extra.items()),
+            at((*path, "kind"), driver.kind),
         )
+        fix = f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed."
+        yield Finding(f"the {what} the system, and {keys} {_be(extra)} set.", where, fix)
 
 
 def _be(keys: Sized) -> str:
@@ -111,23 +280,19 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
         given = {"source": driver.source, "sha256": driver.sha256}
         keys = [key for key, value in given.items() if value]
         name = "a source" if driver.source else "a checksum of a source"
-        yield Finding(
-            f"the driver has {name} and a repository, and it can come from one of them only.",
-            (
-                at((*path, keys[0]), given[keys[0]]),
-                at((*path, "repository", "url"), driver.repository.url),
-            ),
-            f"remove {' and '.join(keys)}, or repository.",
+        what = f"the driver has {name} and a repository, and it can come from one of them only."
+        where = (
+            at((*path, keys[0]), given[keys[0]]),
+            at((*path, "repository", "url"), driver.repository.url),
         )
+        yield Finding(what, where, f"remove {' and '.join(keys)}, or repository.")
 
 
 def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if driver.packages and driver.repository is None:
-        yield Finding(
-            "packages names what to install from a repository, and there is none.",
-            (at((*path, "packages"), driver.packages),),
-            "add repository, or remove packages.",
-        )
+        what = "packages names what to install from a repository, and there is none."
+        fix = "add repository, or remove packages."
+        yield Finding(what, (at((*path, "packages"), driver.packages),), fix)
     ends = _FILES[driver.kind]
     if driver.source is not None and not driver.source.endswith(ends):
         yield Finding(
@@ -137,11 +302,9 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
             "name the package of that form, or correct kind; of an .iso there is a .tgz as well.",
         )
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
-        yield Finding(
-            "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz.",
-            (at((*path, "add_kernel_support"), driver.add_kernel_support),),
-            "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel.",
-        )
+        what = "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz."
+        fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
+        yield Finding(what, (at((*path, "add_kernel_support"), driver.add_kernel_support),), fix)
 
 
 def check_driver_version(spec: ClusterSpec) -> Findings:
@@ -151,7 +314,7 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
     package for a distribution for which NVIDIA builds no driver container of that line is a
     warning: its packages follow the same list as far as is known.
     """
-    for path, driver in list_drivers(spec):
+    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         key = "at_least" if driver.kind == "present" else "version"
         version = driver.at_least if driver.kind == "present" else driver.version
         if version is None or driver.kind == "inbox":
@@ -159,11 +322,9 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         place = at((*path, key), version)
         found = parse_driver_version(version)
         if found is None:
-            yield Finding(
-                f"{version} is no version of an RDMA driver that is known here.",
-                (place,),
-                "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0.",
-            )
+            what = f"{version} is no version of an RDMA driver that is known here."
+            fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
+            yield Finding(what, (place,), fix)
             continue
         if driver.kind == "present":
             continue
@@ -174,11 +335,9 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
                 f"set kind to {found.family}, or correct the version.",
             )
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
-            yield Finding(
-                f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}.",
-                (place,),
-                "choose kind doca_ofed, which goes on from there, or a 24.10 release.",
-            )
+            what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
+            fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
+            yield Finding(what, (place,), fix)
         yield from _card_findings(spec, path, driver)
         yield from _named_findings(path, driver)
 
@@ -210,17 +369,11 @@ def _named_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     exact = named.exact is not None and wanted.exact is not None
     if named.line != wanted.line or (exact and named.exact != wanted.exact):
         holds = named.exact or f"a {named.line} driver"
-        yield Finding(
-            f"the package {name} holds {holds}, and the version is {driver.version}.",
-            where,
-            "correct the one or the other, and the checksum with it.",
-        )
+        what = f"the package {name} holds {holds}, and the version is {driver.version}."
+        yield Finding(what, where, "correct the one or the other, and the checksum with it.")
     known = SYSTEMS.get(named.line)
     system = named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
-        yield Finding(
-            f"a {named.line} driver is built for {', '.join(known)}, not for {system}.",
-            where[:1],
-            "read the release notes of that driver first, or choose another line.",
-            "warning",
-        )
+        what = f"a {named.line} driver is built for {', '.join(known)}, not for {system}."
+        fix = "read the release notes of that driver first, or choose another line."
+        yield Finding(what, where[:1], fix, "warning")

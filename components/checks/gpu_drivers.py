@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.driver_versions import (
+from components.catalogue.operator_versions import (
+    GPU_DRIVER_LEAST,
     NV_PEER_MEM_LEAST,
     OPEN_MODULES_LEAST,
     PEERMEM_LEAST,
     gpu_branch,
     parse_driver_version,
+    parse_numbers,
+    show_version,
 )
-from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import list_nics
+from components.checks.topology import host_blocks, list_nics
 from components.core.problem import SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from components.model.hosts import Host, HostDefaults, HostGroup
-from components.model.operator_owned import gpu_driver_owner, gpu_paths
+from components.model.owners import gpu_driver_owner, gpu_paths
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:
@@ -58,32 +59,18 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
-        yield Finding(
-            f"host_defaults gives the GPU driver to {stated}, the operator to {operator.driver}.",
-            places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"),
-            "write the same in both, or leave gpu_driver out.",
-        )
+        what = f"host_defaults gives the GPU driver to {stated}, the operator to {operator.driver}."
+        fix = "write the same in both, or leave gpu_driver out."
+        yield Finding(what, places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"), fix)
     if stated == "operator" and operator is None:
-        yield Finding(
-            "the GPU operator shall bring the GPU driver, and there is no GPU operator.",
-            places(spec, "host_defaults.gpu_driver"),
-            "add operators.gpu with driver: operator, or set gpu_driver to host.",
-        )
+        what = "the GPU operator shall bring the GPU driver, and there is no GPU operator."
+        fix = "add operators.gpu with driver: operator, or set gpu_driver to host."
+        yield Finding(what, places(spec, "host_defaults.gpu_driver"), fix)
     if gpu_driver_owner(spec) == "operator":
-        for path, version in _gpu_versions(spec):
-            yield Finding(
-                f"hosts ask for GPU driver {version}, but the GPU operator brings the driver.",
-                (at(path, version),),
-                "remove it, or let the hosts own the driver (operators.gpu.driver: host).",
-            )
-
-
-def _gpu_versions(spec: ClusterSpec) -> Iterator[tuple[SpecPath, str]]:
-    if spec.host_defaults.gpu_driver_version is not None:
-        yield ("host_defaults", "gpu_driver_version"), spec.host_defaults.gpu_driver_version
-    for g, group in enumerate(spec.host_groups):
-        if group.gpu_driver_version is not None:
-            yield ("host_groups", g, "gpu_driver_version"), group.gpu_driver_version
+        for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
+            what = f"hosts ask for GPU driver {version}, but the GPU operator brings the driver."
+            fix = "remove it, or let the hosts own the driver (operators.gpu.driver: host)."
+            yield Finding(what, (at(path, version),), fix)
 
 
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
@@ -97,7 +84,7 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     if operator is None or gpu_driver_owner(spec) != "host":
         return
     least = GPU_DRIVER_LEAST.get(parse_numbers(operator.chart.version)[:2])
-    for path, version in _gpu_versions(spec):
+    for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = gpu_branch(version)
         if least is not None and branch is not None and branch < least:
             yield Finding(
@@ -128,22 +115,18 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     yield from _operator_findings(spec)
     mixed = gpu_paths(spec)
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
-        yield Finding(
-            f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}.",
-            places(spec, "host_groups", "operators.gpu.driver"),
-            "use one gpu_direct for all workers, or let the hosts own the GPU driver.",
-        )
+        what = f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}."
+        fix = "use one gpu_direct for all workers, or let the hosts own the GPU driver."
+        yield Finding(what, places(spec, "host_groups", "operators.gpu.driver"), fix)
 
 
 def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
     """The short form and the long one, side by side, say the same."""
     stated = "peermem" in owner.model_fields_set and owner.peermem is not None
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
-        yield Finding(
-            f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}.",
-            (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct)),
-            "remove peermem: gpu_direct says the same and more.",
-        )
+        what = f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}."
+        where = (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct))
+        yield Finding(what, where, "remove peermem: gpu_direct says the same and more.")
 
 
 def _operator_findings(spec: ClusterSpec) -> Findings:
@@ -196,11 +179,9 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
         )
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
-        yield Finding(
-            f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}.",
-            places,
-            f"update the GPU driver to {least} or later, or choose another gpu_direct.",
-        )
+        what = f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}."
+        fix = f"update the GPU driver to {least} or later, or choose another gpu_direct."
+        yield Finding(what, places, fix)
 
 
 def _lacks_peer_memory(spec: ClusterSpec, driver: DriverPackage) -> bool:
@@ -284,11 +265,9 @@ def check_gpu_pair(spec: ClusterSpec) -> Findings:
         for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
                 places = [n for each, n in named if each == pci]
-                yield Finding(
-                    f"the GPU at {pci} of {host.name} is given to {count} cards.",
-                    tuple(at(_gpus(h, n), pci) for n in dict.fromkeys(places)),
-                    "name it at the nearest card alone; `railyard discover` shows which that is.",
-                )
+                what = f"the GPU at {pci} of {host.name} is given to {count} cards."
+                fix = "name it at the nearest card alone; `railyard discover` shows which that is."
+                yield Finding(what, tuple(at(_gpus(h, n), pci) for n in dict.fromkeys(places)), fix)
         unlike = len({pci for pci, _ in named})
         if named and unlike > host.gpus:
             yield Finding(
@@ -313,13 +292,7 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
             continue
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
         if limit < nic.nic.speed_gbit_s:
-            yield Finding(
-                f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}.",
-                (
-                    at((*nic.path, "link_width"), width),
-                    at((*nic.path, "link_gt_s"), speed),
-                    nic.at("speed_gbit_s"),
-                ),
-                f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s.",
-                "warning",
-            )
+            what = f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}."
+            where = tuple(map(nic.at, ("link_width", "link_gt_s", "speed_gbit_s")))
+            fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
+            yield Finding(what, where, fix, "warning")

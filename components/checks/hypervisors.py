@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from components.catalogue.esxi_releases import parse_release
+from components.catalogue.environments import parse_release
 from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -40,17 +40,11 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
         place = at((*path, "release"), hypervisor.release)
         release = parse_release(hypervisor.release)
         if release is not None and release.ats == "other_option":
-            yield Finding(
-                f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport.",
-                (place,),
-                "update the host to 7.0U2 or later.",
-            )
+            what = f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport."
+            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
         if release is not None and release.ats == "absent":
-            yield Finding(
-                f"ESXi {release.text} of {hypervisor.name} has no support for PCIe ATS at all.",
-                (place,),
-                "update the host to 7.0U2 or later.",
-            )
+            what = f"ESXi {release.text} of {hypervisor.name} has no support for PCIe ATS at all."
+            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
 
 
 def check_hypervisor_access(spec: ClusterSpec) -> Findings:
@@ -69,17 +63,12 @@ def check_hypervisor_access(spec: ClusterSpec) -> Findings:
                 " belongs in /etc/ssh/keys-root/authorized_keys of the host.",
             )
         if ssh.user != "root":
-            yield Finding(
-                f"{hypervisor.name} is reached as {ssh.user}, and ESXi has no sudo.",
-                (at((*place, "user"), ssh.user),),
-                "use user: root.",
-            )
+            what = f"{hypervisor.name} is reached as {ssh.user}, and ESXi has no sudo."
+            yield Finding(what, (at((*place, "user"), ssh.user),), "use user: root.")
         if (ssh.host_key or "").startswith(_NO_FIPS):
-            yield Finding(
-                f"the host key of {hypervisor.name} is of ed25519, and ESXi has no such key.",
-                (at((*place, "host_key"), ssh.host_key),),
-                f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa.",
-            )
+            what = f"the host key of {hypervisor.name} is of ed25519, and ESXi has no such key."
+            fix = f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa."
+            yield Finding(what, (at((*place, "host_key"), ssh.host_key),), fix)
 
 
 def check_vm_host(spec: ClusterSpec) -> Findings:
@@ -92,20 +81,16 @@ def check_vm_host(spec: ClusterSpec) -> Findings:
     yield from unique(placed, "{} is a virtual machine of two entries.", fix)
     for hypervisor, vm, path in _machines(spec):
         if spec.host(vm.name) is None:
-            yield Finding(
-                f"{vm.name} of {hypervisor.name} is no host of the file.",
-                (at((*path, "name"), vm.name),),
-                "add it to hosts, or correct the name.",
-            )
+            what = f"{vm.name} of {hypervisor.name} is no host of the file."
+            where = (at((*path, "name"), vm.name),)
+            yield Finding(what, where, "add it to hosts, or correct the name.")
     if not spec.hypervisors:
         return
     for h, host in enumerate(spec.hosts):
         if host.role == "worker" and host.name not in dict(placed):
-            yield Finding(
-                f"the worker {host.name} is no virtual machine of any hypervisor.",
-                places(spec, f"hosts.{h}.name"),
-                "add it to vms of the hypervisor that runs it.",
-            )
+            what = f"the worker {host.name} is no virtual machine of any hypervisor."
+            where = places(spec, f"hosts.{h}.name")
+            yield Finding(what, where, "add it to vms of the hypervisor that runs it.")
 
 
 def check_hypervisor_name(spec: ClusterSpec) -> Findings:
@@ -136,11 +121,9 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
             continue
         for key, count in (("gpus", host.gpus), ("nics", len(host.nics))):
             if count != 1:
-                yield Finding(
-                    f"the virtual machine {host.name} takes one of each, but has {count} {key}.",
-                    (at(("hosts", h, key), count),),
-                    f"write the one device in hosts[].{key}; vms[] takes one GPU and one card.",
-                )
+                what = f"the virtual machine {host.name} takes one of each, but has {count} {key}."
+                fix = f"write the one device in hosts[].{key}; vms[] takes one GPU and one card."
+                yield Finding(what, (at(("hosts", h, key), count),), fix)
 
 
 def check_passthrough_device(spec: ClusterSpec) -> Findings:
@@ -163,8 +146,6 @@ def check_passthrough_device(spec: ClusterSpec) -> Findings:
                 place: SpecPath = (*path, "vms", v, key)
                 other = seen.setdefault(value, place)
                 if other != place:
-                    yield Finding(
-                        f"the PCI device {value} of {hypervisor.name} is given away twice.",
-                        (at(place, value), at(other, value)),
-                        "give each machine devices of its own: see `esxcli hardware pci list`.",
-                    )
+                    what = f"the PCI device {value} of {hypervisor.name} is given away twice."
+                    fix = "give each machine devices of its own: see `esxcli hardware pci list`."
+                    yield Finding(what, (at(place, value), at(other, value)), fix)

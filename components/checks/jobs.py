@@ -1,7 +1,8 @@
-"""Rules on the jobs' own settings: environment, and the port of their sshd."""
+"""Rules on the settings of jobs, and on what acceptance asks for."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
@@ -12,8 +13,10 @@ from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.name_lists import fold_names
-from components.model.rail_subnets import has_way
+from components.model.jobs import ARENA_RESOURCE
+from components.model.places import has_way
+from components.model.texts import fold_names
+from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
 from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
@@ -52,11 +55,9 @@ def check_job_environment(spec: ClusterSpec) -> Findings:
         if value == wanted or (wanted is None and key is None):
             continue
         decided = f"the plan sets {wanted}" if wanted else f"{key} decides it and is not set"
-        yield Finding(
-            f"jobs.env sets {name} to {value}, and {decided}.",
-            (at(("jobs", "env", name), value),),
-            f"remove it; set {key} if the plan's value is wrong." if key else "remove it.",
-        )
+        where = (at(("jobs", "env", name), value),)
+        fix = f"remove it; set {key} if the plan's value is wrong." if key else "remove it."
+        yield Finding(f"jobs.env sets {name} to {value}, and {decided}.", where, fix)
 
 
 def check_pxn(spec: ClusterSpec) -> Findings:
@@ -130,22 +131,19 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
     if spec.jobs.ssh_port == POD_PORT and in_host:
         key = "pod_network" if spec.pod_network.host_network else "jobs.deepspeed"
         path = (*key.split("."), "host_network")
-        yield Finding(
-            f"jobs.ssh_port is {POD_PORT}: with {key}.host_network the host's own sshd has it.",
-            (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True)),
-            f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port.",
-        )
+        what = f"jobs.ssh_port is {POD_PORT}: with {key}.host_network the host's own sshd has it."
+        where = (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True))
+        fix = f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port."
+        yield Finding(what, where, fix)
 
 
 def check_max_unavailable(spec: ClusterSpec) -> Findings:
     """Not all workers may be down at once during an update; a single worker has to be."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
     if workers and count > 1 and count >= workers:
-        yield Finding(
-            f"max_unavailable {count} lets all workers be down at once: there are {workers}.",
-            places(spec, "disruption.max_unavailable"),
-            "set it to 1: one host after the other.",
-        )
+        what = f"max_unavailable {count} lets all workers be down at once: there are {workers}."
+        fix = "set it to 1: one host after the other."
+        yield Finding(what, places(spec, "disruption.max_unavailable"), fix)
 
 
 def check_ports_drain(spec: ClusterSpec) -> Findings:
@@ -158,18 +156,13 @@ def check_ports_drain(spec: ClusterSpec) -> Findings:
         return
     where = at(("disruption", "ports"), "drain")
     if spec.kubernetes is None:
-        yield Finding(
-            "ports is drain, and the site has no Kubernetes whose nodes could be drained.",
-            (where,),
-            "set ports to deny, and to allow in a window.",
-        )
+        what = "ports is drain, and the site has no Kubernetes whose nodes could be drained."
+        yield Finding(what, (where,), "set ports to deny, and to allow in a window.")
     for s, switch in enumerate(spec.switches):
         if switch.executor == "exec":
-            yield Finding(
-                f"ports is drain, and {switch.name} takes its configuration as one exec.",
-                (where, at(("switches", s, "executor"), switch.executor)),
-                "remove executor, or set ports to allow or deny.",
-            )
+            what = f"ports is drain, and {switch.name} takes its configuration as one exec."
+            fix = "remove executor, or set ports to allow or deny."
+            yield Finding(what, (where, at(("switches", s, "executor"), switch.executor)), fix)
 
 
 def check_wave_order(spec: ClusterSpec) -> Findings:
@@ -201,8 +194,191 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
 def check_mpi_operator(spec: ClusterSpec) -> Findings:
     """The MPI operator is installed: the NCCL acceptance test is an MPIJob."""
     if not spec.jobs.mpi_operator:
+        what = "the MPI operator is off, and the NCCL acceptance test is an MPIJob."
+        yield Finding(what, places(spec, "jobs.mpi_operator"), "set mpi_operator to true.")
+
+
+_PAIR: Final = 2
+_SHARED_MODE: Final = "ReadWriteMany"
+
+
+def check_perftest_case(spec: ClusterSpec) -> Findings:
+    """Perftest takes the options of a case together, and the case can be run.
+
+    The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes. The
+    test runs in pods on a rail: it needs Kubernetes, a rail, and two workers.
+    """
+    path = ("acceptance", "perftest")
+    names = Counter(case.name for case in spec.acceptance.perftest)
+    for index, case in enumerate(spec.acceptance.perftest):
+        place = (*path, index)
+        if case.cpu_util and case.duration_s is None:
+            yield Finding(
+                f"perftest {case.name} asks for the CPU's share without duration_s.",
+                (at((*place, "cpu_util"), case.cpu_util),),
+                "add duration_s: 10, or remove cpu_util.",
+            )
+        if case.all_sizes and case.duration_s is not None:
+            yield Finding(
+                f"perftest {case.name} asks for all sizes and for a duration.",
+                (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s)),
+                "remove one of the two; make two cases of it.",
+            )
+        if names[case.name] > 1:
+            yield Finding(
+                f"two perftest cases are called {case.name}.",
+                (at((*place, "name"), case.name),),
+                "rename one of them: each is a Job of its own.",
+            )
+    if spec.acceptance.perftest and not _has_pods_on_rails(spec):
+        what = "between pods of two workers on a rail, and this site has none"
+        fix = "every rail has its own test anyway"
+        if spec.rdma.transport == "infiniband":
+            what = "between pods on rails of RoCE, and this site is InfiniBand"
+            fix = "on InfiniBand the NCCL jobs alone prove the adapters"
+        where = (at(path),)
+        yield Finding(f"perftest cases run {what}.", where, f"remove acceptance.perftest; {fix}.")
+
+
+def _has_pods_on_rails(spec: ClusterSpec) -> bool:
+    return spec.kubernetes is not None and bool(spec.rails) and len(spec.workers) >= _PAIR
+
+
+def check_deepspeed_scan(spec: ClusterSpec) -> Findings:
+    """DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts."""
+    scan, sample = spec.acceptance.deepspeed_scan, spec.jobs.deepspeed
+    if scan is not None and sample is None:
+        what = "acceptance asks for DeepSpeed's scan, and jobs.deepspeed is absent."
+        fix = "add jobs.deepspeed with an image and workers, or remove deepspeed_scan."
+        yield Finding(what, (at(("acceptance", "deepspeed_scan")),), fix)
+    if sample is not None and (spec.kubernetes is None or not spec.jobs.mpi_operator):
+        reason = "there is no Kubernetes" if spec.kubernetes is None else "the MPI operator is off"
+        where = (at(("jobs", "deepspeed")),)
+        fix = "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator."
+        yield Finding(f"DeepSpeed's jobs are MPIJobs, and {reason}.", where, fix)
+
+
+def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
+    """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever.
+
+    They run on workers of one kind: with the same GPUs, rails and speeds.
+    """
+    sample = spec.jobs.deepspeed
+    if sample is None or not spec.workers:
+        return
+    if fitting_kind(spec, sample.workers, sample.gpus) is not None:
+        return
+    # The kind that comes nearest is the one with the most GPUs among those with hosts enough.
+    kinds = worker_kinds(spec)
+    able = [kind for kind in kinds if len(kind.hosts) >= sample.workers] or [
+        max(kinds, key=lambda kind: len(kind.hosts))
+    ]
+    best = max(able, key=lambda kind: kind.gpus)
+    count, gpus = len(best.hosts), best.gpus
+    if sample.workers > count:
         yield Finding(
-            "the MPI operator is off, and the NCCL acceptance test is an MPIJob.",
-            places(spec, "jobs.mpi_operator"),
-            "set mpi_operator to true.",
+            f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}"
+            f"{' of one kind' if len(kinds) > 1 else ''}.",
+            places(spec, "jobs.deepspeed.workers"),
+            f"set workers to {count} or less.",
         )
+    if sample.gpus > gpus:
+        what = f"DeepSpeed wants {sample.gpus} GPUs a worker, and a node has {gpus}."
+        yield Finding(what, places(spec, "jobs.deepspeed.gpus"), f"set gpus to {gpus} or less.")
+
+
+def check_shared_claim(spec: ClusterSpec) -> Findings:
+    """Workers on several nodes share a volume that several nodes can mount.
+
+    A claim that is `ReadWriteOnce` is mounted on one node, and a folder of a node (`hostPath`) is
+    another folder on the next one: checkpoints of half of the workers would be lost.
+    """
+    sample = spec.jobs.deepspeed
+    if sample is None or sample.workers < _PAIR:
+        return
+    path = ("jobs", "deepspeed")
+    if sample.access_mode != _SHARED_MODE:
+        what = f"{sample.workers} workers share {sample.claim}, which is {sample.access_mode}."
+        where = (at((*path, "access_mode"), sample.access_mode), at((*path, "workers")))
+        yield Finding(what, where, f"set access_mode to {_SHARED_MODE}.")
+    if sample.nfs_server is None:
+        what = f"without nfs_server {sample.path} is another folder for each worker."
+        fix = "set nfs_server to the server that exports it."
+        yield Finding(what, (at((*path, "path"), sample.path), at((*path, "workers"))), fix)
+
+
+def check_arena_resource(spec: ClusterSpec) -> Findings:
+    """With `rdma_shared`, the resource that Arena's `--rdma` requests is published.
+
+    Arena asks for `rdma/hca` whatever the plugin publishes; under another name alone its workers
+    stay Pending. Both names may select the same cards.
+    """
+    network = spec.pod_network
+    if spec.jobs.deepspeed is None or network.mode != "rdma_shared":
+        return
+    names = [device.resource for device in network.shared_devices]
+    if ARENA_RESOURCE not in names:
+        listed = ", ".join(f"{network.resource_prefix}/{name}" for name in names) or "nothing"
+        yield Finding(
+            f"DeepSpeed's workers request {network.resource_prefix}/{ARENA_RESOURCE}, as Arena "
+            f"does, and the plugin publishes {listed}.",
+            (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))),
+            f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors.",
+        )
+
+
+def check_nccl_floor(spec: ClusterSpec) -> Findings:
+    """A floor in GB/s means the same algorithm, and the warning is not below it.
+
+    With two workers NCCL takes a tree, whose bus bandwidth is above what the adapters carry: a
+    floor made of the line rate would pass with an adapter missing. A ring shows what they carry.
+    """
+    floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
+    path = ("acceptance", "nccl_floor")
+    if floor is None:
+        return
+    if floor.warn_gbyte_s is not None and floor.warn_gbyte_s < floor.min_gbyte_s:
+        yield Finding(
+            f"no warning below {floor.warn_gbyte_s:g} GB/s is given: {floor.min_gbyte_s:g} fails.",
+            (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
+            "make warn_gbyte_s the larger of the two.",
+        )
+    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    if len(kinds) > 1:
+        names = ", ".join(kind.name for kind in kinds)
+        what = f"nccl_floor is one number, for {len(kinds)} kinds of workers: {names}."
+        fix = "remove nccl_floor: nccl_min_fraction is of the line rate of each kind."
+        yield Finding(what, (at((*path, "min_gbyte_s"), floor.min_gbyte_s),), fix)
+    if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
+        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
+        what = f"nccl_floor cannot be judged: with two workers {shown}, which has no line rate."
+        fix = "set nccl_algo to RING."
+        yield Finding(what, (at(("acceptance", "nccl_algo"), algo), at(path)), fix)
+
+
+def _is_tree(spec: ClusterSpec) -> bool:
+    pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
+    return spec.acceptance.nccl_algo != "RING" and pairs
+
+
+def check_gid_index(spec: ClusterSpec) -> Findings:
+    """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
+
+    A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
+    """
+    index = spec.jobs.gid_index
+    if index is not None and spec.rdma.transport == "infiniband":
+        what = f"NCCL would use GID {index} on InfiniBand, where addresses in one subnet need none."
+        yield Finding(what, places(spec, "jobs.gid_index", "rdma.transport"), "remove gid_index.")
+
+
+def check_topology_hint(spec: ClusterSpec) -> Findings:
+    """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
+
+    A file that differs from the machine makes NCCL take the wrong card for a GPU.
+    """
+    file = spec.jobs.topology_file
+    if file is not None and spec.cloud is None and not spec.hypervisors:
+        what = "NCCL is given a topology file on bare metal, where it sees the PCIe tree itself."
+        fix = "remove topology_file, unless the machine hides its switches."
+        yield Finding(what, places(spec, "jobs.topology_file.host_path"), fix, "warning")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at
-from components.core.problem import SpecPath
+from components.checks.topology import HostBlock, host_blocks
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
-from components.model.instances import crusoe_of
-from components.model.kernel import KernelSettings
-from components.model.sysctls import KNOWN_SETTINGS
+from components.model.kernel import KNOWN_SETTINGS, KernelSettings
+from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 
 _NEARLY: Final = 2
@@ -35,40 +33,18 @@ _FLUX: Final = frozenset("34567")
 _MIB: Final = {"2mib": 2, "1gib": 1024}
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """One `kernel` of the file and the hosts that it holds for."""
-
-    kernel: KernelSettings
-    path: SpecPath
-    hosts: tuple[Host, ...]
-
-
-def _blocks(spec: ClusterSpec) -> Iterator[_Block]:
-    groups = {group.name: group for group in spec.host_groups if group.kernel is not None}
-    others = tuple(host for host in spec.hosts if host.group not in groups)
-    yield _Block(spec.host_defaults.kernel, ("host_defaults", "kernel"), others)
-    for number, group in enumerate(spec.host_groups):
-        if group.kernel is not None:
-            members = tuple(host for host in spec.hosts if host.group == group.name)
-            yield _Block(group.kernel, ("host_groups", number, "kernel"), members)
-
-
 def check_sysctl_name(spec: ClusterSpec) -> Findings:
     """The name of a kernel setting is not nearly that of a common one.
 
     The folders of /proc/sys are known, their contents differ from kernel to kernel: such a name is
     a warning, and the host refuses one that its kernel does not have.
     """
-    for block in _blocks(spec):
-        for name, value in block.kernel.sysctls.items():
+    for block in host_blocks(spec, "kernel", KernelSettings):
+        for name, value in block.value.sysctls.items():
             if _is_slip(name):
-                yield Finding(
-                    f'"{name}" is nearly the name of a common kernel setting.',
-                    (at((*block.path, "sysctls", name), value),),
-                    f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}",
-                    "warning",
-                )
+                what = f'"{name}" is nearly the name of a common kernel setting.'
+                fix = f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}"
+                yield Finding(what, (at((*block.path, "sysctls", name), value),), fix, "warning")
 
 
 def _is_slip(name: str) -> bool:
@@ -96,14 +72,14 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
     another card than the main routing table would answer by, and the kernel's default for ARP
     lets one card answer for the address of another. Kubernetes needs forwarding.
     """
-    for block in _blocks(spec):
-        for name, value in block.kernel.sysctls.items():
+    for block in host_blocks(spec, "kernel", KernelSettings):
+        for name, value in block.value.sysctls.items():
             where = (at((*block.path, "sysctls", name), value),)
             if (other := _PAIRS.get(name)) and value == "0":
                 yield Finding(
                     f"{name} = 0 says that {other} counts.", where, f"write {other} alone."
                 )
-            elif other and other in block.kernel.sysctls:
+            elif other and other in block.value.sysctls:
                 what = f"{name} and {other} exclude each other: the kernel makes one of them 0."
                 yield Finding(what, where, f"keep one of {name} and {other}.")
             if spec.kubernetes is not None and _FORWARDING.get(name) == value:
@@ -111,7 +87,7 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
                 yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
             for host, nic in _rail_cards(block):
                 reason = _against_rail(
-                    name, value, nic, routed=block.kernel.source_routing == "auto"
+                    name, value, nic, routed=block.value.source_routing == "auto"
                 )
                 if reason:
                     what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
@@ -119,7 +95,7 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
                     yield Finding(what, where, fix)
 
 
-def _rail_cards(block: _Block) -> Iterator[tuple[Host, Nic]]:
+def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
     """The cards with an address of the hosts that have several of them."""
     for host in block.hosts:
         cards = [nic for nic in host.nics if nic.address is not None]
@@ -150,37 +126,32 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
     How much memory a bare machine has, the file does not say: there the kernel's answer is read
     again, and fewer pages than asked for are an error of the host's step.
     """
-    for block in _blocks(spec):
+    for block in host_blocks(spec, "kernel", KernelSettings):
         sizes = {
-            "2mib": (block.kernel.hugepages_2mib, block.kernel.hugepages_2mib_per_node),
-            "1gib": (block.kernel.hugepages_1gib, block.kernel.hugepages_1gib_per_node),
+            "2mib": (block.value.hugepages_2mib, block.value.hugepages_2mib_per_node),
+            "1gib": (block.value.hugepages_1gib, block.value.hugepages_1gib_per_node),
         }
         total_mib = 0
         for size, (total, nodes) in sizes.items():
             total_mib += _MIB[size] * ((total or 0) + sum(nodes))
             if total is not None and nodes:
-                yield Finding(
-                    f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all.",
-                    (
-                        at((*block.path, f"hugepages_{size}"), total),
-                        at((*block.path, f"hugepages_{size}_per_node"), nodes),
-                    ),
-                    "keep one of the two: per_node where pods ask for pages of their card's node.",
-                )
+                what = f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all."
+                keys = (f"hugepages_{size}", f"hugepages_{size}_per_node")
+                where = tuple(map(block.at, keys))
+                fix = "keep one of the two: per_node where pods ask for pages of their card's node."
+                yield Finding(what, where, fix)
         yield from _too_many(spec, block, total_mib)
 
 
-def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Findings:
+def _too_many(spec: ClusterSpec, block: HostBlock[KernelSettings], total_mib: int) -> Findings:
     names = {host.name for host in block.hosts}
     for number, hypervisor in enumerate(spec.hypervisors):
         for place, machine in enumerate(hypervisor.vms):
             if machine.name in names and total_mib >= machine.memory_mib:
                 path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
-                yield Finding(
-                    f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}.",
-                    (at(block.path, block.kernel), at(path, machine.memory_mib)),
-                    "ask for fewer pages; half of the memory is much.",
-                )
+                what = f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}."
+                where = (at(block.path, block.value), at(path, machine.memory_mib))
+                yield Finding(what, where, "ask for fewer pages; half of the memory is much.")
 
 
 def check_guest_kernel(spec: ClusterSpec) -> Findings:
@@ -193,19 +164,17 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
     if not spec.hypervisors and crusoe_of(spec) is None:
         return  # machines that you bring may be bare
     kind = "ESXi" if spec.hypervisors else "a cloud"
-    for block in _blocks(spec):
+    for block in host_blocks(spec, "kernel", KernelSettings):
         asked = {
-            "acs": block.kernel.acs == "off",
-            "iommu": block.kernel.iommu != "keep",
-            "cpu_governor": block.kernel.cpu_governor is not None,
+            "acs": block.value.acs == "off",
+            "iommu": block.value.iommu != "keep",
+            "cpu_governor": block.value.cpu_governor is not None,
         }
         for key in (key for key, is_asked in asked.items() if is_asked):
-            value = getattr(block.kernel, key)
-            yield Finding(
-                f"{key} is {value}, and the hosts are virtual machines of {kind}.",
-                (at((*block.path, key), value),),
-                f"remove {key}: it belongs to the machine below.",
-            )
+            value = getattr(block.value, key)
+            what = f"{key} is {value}, and the hosts are virtual machines of {kind}."
+            fix = f"remove {key}: it belongs to the machine below."
+            yield Finding(what, (at((*block.path, key), value),), fix)
 
 
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
@@ -213,15 +182,13 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
 
     Without them one machine's device could reach the memory of another, and no VF can be passed.
     """
-    for block in _blocks(spec):
+    for block in host_blocks(spec, "kernel", KernelSettings):
         passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
         for key in ("acs", "iommu"):
-            if passed and getattr(block.kernel, key) == "off":
-                yield Finding(
-                    f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false).",
-                    (at((*block.path, key), "off"),),
-                    f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe.",
-                )
+            if passed and getattr(block.value, key) == "off":
+                what = f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false)."
+                fix = f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe."
+                yield Finding(what, (at((*block.path, key), "off"),), fix)
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Findings:
@@ -233,8 +200,8 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
     """
     network = spec.pod_network
     isolated = network.rdma_isolation and network.mode == "sriov"
-    for block in _blocks(spec):
-        mode, kernel = network.mode, block.kernel.rdma_netns
+    for block in host_blocks(spec, "kernel", KernelSettings):
+        mode, kernel = network.mode, block.value.rdma_netns
         where = at((*block.path, "rdma_netns"), kernel)
         if spec.kubernetes is None or not block.hosts:
             continue
@@ -262,14 +229,14 @@ def check_source_routing(spec: ClusterSpec) -> Findings:
     Without a route by source address, the kernel sends by the first card whose subnet fits, or by
     the default route: the other rails stay idle, and answers come from another address.
     """
-    for block in _blocks(spec):
+    for block in host_blocks(spec, "kernel", KernelSettings):
         cards = list(_rail_cards(block))
-        if block.kernel.source_routing == "off" and cards:
+        if block.value.source_routing == "off" and cards:
             host = cards[0][0]
             count = sum(1 for each, _ in cards if each is host)
             yield Finding(
                 f"source_routing is off, and {host.name} has {count} cards with addresses.",
-                (at((*block.path, "source_routing"), block.kernel.source_routing),),
+                (block.at("source_routing"),),
                 "remove the line, unless netplan or NetworkManager has such rules (to-from-table).",
                 "warning",
             )

@@ -14,7 +14,7 @@ from typing import Final
 from components.catalogue.switches.switch_model import Release
 from components.checks.rule import Finding, Findings, Rule, at
 from components.core.problem import SpecPath
-from components.fabric.queues import as_profile, link_speed, marking_of
+from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.cluster import ClusterSpec

@@ -1,19 +1,18 @@
-"""Rules on the links between switches: both ends say the same, and no frame goes in circles."""
+"""Rules on links between switches: both ends say the same, and no frame goes in circles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.problem import Place
-from components.fabric.queues import link_speed
-from components.fabric.splits import part_speeds, speeds_of, splits_by_speed, splits_of
+from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
-from components.model.switch_ports import Fec, LinkSettings
+from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 
@@ -35,20 +34,9 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
             continue
         seen.add(key)
         other = ends.get(peer)
-        yield Finding(
-            f"{port} is a link to {port.port.to}, and {_why_no_end(spec, port)}",
-            tuple(dict.fromkeys(end.place for end in (port, other) if end)),
-            _end_fix(spec, port),
-        )
-
-
-def _end_fix(spec: ClusterSpec, port: PlacedPort) -> str:
-    name, far = port.port.peer or ("", "")
-    if name == port.switch.name:
-        return "name the switch and the port at the other end of the cable."
-    if all(switch.name != name for switch in spec.switches):
-        return "correct the name of the switch, as <switch>:<port>."
-    return f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
+        why, fix = _why_no_end(spec, port)
+        where = tuple(dict.fromkeys(end.place for end in (port, other) if end))
+        yield Finding(f"{port} is a link to {port.port.to}, and {why}", where, fix)
 
 
 def _is_answered(
@@ -58,17 +46,23 @@ def _is_answered(
     return other is not None and other is not port and other.port.peer == key
 
 
-def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> str:
-    switches = [switch.name for switch in spec.switches]
+def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
+    """Why the other end does not answer, and what to do."""
+    ports = {switch.name: switch.ports for switch in spec.switches}
     name, far = port.port.peer or ("", "")
-    switch = next((each for each in spec.switches if each.name == name), None)
     if name == port.switch.name:
-        return "that is the switch itself."
-    if switch is None:
-        return f"there is no switch {name!r}.{did_you_mean(name, switches)}"
-    if far not in switch.ports:
-        return f"{name} has no port {far} in the file."
-    return f"{name} says that {switch.ports[far].to} is plugged in there."
+        fix = "name the switch and the port at the other end of the cable."
+        return "that is the switch itself.", fix
+    if name not in ports:
+        hint = did_you_mean(name, [*ports])
+        return (
+            f"there is no switch {name!r}.{hint}",
+            "correct the name of the switch, as <switch>:<port>.",
+        )
+    fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
+    if far not in ports[name]:
+        return f"{name} has no port {far} in the file.", fix
+    return f"{name} says that {ports[name][far].to} is plugged in there.", fix
 
 
 def check_link_form(spec: ClusterSpec) -> Findings:
@@ -79,33 +73,29 @@ def check_link_form(spec: ClusterSpec) -> Findings:
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
         is_link = port.port.peer is not None
-        named = f"{port}"
         if is_link and port.port.mode == "access":
-            yield _misplaced(
-                port, "mode", f"{named} is a link, and an access port carries one rail"
-            )
+            yield _misplaced(port, "mode", "is a link, and an access port carries one rail.")
         if is_link and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", f"{named} is a link, which carries rails, not a VLAN")
+            yield _misplaced(port, "vlan", "is a link, which carries rails, not a VLAN.")
         if not is_link and port.port.mode == "routed" and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", f"{named} is routed, and is in no VLAN")
+            yield _misplaced(port, "vlan", "is routed, and is in no VLAN.")
         if port.port.rails is not None and (not is_link or port.port.mode == "routed"):
             kind = "is routed" if is_link else "leads to a host"
-            yield _misplaced(port, "rails", f"{named} {kind}, and rails are those of a trunk")
+            yield _misplaced(port, "rails", f"{kind}, and rails are those of a trunk.")
         for rail in port.port.rails or ():
             if rail not in rails:
                 hint = did_you_mean(rail, rails)
-                yield _misplaced(port, "rails", f"{named} carries {rail!r}, which is no rail", hint)
+                yield _misplaced(port, "rails", f"carries {rail!r}, which is no rail.{hint}")
 
 
-def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding:
-    return Finding(
-        f"{what}.{hint}",
-        (at((*port.path, key), getattr(port.port, key)),),
-        f"write {{to: {port.port.to}, mode: trunk}}, with rails if it is not to carry all of them, "
-        "or mode: routed on a link."
-        if port.port.peer
-        else f"remove {key}.",
-    )
+def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
+    fix = f"remove {key}."
+    if port.port.peer:
+        fix = (
+            f"write {{to: {port.port.to}, mode: trunk}}, with rails if it is not to carry all of "
+            "them, or mode: routed on a link."
+        )
+    return Finding(f"{port} {why}", (port.at(key),), fix)
 
 
 def check_link_match(spec: ClusterSpec) -> Findings:
@@ -131,12 +121,20 @@ def check_link_match(spec: ClusterSpec) -> Findings:
             if "access" in {one.port.mode, other.port.mode} or (key == "rails" and mode_differs):
                 continue  # `link-form` reports it; rails are those of trunks
             mode_differs = key == "mode"
-            yield Finding(
-                f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
-                f"has {key} {_shown(ours)} at one end and {_shown(theirs)} at the other.",
-                (at((*one.path, key), ours), at((*other.path, key), theirs)),
-                f"write the same {key} at both ends.",
-            )
+            where = (at((*one.path, key), ours), at((*other.path, key), theirs))
+            yield _unlike(one, other, key, (_shown(ours), _shown(theirs)), where)
+
+
+def _named(one: PlacedPort, other: PlacedPort) -> str:
+    return f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name}"
+
+
+def _unlike(
+    one: PlacedPort, other: PlacedPort, key: str, values: Sequence[str], where: tuple[Place, ...]
+) -> Finding:
+    """Both ends set one thing, and not alike."""
+    what = f"{_named(one, other)} has {key} {values[0]} at one end and {values[1]} at the other."
+    return Finding(what, where, f"write the same {key} at both ends.")
 
 
 def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
@@ -152,26 +150,21 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     if all(said):
         return  # `_settings` says it
     is_stuck = parts[ours < theirs]  # the faster end is a part
+    where, severity = (one.place, other.place), "error" if is_stuck else "warning"
     if any(said):
-        yield Finding(
-            f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} is "
-            f"set to {(ours, theirs)[said[1]]} Gbit/s at one end, and the other is left at "
-            f"{(theirs, ours)[said[1]]}.",
-            tuple(end.place for end in ends),
-            "write the same speed_gbit_s at both ends.",
-            "error" if is_stuck else "warning",
-        )
+        set_to, left_at = (theirs, ours) if said[1] else (ours, theirs)
+        what = f"is set to {set_to} Gbit/s at one end, and the other is left at {left_at}."
+        fix = "write the same speed_gbit_s at both ends."
+        yield Finding(f"{_named(one, other)} {what}", where, fix, severity)
         return
-    yield Finding(
-        f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
-        f"{ours} Gbit/s at one end and {theirs} at the other.",
-        tuple(end.place for end in ends),
-        "split the ports at both ends alike, or neither."
-        if is_stuck
-        else "split the ports at both ends alike, or neither; where the module of the whole port "
-        "is as slow as the part, waive the rule with that reason.",
-        "error" if is_stuck else "warning",
-    )
+    fix = "split the ports at both ends alike, or neither"
+    if not is_stuck:
+        fix += (
+            "; where the module of the whole port is as slow as the part, waive the rule with that "
+            "reason"
+        )
+    what = f"{_named(one, other)} has {ours} Gbit/s at one end and {theirs} at the other."
+    yield Finding(what, where, f"{fix}.", severity)
 
 
 def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
@@ -181,12 +174,8 @@ def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
         values = [getattr(each, key) for each in (ours, theirs)]
         if None in values or values[0] == values[1]:
             continue
-        yield Finding(
-            f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
-            f"{key} {show_value(values[0])} at one end and {show_value(values[1])} at the other.",
-            (link_place(one, key), link_place(other, key)),
-            f"write the same {key} at both ends.",
-        )
+        where = (link_place(one, key), link_place(other, key))
+        yield _unlike(one, other, key, [show_value(each) for each in values], where)
 
 
 def link_place(port: PlacedPort, key: str) -> Place:
@@ -231,14 +220,10 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         nic, speed = cable.nic.nic, cable.port.switch.link_of(cable.port.name).speed_gbit_s
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
-            yield Finding(
-                f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and its port is set to {speed}.",
-                (
-                    at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
-                    link_place(cable.port, "speed_gbit_s"),
-                ),
-                f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}.",
-            )
+            what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and its port is set to {speed}."
+            where = (cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
+            fix = f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}."
+            yield Finding(what, where, fix)
 
 
 def _trained(spec: ClusterSpec) -> Findings:
@@ -246,11 +231,9 @@ def _trained(spec: ClusterSpec) -> Findings:
     for s, switch in enumerate(spec.switches):
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
-            yield Finding(
-                f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}.",
-                (at(("switches", s, "links")), at(("switches", s, "os"), switch.os)),
-                "remove links.",
-            )
+            what = f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}."
+            where = (at(("switches", s, "links")), at(("switches", s, "os"), switch.os))
+            yield Finding(what, where, "remove links.")
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
@@ -258,18 +241,14 @@ def _port(port: PlacedPort, said: LinkSettings) -> Findings:
     title = driver_of(switch.os).title
     keys = [key for key, value in said if value is not None]
     if isinstance(form, str):
-        yield Finding(
-            f"{' and '.join(keys)} of port {port.name} cannot be set on {title}: {form}.",
-            _where(port, *keys),
-            f"remove {' and '.join(keys)}, and set it by the switch's own commands.",
-        )
+        what = f"{' and '.join(keys)} of port {port.name} cannot be set on {title}: {form}."
+        fix = f"remove {' and '.join(keys)}, and set it by the switch's own commands."
+        yield Finding(what, _where(port, *keys), fix)
         return
     if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
-        yield Finding(
-            f"{title} writes auto-negotiation with the speed, and port {port.name} has none.",
-            _where(port, "autoneg"),
-            "add speed_gbit_s beside it, or remove autoneg.",
-        )
+        what = f"{title} writes auto-negotiation with the speed, and port {port.name} has none."
+        fix = "add speed_gbit_s beside it, or remove autoneg."
+        yield Finding(what, _where(port, "autoneg"), fix)
     yield from _release(port, form, keys)
     yield from _speed(port, said)
 
@@ -307,11 +286,9 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     speed = said.speed_gbit_s or max(known)
     able = fecs_of(speed, known.get(speed))
     if said.fec is not None and said.fec not in able:
-        yield Finding(
-            f"{port} has no link at {speed} Gbit/s with fec {said.fec}.",
-            _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else [])),
-            f"set fec to {' or '.join(able)}, or remove it.",
-        )
+        where = _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else []))
+        fix = f"set fec to {' or '.join(able)}, or remove it."
+        yield Finding(f"{port} has no link at {speed} Gbit/s with fec {said.fec}.", where, fix)
 
 
 def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
@@ -349,3 +326,60 @@ def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
     if lanes is None:
         return _ALL
     return _ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")
+
+
+def check_link_loop(spec: ClusterSpec) -> Findings:
+    """The trunks between switches form no loop.
+
+    Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is
+    changes with the root. Routed links are for several paths at once.
+    """
+    group = {switch.name: switch.name for switch in spec.switches}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for one, other in list_pairs(spec):
+        if "routed" in {one.port.mode, other.port.mode}:
+            continue
+        first, second = root(one.switch.name), root(other.switch.name)
+        if first != second:
+            group[second] = first
+            continue
+        yield Finding(
+            f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
+            "closes a loop, and spanning tree would block a link of it.",
+            (one.place, other.place),
+            _fix(one, other),
+        )
+
+
+def _fix(one: PlacedPort, other: PlacedPort) -> str:
+    for switch in (one.switch, other.switch):
+        if isinstance(system_of(switch.os).routing, str):
+            return f"remove one link of the loop: {driver_of(switch.os).title} is not routed."
+    return "remove one link of the loop, or make the links routed: mode: routed at both ends."
+
+
+def check_mlag_peer(spec: ClusterSpec) -> Findings:
+    """Both switches of an MLAG pair name each other.
+
+    Only then are the two known to stand in for each other, and change in different waves.
+    """
+    peers = {switch.name: switch.mlag_peer for switch in spec.switches}
+    for s, switch in enumerate(spec.switches):
+        peer = switch.mlag_peer
+        if peer is None or (peer != switch.name and peers.get(peer) == switch.name):
+            continue
+        if peer not in peers or peer == switch.name:
+            others = [name for name in peers if name != switch.name]
+            why = f"and no other switch of the file has that name.{did_you_mean(peer, others)}"
+            fix = "name the other switch of the pair, or remove mlag_peer."
+        else:
+            far = peers[peer]
+            why = f"which has {'no mlag_peer' if far is None else f'mlag_peer: {far}'}."
+            fix = f"write mlag_peer: {switch.name} on {peer}, or correct it here."
+        where = (at(("switches", s, "mlag_peer"), peer),)
+        yield Finding(f"{switch.name} is an MLAG pair with {peer}, {why}", where, fix)

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from components.checks.rule import Finding, Findings, at
+from components.checks.topology import block_path
 from components.core.problem import Place, SpecPath
 from components.model.cards import Firmware, HostQos, Sriov
 from components.model.cluster import ClusterSpec
@@ -14,7 +15,7 @@ from components.model.environments import Esxi
 from components.model.hosts import Host
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import firmware_by_operator, vfs_by_operator
+from components.model.owners import firmware_by_operator, vfs_by_operator
 
 Asks = Callable[[Any], bool]
 """Whether a value asks for something to be set on the host, or to be looked at there."""
@@ -71,27 +72,21 @@ def _none(spec: ClusterSpec, h: int, host: Host) -> Findings:
     place = at((*path, "login"), host.login)
     foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
     if host.ssh is not None:
-        yield Finding(
-            f"{host.name} has an ssh, and login: none says that nothing logs in to it.",
-            (place, at((*path, "ssh", "address"), host.ssh.address)),
-            "remove one of the two.",
-        )
+        what = f"{host.name} has an ssh, and login: none says that nothing logs in to it."
+        fix = "remove one of the two."
+        yield Finding(what, (place, at((*path, "ssh", "address"), host.ssh.address)), fix)
     elif host.role != "worker":
-        yield Finding(
-            f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it.",
-            (place, at((*path, "role"), host.role)),
-            "add its ssh: login: none is for workers of an existing cluster.",
-        )
+        what = f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it."
+        fix = "add its ssh: login: none is for workers of an existing cluster."
+        yield Finding(what, (place, at((*path, "role"), host.role)), fix)
     elif not foreign or guests:
         ours = (
             "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
         )
         kind = at(("environment", "kind"), spec.environment.kind)
-        yield Finding(
-            f"nothing logs in to {host.name}, and {ours} is Railyard's to set up.",
-            (place, kind if foreign else _plane(spec)),
-            "add its ssh; or use plane: existing if someone else runs the cluster.",
-        )
+        what = f"nothing logs in to {host.name}, and {ours} is Railyard's to set up."
+        fix = "add its ssh; or use plane: existing if someone else runs the cluster."
+        yield Finding(what, (place, kind if foreign else _plane(spec)), fix)
 
 
 def _plane(spec: ClusterSpec) -> Place:
@@ -129,9 +124,9 @@ def _of_settings(spec: ClusterSpec, host: Host) -> _Asked:
         path = keys.split(".")
         if asks(value := attrgetter(keys)(settings)):
             shown = value if isinstance(value, str) else None
-            yield (*_owner(spec, host, path[0]), *path), shown, words
+            yield (*block_path(spec, host, path[0]), *path[1:]), shown, words
     if _sets_firmware(spec, settings.firmware):
-        yield (*_owner(spec, host, "firmware"), "firmware"), None, "firmware of its cards"
+        yield block_path(spec, host, "firmware"), None, "firmware of its cards"
     for key, words, asks in _OF_ALL:
         if asks(getattr(settings, key)):
             yield ("host_defaults", key), None, words
@@ -142,14 +137,6 @@ def _of_settings(spec: ClusterSpec, host: Host) -> _Asked:
 def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
     sets = asked.sets_anything and not firmware_by_operator(spec)
     return sets or bool(asked.min_versions)
-
-
-def _owner(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
-    """Who says it: the host's group, or the defaults of all."""
-    for g, group in enumerate(spec.host_groups):
-        if group.name == host.group and getattr(group, key) is not None:
-            return ("host_groups", g)
-    return ("host_defaults",)
 
 
 def _of_identity(spec: ClusterSpec) -> _Asked:

@@ -1,4 +1,4 @@
-"""Rules on the hosts and their cards."""
+"""Rules on the hosts and their cards, and on parts of other makers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from components.catalogue.cards import (
+    CARDS,
+    gpu_vendor,
+    nic_vendor,
+    prefix_vendor,
+    software_vendor,
+)
 from components.checks.rule import Finding, Findings, at, places, repeated, unique
 from components.checks.topology import PlacedNic, list_nics, nics_by_host
 from components.core.problem import Place, SpecPath
@@ -15,6 +22,100 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.hosts import Host, Nic
 from components.model.worker_kinds import PAIR, worker_kinds
+from components.reading.wording import did_you_mean
+
+_FACTS = {
+    "pci_id": "its PCI id",
+    "vf_pci_id": "the PCI id of its VFs",
+    "vf_limit": "how many VFs it can have",
+    "speed_gbit_s": "its fastest rate",
+}
+
+
+def check_nic_model(spec: ClusterSpec) -> Findings:
+    """Each card is of a model that is known here or described in `nic_models`.
+
+    Limits of VFs, rates and PCI ids are held against it. Of another model of NVIDIA they are not
+    checked, which is a warning each time; its firmware and link type are left as they are.
+    """
+    for nic in list_nics(spec):
+        model, where = nic.nic.model, nic.at("model")
+        if nic.nic.card is not None or nic_vendor(model) is not None:
+            continue  # of another maker's card `other-vendor` tells
+        described = spec.nic_models.get(model)
+        lacking = [words for key, words in _FACTS.items() if getattr(described, key, None) is None]
+        known = "no more is known than the file says" if described else "nothing is known"
+        hint = "" if described else did_you_mean(model, list(CARDS))
+        yield Finding(
+            f"of the card model {model} {known}.{hint} Not checked: "
+            f"{', '.join([*lacking, 'its firmware and its link type'])}.",
+            (where,),
+            "read them in its manual and describe it in nic_models, or waive the rule with that "
+            f"reason; known are {', '.join(CARDS)}.",
+            "warning",
+        )
+    used = {nic.nic.model for nic in list_nics(spec)}
+    for name in spec.nic_models:
+        if name not in used:
+            what = f"nic_models describes {name}, and no NIC is of that model."
+            fix = "correct the name, or remove the description."
+            yield Finding(what, (at(("nic_models", name)),), fix, "warning")
+
+
+def check_other_vendor(spec: ClusterSpec) -> Findings:
+    """Cards and GPUs are NVIDIA's, and so is what is installed for them.
+
+    Cards are set up by mlx5's tools and files, and GPUs by NVIDIA's operators: the parts of other
+    makers would get values that mean nothing there.
+    """
+    for nic in list_nics(spec):
+        yield from _refuse(
+            nic_vendor(nic.nic.model),
+            f"{nic.nic.model} is a card",
+            nic.at("model"),
+            "Railyard plans NVIDIA's ConnectX and BlueField",
+        )
+    for h, host in enumerate(spec.hosts):
+        yield from _refuse(
+            gpu_vendor(host.gpu_model or ""),
+            f"{host.gpu_model} is a GPU",
+            at(("hosts", h, "gpu_model"), host.gpu_model),
+            "Railyard plans NVIDIA's driver, operator and NCCL",
+        )
+    yield from _software(spec)
+
+
+def _software(spec: ClusterSpec) -> Findings:
+    for name in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, name)
+        if operator is not None:
+            chart = operator.chart
+            yield from _refuse(
+                software_vendor(f"{chart.repo or ''}/{chart.chart}"),
+                f"operators.{name} names a chart",
+                at(("operators", name, "chart", "chart"), chart.chart),
+                "Railyard gives it the values of NVIDIA's chart",
+            )
+    yield from _refuse(
+        software_vendor(spec.jobs.image),
+        f"{spec.jobs.image} is an image for GPUs",
+        at(("jobs", "image"), spec.jobs.image),
+        "Railyard runs NCCL's tests in it",
+    )
+    prefix = spec.pod_network.resource_prefix
+    yield from _refuse(
+        prefix_vendor(prefix),
+        f"{prefix} is the prefix of a plugin",
+        at(("pod_network", "resource_prefix"), prefix),
+        "Railyard installs plugins for NVIDIA's cards",
+    )
+
+
+def _refuse(vendor: str | None, what: str, where: Place, why: str) -> Findings:
+    if vendor is not None:
+        fix = "leave these parts to another tool, or name NVIDIA's."
+        yield Finding(f"{what} of {vendor}: {why}.", (where,), fix)
+
 
 _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 """The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
@@ -25,11 +126,8 @@ def check_vf_limit(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         limit = nic.nic.vf_limit
         if limit is not None and nic.nic.vfs > limit:
-            yield Finding(
-                f"{nic} asks for {nic.nic.vfs} VFs; a {nic.nic.model} port has at most {limit}.",
-                (nic.at("vfs"),),
-                f"set vfs to {limit} or less; 8 is usual.",
-            )
+            what = f"{nic} asks for {nic.nic.vfs} VFs; a {nic.nic.model} port has at most {limit}."
+            yield Finding(what, (nic.at("vfs"),), f"set vfs to {limit} or less; 8 is usual.")
 
 
 def check_vf_count(spec: ClusterSpec) -> Findings:
@@ -38,11 +136,11 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
         return
     for nic in list_nics(spec):
         if nic.host.role == "worker" and nic.nic.vfs == 0:
+            where = (nic.at("vfs"),)
             fix = "set vfs to the number of pods that share the NIC; 8 is usual."
             if nic.host.login == "none":
                 fix = "waive untouched-host and set vfs as it is; or use operators.network.vfs."
-            words = f"{nic} has no VFs, so no pod reaches {nic.nic.rail}."
-            yield Finding(words, (nic.at("vfs"),), fix)
+            yield Finding(f"{nic} has no VFs, so no pod reaches {nic.nic.rail}.", where, fix)
 
 
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:
@@ -96,18 +194,13 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
             slot, own = card.pci.partition(".")[0], at(("hosts", h, *place, "serial"), card.serial)
             other_h, other_slot, other = first.setdefault(card.serial, (h, slot, own))
             if other_h != h:
-                yield Finding(
-                    f"{spec.hosts[other_h].name} and {host.name} have a card {card.serial}.",
-                    (own, other),
-                    "correct one of them: `lspci -vv` on the host shows its own.",
-                )
+                what = f"{spec.hosts[other_h].name} and {host.name} have a card {card.serial}."
+                fix = "correct one of them: `lspci -vv` on the host shows its own."
+                yield Finding(what, (own, other), fix)
             elif other_slot != slot:
-                yield Finding(
-                    f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}.",
-                    (own, other),
-                    "correct one of them, unless it is one card with two connectors.",
-                    "warning",
-                )
+                what = f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}."
+                fix = "correct one of them, unless it is one card with two connectors."
+                yield Finding(what, (own, other), fix, "warning")
 
 
 def check_bonded_rail(spec: ClusterSpec) -> Findings:
@@ -150,12 +243,8 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
             missing = sorted(used - own)
             # A NIC on a rail that does not exist is `nic-rail`'s problem, probably the missing one.
             if missing and own <= rails:
-                yield Finding(
-                    f"{host.name} has no NIC on {', '.join(missing)}, which other {words} have.",
-                    (at(("hosts", h, "nics")),),
-                    _apart("add the NIC"),
-                    "warning",
-                )
+                what = f"{host.name} has no NIC on {', '.join(missing)}, which other {words} have."
+                yield Finding(what, (at(("hosts", h, "nics")),), _apart("add the NIC"), "warning")
 
 
 def check_rail_speed(spec: ClusterSpec) -> Findings:
@@ -203,12 +292,9 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
         usual = max(counts, key=lambda gpus: (counts[gpus], gpus > 0))
         for h, host in members:
             if host.gpus != usual:
-                yield Finding(
-                    f"{host.name} has {host.gpus} GPUs, other {words} {usual}: no job uses both.",
-                    places(spec, f"hosts.{h}.gpus"),
-                    _apart("correct the number"),
-                    "warning",
-                )
+                what = f"{host.name} has {host.gpus} GPUs, other {words} {usual}: no job uses both."
+                fix = _apart("correct the number")
+                yield Finding(what, places(spec, f"hosts.{h}.gpus"), fix, "warning")
 
 
 def check_gpu_job(spec: ClusterSpec) -> Findings:

@@ -10,7 +10,7 @@ from components.checks.rule import Finding, Findings, at, places, repeated, uniq
 from components.checks.topology import PlacedNic, list_nics, nics_by_host
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.rail_subnets import is_flat, shares_resource
+from components.model.places import is_flat, shares_resource
 from components.reading.wording import did_you_mean
 
 
@@ -133,19 +133,14 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
     InfiniBand of a cloud has no rails of ours.
     """
     if not spec.rails and spec.rdma.transport == "roce":
-        yield Finding(
-            "the site has no rail, so its workers have no RDMA network.",
-            places(spec, "rails"),
-            "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two.",
-        )
+        where = places(spec, "rails")
+        fix = "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two."
+        yield Finding("the site has no rail, so its workers have no RDMA network.", where, fix)
     used = {nic.nic.rail for nic in list_nics(spec)}
     for r, rail in enumerate(spec.rails):
         if rail.name not in used:
-            yield Finding(
-                f"no NIC is on {rail.name}: a job that asks for its resource waits for ever.",
-                places(spec, f"rails.{r}.name"),
-                "add the NICs or remove the rail.",
-            )
+            what = f"no NIC is on {rail.name}: a job that asks for its resource waits for ever."
+            yield Finding(what, places(spec, f"rails.{r}.name"), "add the NICs or remove the rail.")
 
 
 def check_host_group(spec: ClusterSpec) -> Findings:
@@ -205,18 +200,14 @@ def check_rail_names(spec: ClusterSpec) -> Findings:
 def _unwritten(spec: ClusterSpec) -> Findings:
     for each in list_nics(spec):
         if each.nic.rdma is not None:
-            yield Finding(
-                f"{each} shall have the RDMA device {each.nic.rdma}, and names are not written.",
-                (each.at("rdma"),),
-                "set host_defaults.rail_names to true, or remove rdma.",
-            )
+            what = f"{each} shall have the RDMA device {each.nic.rdma}, and names are not written."
+            fix = "set host_defaults.rail_names to true, or remove rdma."
+            yield Finding(what, (each.at("rdma"),), fix)
 
 
 def _kernels_own(each: PlacedNic) -> Findings:
     for key, name in (("netdev", each.nic.netdev), ("rdma", each.nic.rdma)):
         if name is not None and _KERNELS_OWN.fullmatch(name):
-            yield Finding(
-                f"the kernel itself gives out names like {name}, so udev may not be able to.",
-                (at((*each.path, key), name),),
-                "choose a name of your own, for example rail0.",
-            )
+            what = f"the kernel itself gives out names like {name}, so udev may not be able to."
+            fix = "choose a name of your own, for example rail0."
+            yield Finding(what, (at((*each.path, key), name),), fix)

@@ -9,10 +9,9 @@ from components.checks.rule import Finding, Findings, at, places, repeated, uniq
 from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
-from components.model.operator_owned import vfs_by_operator
 from components.model.operators import IbKubernetes
+from components.model.owners import vfs_by_operator, way_of
 from components.pod_network.matrix import WAYS
 from components.pod_network.rails import rail_ports
 from components.reading.wording import did_you_mean
@@ -48,11 +47,9 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
     """
     for partition, path in list_partitions(spec.infiniband):
         if not partition.members:
-            yield Finding(
-                f"partition {partition.name} has no members.",
-                (at((*path, "members"), "[]"),),
-                "name its hosts, write all, or remove the partition.",
-            )
+            where = (at((*path, "members"), "[]"),)
+            fix = "name its hosts, write all, or remove the partition."
+            yield Finding(f"partition {partition.name} has no members.", where, fix)
         if partition.members == "all":
             kinds, key = {partition.membership}, "membership"
         else:
@@ -153,11 +150,9 @@ def check_ufm(spec: ClusterSpec) -> Findings:
     """
     fabric = spec.infiniband
     if fabric is not None and fabric.ufm is not None and fabric.subnet_manager == "switch":
-        yield Finding(
-            "ufm says how UFM is reached, and the subnet manager is on the switches.",
-            places(spec, "infiniband.ufm.address", "infiniband.subnet_manager"),
-            "set subnet_manager to external, or remove ufm.",
-        )
+        what = "ufm says how UFM is reached, and the subnet manager is on the switches."
+        where = places(spec, "infiniband.ufm.address", "infiniband.subnet_manager")
+        yield Finding(what, where, "set subnet_manager to external, or remove ufm.")
 
 
 def check_ufm_partition(spec: ClusterSpec) -> Findings:
@@ -195,19 +190,15 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
 
 def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
     if partition.members == "all":
-        yield Finding(
-            f"partition {partition.name} is of all ports, and UFM knows members by their GUIDs.",
-            (at((*path, "members"), "all"),),
-            "name its hosts; their hca_guids become the members.",
-        )
+        what = f"partition {partition.name} is of all ports, and UFM knows members by their GUIDs."
+        fix = "name its hosts; their hca_guids become the members."
+        yield Finding(what, (at((*path, "members"), "all"),), fix)
     for key in ("mtu_bytes", "rate_gbit_s"):
         value = getattr(partition, key)
         if value is not None:
-            yield Finding(
-                f"partition {partition.name} has {key} {value}, which is not set in UFM.",
-                (at((*path, key), value),),
-                f"remove {key}, and set it in UFM with the service level of the partition.",
-            )
+            what = f"partition {partition.name} has {key} {value}, which is not set in UFM."
+            fix = f"remove {key}, and set it in UFM with the service level of the partition."
+            yield Finding(what, (at((*path, key), value),), fix)
 
 
 _FABRIC: SpecPath = ("infiniband",)
@@ -252,11 +243,9 @@ def _rail(
     partition = names.get(rail.partition or "")
     if partition is None:
         hint = did_you_mean(rail.partition or "", [*names])
-        yield Finding(
-            f"{rail.name} is in {rail.partition}, and the fabric has no such partition.{hint}",
-            (where, at((*_FABRIC, "partitions"))),
-            "add it to infiniband.partitions, or correct the name.",
-        )
+        what = f"{rail.name} is in {rail.partition}, and the fabric has no such partition.{hint}"
+        fix = "add it to infiniband.partitions, or correct the name."
+        yield Finding(what, (where, at((*_FABRIC, "partitions"))), fix)
         return
     if (wrong := _wrong(spec, fabric, partition, keys)) is not None:
         yield Finding(

@@ -1,18 +1,20 @@
-"""Rules on the control plane: servers and their balancer, clusters that are there already."""
+"""Rules on the control plane: servers and balancers, clusters that are there, kubespray."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, at, places
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
+from components.kubernetes.kubespray.wanted import LEFT, fights_ours
 from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 
 _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""
@@ -36,17 +38,12 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
-        yield Finding(
-            f"{len(balancers)} hosts are balancers; agents and users know one address.",
-            places,
-            "set kubernetes.virtual_address and keep two of them, or give one host that role.",
-        )
+        what = f"{len(balancers)} hosts are balancers; agents and users know one address."
+        fix = "set kubernetes.virtual_address and keep two of them, or give one host that role."
+        yield Finding(what, places, fix)
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
-        yield Finding(
-            f"the balancer has {len(servers) or 'no'} server behind it, and only adds a machine.",
-            places,
-            "use three control-plane hosts, or take the balancer out.",
-        )
+        what = f"the balancer has {len(servers) or 'no'} server behind it, and only adds a machine."
+        yield Finding(what, places, "use three control-plane hosts, or take the balancer out.")
     bare = len(servers) > _PAIR and not balancers and spec.cloud is None
     if bare and spec.kubespray is None:
         yield Finding(
@@ -70,29 +67,23 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     path: SpecPath = ("kubernetes", "virtual_address", "address")
     balancers = with_role(spec, "balancer")
     if spec.cloud is not None:
-        yield Finding(
-            f"{shared.address} would move between instances, which a cloud does not allow.",
-            (at(path, shared.address),),
-            "remove virtual_address, and keep one balancer.",
-        )
+        what = f"{shared.address} would move between instances, which a cloud does not allow."
+        fix = "remove virtual_address, and keep one balancer."
+        yield Finding(what, (at(path, shared.address),), fix)
     elif len(balancers) < _PAIR:
-        yield Finding(
-            f"the virtual address {shared.address} needs two balancers and has {len(balancers)}.",
-            (
-                at(path, shared.address),
-                *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
-            ),
-            "give two hosts the role balancer, or remove virtual_address.",
+        what = f"the virtual address {shared.address} needs two balancers and has {len(balancers)}."
+        where = (
+            at(path, shared.address),
+            *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
         )
+        yield Finding(what, where, "give two hosts the role balancer, or remove virtual_address.")
     taken = [(name, ssh.address, (*place, "address")) for name, ssh, place in each_ssh(spec)]
     taken += [(host.name, host.address, ("hosts", h)) for h, host in enumerate(spec.hosts)]
     owner = next((each for each in taken if each[1] == str(shared.address)), None)
     if owner is not None:
-        yield Finding(
-            f"the virtual address {shared.address} is the address of {owner[0]}.",
-            (at(path, shared.address), at(owner[2], owner[1])),
-            "choose a free address of the network that both balancers are in.",
-        )
+        what = f"the virtual address {shared.address} is the address of {owner[0]}."
+        fix = "choose a free address of the network that both balancers are in."
+        yield Finding(what, (at(path, shared.address), at(owner[2], owner[1])), fix)
 
 
 def check_existing_plane(spec: ClusterSpec) -> Findings:
@@ -116,11 +107,9 @@ def check_node_name(spec: ClusterSpec) -> Findings:
         place = at(("hosts", number, "node_name"), host.node_name)
         other = first.setdefault(host.node, number)
         if {host.node_name, spec.hosts[other].node_name} != {None} and other != number:
-            yield Finding(
-                f"{spec.hosts[other].name} and {host.name} are both the node {host.node}.",
-                (place, at(("hosts", other, "name"), spec.hosts[other].name)),
-                "correct one of them: `kubectl get nodes` shows the names.",
-            )
+            what = f"{spec.hosts[other].name} and {host.name} are both the node {host.node}."
+            fix = "correct one of them: `kubectl get nodes` shows the names."
+            yield Finding(what, (place, at(("hosts", other, "name"), spec.hosts[other].name)), fix)
 
 
 _PATH = ("kubernetes", "alignment")
@@ -180,18 +169,12 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
     place = at((*_PATH, "reserved_cpus"), text)
     if not cpus or list(cpus) != sorted(set(cpus)):
-        yield Finding(
-            f"reserved_cpus is {text}, which does not name each CPU once, upwards.",
-            (place,),
-            "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65.",
-        )
+        what = f"reserved_cpus is {text}, which does not name each CPU once, upwards."
+        fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
+        yield Finding(what, (place,), fix)
     elif 0 not in cpus:
-        yield Finding(
-            f"reserved_cpus is {text}: CPU 0, which does the kernel's own work, may go to a job.",
-            (place,),
-            f"reserve it too, with its sibling: 0,{text}.",
-            "warning",
-        )
+        what = f"reserved_cpus is {text}: CPU 0, which does the kernel's own work, may go to a job."
+        yield Finding(what, (place,), f"reserve it too, with its sibling: 0,{text}.", "warning")
 
 
 def check_api_from(spec: ClusterSpec) -> Findings:
@@ -212,21 +195,16 @@ def check_api_from(spec: ClusterSpec) -> Findings:
         key = ("node_ip",) if host.node_ip else ("ssh", "address")
         place = at(("hosts", number, *key), host.address)
         if has_placeholder(host.address):
-            yield Finding(
-                f"api_from may shut out {host.name}, whose address is not known yet.",
-                (here,),
-                "leave api_from out: the cloud's own firewall says who reaches the API.",
-            )
+            what = f"api_from may shut out {host.name}, whose address is not known yet."
+            fix = "leave api_from out: the cloud's own firewall says who reaches the API."
+            yield Finding(what, (here,), fix)
             return
         address = as_ipv4(host.address)
         if address is None:
             continue  # a name: the host itself knows where it comes from
         if not any(address in network for network in plane.api_from):
-            yield Finding(
-                f"{host.name} cannot reach the API: {host.address} is not in api_from.",
-                (place, here),
-                "add the network of the nodes to api_from.",
-            )
+            what = f"{host.name} cannot reach the API: {host.address} is not in api_from."
+            yield Finding(what, (place, here), "add the network of the nodes to api_from.")
     yield from _ssh_on_the_port(spec, plane)
 
 
@@ -234,11 +212,9 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
     for number, host in enumerate(spec.hosts):
         port = host.ssh.port if host.ssh else 0
         if host.role in {"control_plane", "balancer"} and port == plane.api_port:
-            yield Finding(
-                f"SSH of {host.name} has the API's port {port}: api_from would shut it too.",
-                places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port"),
-                "give the API another port.",
-            )
+            what = f"SSH of {host.name} has the API's port {port}: api_from would shut it too."
+            where = places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port")
+            yield Finding(what, where, "give the API another port.")
 
 
 def check_k3s_secrets(spec: ClusterSpec) -> Findings:
@@ -282,8 +258,103 @@ def check_agent_token(spec: ClusterSpec) -> Findings:
     """
     plane = spec.k3s
     if plane is not None and plane.agent_token == plane.token:
+        what = f"agent_token and token are both {plane.token.name}: workers get the servers' token."
+        fix = "make another secret for agents, or leave agent_token out."
+        yield Finding(what, places(spec, "kubernetes.agent_token", "kubernetes.token"), fix)
+
+
+def check_kubespray_variable(spec: ClusterSpec) -> Findings:
+    """`extra_vars` sets no variable that follows from the file, or that a run needs.
+
+    Two values for one thing are two truths: the plan would say one and the nodes have the other.
+    Among them are the addresses and logins of nodes, networks, the CNI, mirrors, the proxy and
+    Multus, and what would switch kubespray's own checks off. A variable that left before this
+    release is a warning: kubespray passes over it in silence.
+    """
+    plane = spec.kubespray
+    for name, value in plane.extra_vars.items() if plane else ():
+        if fights_ours(spec, name):
+            what = f"the variable {name} of kubespray is one that Railyard sets."
+            fix = "remove it, and change the key of this file that it follows from."
+            yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix)
+        left, instead = LEFT.get(name, ("", ""))
+        if plane and left and parse_numbers(plane.source.release) >= parse_numbers(left):
+            what = f"kubespray {plane.source.release} reads no variable {name}: it left in {left}."
+            fix = f"write {instead}."
+            yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix, "warning")
+
+
+def check_kubespray_balancer(spec: ClusterSpec) -> Findings:
+    """No host is a balancer: each of kubespray's nodes has one of its own.
+
+    A proxy on every worker knows all API servers, so that the loss of one is not felt there.
+    """
+    if spec.kubespray is None:
+        return
+    for number, host in enumerate(spec.hosts):
+        if host.role == "balancer":
+            what = f"{host.name} is a balancer, and kubespray's nodes have one each."
+            fix = "take the host out, or use plane: k3s."
+            yield Finding(what, places(spec, f"hosts.{number}.role"), fix)
+
+
+def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
+    """The pod network has a block for each node.
+
+    Each takes one of the length `node_prefix`; kubespray's own validation refuses less, but only
+    when it runs.
+    """
+    plane = spec.kubespray
+    if plane is None:
+        return
+    blocks = 2 ** max(plane.node_prefix - plane.pod_cidr.prefixlen, -1)
+    nodes = len(spec.servers) + len(spec.workers)
+    if blocks < nodes:
         yield Finding(
-            f"agent_token and token are both {plane.token.name}: workers get the servers' token.",
-            places(spec, "kubernetes.agent_token", "kubernetes.token"),
-            "make another secret for agents, or leave agent_token out.",
+            f"{plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix} for {nodes} nodes.",
+            places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix"),
+            "choose a larger pod network, or a longer node_prefix.",
         )
+
+
+def check_kubespray_registry(spec: ClusterSpec) -> Findings:
+    """The site's registry is one that its nodes trust and pull from without a login.
+
+    The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
+    certificate: the hosts must trust the registry by themselves.
+    """
+    registry = spec.sources.registry
+    if spec.kubespray is None or registry is None:
+        return
+    for key, value in (("login", registry.login), ("ca", registry.ca)):
+        if value is not None:
+            what = f"the registry {registry.address} has a {key}, which nodes do not get."
+            where = (at(("sources", "registry", key)), at(("kubernetes", "plane"), "kubespray"))
+            fix = f"remove {key} and let the hosts' own settings have it, or use plane: k3s."
+            yield Finding(what, where, fix)
+
+
+def check_kubespray_mtu(spec: ClusterSpec) -> Findings:
+    """`mtu_bytes` is set only where the CNI takes it.
+
+    flannel takes its MTU from the interface of the default route.
+    """
+    plane = spec.kubespray
+    if plane is not None and plane.mtu_bytes is not None and plane.cni != "calico":
+        what = f"mtu_bytes is set, and {plane.cni} takes its MTU from the node's interface."
+        fix = "remove mtu_bytes, or use cni: calico."
+        yield Finding(what, places(spec, "kubernetes.mtu_bytes", "kubernetes.cni"), fix)
+
+
+def check_kubespray_login(spec: ClusterSpec) -> Findings:
+    """Jump hosts on the way to kubespray's nodes take a key or the agent, and no password.
+
+    Ansible goes through them with OpenSSH, which asks a person for a password.
+    """
+    if spec.kubespray is None:
+        return
+    for number, jump in enumerate(spec.jump_hosts):
+        if jump.ssh.password is not None:
+            what = f"the jump host {jump.name} takes a password, which OpenSSH cannot be handed."
+            fix = "give it private_key, or agent: true."
+            yield Finding(what, (at(("jump_hosts", number, "ssh", "password")),), fix)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from components.catalogue.operator_versions import GPU_DEVICE_PLUGIN, NETWORK_OPERATOR
-from components.checks.drivers import list_drivers
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.software import known_with
-from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
+from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.fabric import Rail
-from components.model.rail_subnets import subnet_of
+from components.model.owners import way_of
+from components.model.places import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 
 
@@ -36,19 +36,15 @@ def check_shared_devices(spec: ClusterSpec) -> Findings:
         return
     path: SpecPath = ("pod_network", "shared_devices")
     if not network.shared_devices:
-        yield Finding(
-            "the shared plugin publishes nothing: shared_devices is empty.",
-            (at(path),),
-            "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}.",
-        )
+        where = (at(path),)
+        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
+        yield Finding("the shared plugin publishes nothing: shared_devices is empty.", where, fix)
     yield from _resource_names(spec, path)
     for d, device in enumerate(network.shared_devices):
         if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
-            yield Finding(
-                f"{device.resource} has no selector, and the plugin does not start with it.",
-                (at((*path, d, "resource"), device.resource),),
-                "add vendors, device_ids, interfaces or link_types.",
-            )
+            what = f"{device.resource} has no selector, and the plugin does not start with it."
+            fix = "add vendors, device_ids, interfaces or link_types."
+            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
             continue
         without = [
             host.name
@@ -56,11 +52,9 @@ def check_shared_devices(spec: ClusterSpec) -> Findings:
             if host.nics and not any(takes_nic(device, nic) for nic in host.nics)
         ]
         if without:
-            yield Finding(
-                f"{device.resource} takes no card of {', '.join(without)}: no pod gets it there.",
-                (at((*path, d, "resource"), device.resource),),
-                "correct its selectors; /sys/class/infiniband/*/device/device shows device ids.",
-            )
+            what = f"{device.resource} takes no card of {', '.join(without)}: no pod gets it there."
+            fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
+            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
 
 
 def _resource_names(spec: ClusterSpec, path: SpecPath) -> Findings:
@@ -69,11 +63,8 @@ def _resource_names(spec: ClusterSpec, path: SpecPath) -> Findings:
     for d, device in enumerate(devices):
         place = at((*path, d, "resource"), device.resource)
         if counts[device.resource] > 1:
-            yield Finding(
-                f"the resource {device.resource} is there {counts[device.resource]} times.",
-                (place,),
-                "give each entry a name of its own.",
-            )
+            what = f"the resource {device.resource} is there {counts[device.resource]} times."
+            yield Finding(what, (place,), "give each entry a name of its own.")
 
 
 def check_rail_resource(spec: ClusterSpec) -> Findings:
@@ -90,19 +81,15 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
         place = at(("rails", r, "resource"), rail.resource)
         device = devices.get(rail.resource)
         if device is None:
-            yield Finding(
-                f"the plugin has no {network.resource_prefix}/{rail.resource} for {rail.name}.",
-                (place, at(("pod_network", "shared_devices"))),
-                f"write one of {', '.join(devices)}, or publish {rail.resource}.",
-            )
+            what = f"the plugin has no {network.resource_prefix}/{rail.resource} for {rail.name}."
+            fix = f"write one of {', '.join(devices)}, or publish {rail.resource}."
+            yield Finding(what, (place, at(("pod_network", "shared_devices"))), fix)
             continue
         for nic in _worker_nics(spec, rail):
             if not takes_nic(device, nic.nic):
-                yield Finding(
-                    f"{rail.resource} does not take {nic}, the card of {rail.name}.",
-                    (place, nic.at("model")),
-                    "correct the selectors of the resource, or give the rail another one.",
-                )
+                what = f"{rail.resource} does not take {nic}, the card of {rail.name}."
+                fix = "correct the selectors of the resource, or give the rail another one."
+                yield Finding(what, (place, nic.at("model")), fix)
 
 
 def check_macvlan_master(spec: ClusterSpec) -> Findings:
@@ -138,11 +125,10 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
         return
     for port in list_ports(spec):
         if port.port.mode == "trunk":
-            yield Finding(
-                f"{port} is a trunk, but pods that share {port.rail} send untagged frames.",
-                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
-                f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
-            )
+            what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
+            where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
+            fix = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".'
+            yield Finding(what, where, fix)
 
 
 def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
@@ -213,11 +199,9 @@ def check_host_device(spec: ClusterSpec) -> Findings:
     if mode == "host_device" and spec.rdma.transport == "infiniband":
         yield from _split_hcas(spec, place)
     if mode == "host_device" and spec.workers and not hca_count(spec):
-        yield Finding(
-            "the mode is host_device, and the workers have no HCA.",
-            (place, at(("hosts",))),
-            "set hcas of each worker to the number of its InfiniBand adapters.",
-        )
+        where = (place, at(("hosts",)))
+        fix = "set hcas of each worker to the number of its InfiniBand adapters."
+        yield Finding("the mode is host_device, and the workers have no HCA.", where, fix)
 
 
 def _split_hcas(spec: ClusterSpec, place: Place) -> Findings:
@@ -260,15 +244,9 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
             "container toolkit.",
         )
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
-        path: SpecPath = ("operators", "gpu_device_plugin", "chart", "chart")
-        yield Finding(
-            "the GPU operator brings a device plugin, and gpu_device_plugin is a second one.",
-            (
-                at(("operators", "gpu", "chart", "chart"), operators.gpu.chart.chart),
-                at(path, operators.gpu_device_plugin.chart.chart),
-            ),
-            "remove one of them.",
-        )
+        what = "the GPU operator brings a device plugin, and gpu_device_plugin is a second one."
+        keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
+        yield Finding(what, places(spec, *keys), "remove one of them.")
 
 
 def check_driver_owner(spec: ClusterSpec) -> Findings:
@@ -280,17 +258,14 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
     operators = spec.operators
     network, gpu = operators.network, operators.gpu
     by_operator = network is not None and network.driver == "operator"
-    for path, driver in list_drivers(spec):
-        if network is None or not by_operator or not driver.is_ofed or spec.cloud is not None:
+    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
+        if not by_operator or not driver.is_ofed or spec.cloud is not None:
             continue
-        yield Finding(
-            f"the hosts' RDMA driver is {driver.shown}; the network operator loads another one.",
-            (
-                at(("operators", "network", "driver"), network.driver),
-                at((*path, "kind"), driver.kind),
-            ),
-            "set operators.network.driver to host, or host_defaults.driver.kind to inbox.",
-        )
+        what = f"the hosts' RDMA driver is {driver.shown}; the network operator loads another one."
+        owner = places(spec, "operators.network.driver")
+        where = (*owner, at((*path, "kind"), driver.kind))
+        fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
+        yield Finding(what, where, fix)
     owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
     for key, owner in owners.items():
         if spec.cloud is not None and owner == "operator":

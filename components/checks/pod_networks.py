@@ -1,16 +1,20 @@
-"""Rules on how pods get onto the rails: what goes with which transport, addresses, routes."""
+"""Rules on how pods get onto the rails: transports, addresses, routes, blocks of nv-ipam."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from itertools import islice
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
+from components.model.owners import uses_multus, way_of, written_owner
+from components.model.places import pod_links, subnets_of
 from components.model.pod_network import PodRoute
-from components.model.rail_subnets import pod_links, subnets_of
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
+from components.pod_network.pools import Pool, plan_pools, pooled_rails
 from components.pod_network.rails import ib_rails, rail_ports
 
 _BLOCK: SpecPath = ("pod_network",)
@@ -36,24 +40,17 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
     network, cell = spec.pod_network, cell_of(spec)
     transport = at(("rdma", "transport"), spec.rdma.transport)
     if isinstance(cell, Refused):
-        yield Finding(
-            f"{WAYS[way_of(spec)]} is not for {spec.rdma.transport}: {cell.why}.",
-            (at((*_BLOCK, "mode"), network.mode), transport),
-            f"{cell.instead}.",
-        )
+        what = f"{WAYS[way_of(spec)]} is not for {spec.rdma.transport}: {cell.why}."
+        yield Finding(what, (at((*_BLOCK, "mode"), network.mode), transport), f"{cell.instead}.")
     if network.interface is not None and (network.mode != "rdma_shared" or network.host_network):
         other = ("host_network", True) if network.host_network else ("mode", network.mode)
-        yield Finding(
-            f"interface belongs to shared cards, and {other[0]} is {str(other[1]).lower()}.",
-            (at((*_BLOCK, "interface"), network.interface), at((*_BLOCK, other[0]), other[1])),
-            "remove interface.",
-        )
+        what = f"interface belongs to shared cards, and {other[0]} is {str(other[1]).lower()}."
+        where = (at((*_BLOCK, "interface"), network.interface), at((*_BLOCK, other[0]), other[1]))
+        yield Finding(what, where, "remove interface.")
     if network.rdma_isolation and network.mode != "sriov":
-        yield Finding(
-            f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}.",
-            places(spec, "pod_network.rdma_isolation", "pod_network.mode"),
-            "remove rdma_isolation, or choose sriov.",
-        )
+        what = f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}."
+        fix = "remove rdma_isolation, or choose sriov."
+        yield Finding(what, places(spec, "pod_network.rdma_isolation", "pod_network.mode"), fix)
 
 
 def check_ib_rail(spec: ClusterSpec) -> Findings:
@@ -76,11 +73,9 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
     yield from _same_names(spec)
     for r, rail in enumerate(ib_rails(spec)):
         if way == "ipoib" and rail.interface is None:
-            yield Finding(
-                f"{rail.name} names no IPoIB device on which the pods' interfaces are made.",
-                places(spec, f"infiniband.rails.{r}.name"),
-                "add interface with the name that `ip link` shows, for example ibs1f0.",
-            )
+            what = f"{rail.name} names no IPoIB device on which the pods' interfaces are made."
+            fix = "add interface with the name that `ip link` shows, for example ibs1f0."
+            yield Finding(what, places(spec, f"infiniband.rails.{r}.name"), fix)
     if way in {"sriov", "host_device"}:
         yield from _ports(spec)
     yield from _unknown_rails(spec)
@@ -102,18 +97,14 @@ def _ports(spec: ClusterSpec) -> Findings:
         for r, rail in enumerate(ib_rails(spec)):
             ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
             if len(ports) != 1:
-                yield Finding(
-                    f"{host.name} needs one HCA on {rail.name} and has {len(ports) or 'none'}.",
-                    (at(("hosts", h, "hca_sriov")), where),
-                    f"write rail: {rail.name} at one port of hca_sriov.",
-                )
+                what = f"{host.name} needs one HCA on {rail.name} and has {len(ports) or 'none'}."
+                fix = f"write rail: {rail.name} at one port of hca_sriov."
+                yield Finding(what, (at(("hosts", h, "hca_sriov")), where), fix)
             elif not ports[0].vfs and not whole:
                 place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
-                yield Finding(
-                    f"{host.name} {ports[0].pci} has no VFs for pods on {rail.name}.",
-                    (at(place, 0), where),
-                    "set vfs, or choose host_device: then a pod has the whole HCA.",
-                )
+                what = f"{host.name} {ports[0].pci} has no VFs for pods on {rail.name}."
+                fix = "set vfs, or choose host_device: then a pod has the whole HCA."
+                yield Finding(what, (at(place, 0), where), fix)
 
 
 def _unknown_rails(spec: ClusterSpec) -> Findings:
@@ -123,11 +114,9 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
         for p, port in enumerate(host.hca_sriov):
             place = at(("hosts", h, "hca_sriov", p, "rail"), port.rail)
             if port.rail is not None and port.rail not in known:
-                yield Finding(
-                    f"{host.name} {port.pci} is on {port.rail}, and the fabric has no such rail.",
-                    (place, at(_RAILS)),
-                    f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails.",
-                )
+                what = f"{host.name} {port.pci} is on {port.rail}, and the fabric has no such rail."
+                fix = f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails."
+                yield Finding(what, (place, at(_RAILS)), fix)
             elif port.rail is not None and owners.setdefault(port.pci, port.rail) != port.rail:
                 yield Finding(
                     f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
@@ -151,11 +140,8 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     if spec.kubernetes is None or way not in _ATTACHED:
         return
     if isinstance(wrong := address_of(spec), Refused):
-        yield Finding(
-            f"ipam is {network.ipam}, and {wrong.why}.",
-            (ipam, at(("rdma", "transport"), spec.rdma.transport)),
-            f"{wrong.instead}.",
-        )
+        where = (ipam, at(("rdma", "transport"), spec.rdma.transport))
+        yield Finding(f"ipam is {network.ipam}, and {wrong.why}.", where, f"{wrong.instead}.")
         return
     yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
@@ -195,22 +181,18 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
     network = spec.pod_network
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
     if network.source_routing and not attached:
-        yield Finding(
-            "source_routing is for interfaces on rails, and these pods have none.",
-            places(spec, "pod_network.source_routing", "pod_network.mode"),
-            "remove source_routing.",
-        )
+        what = "source_routing is for interfaces on rails, and these pods have none."
+        fix = "remove source_routing."
+        yield Finding(what, places(spec, "pod_network.source_routing", "pod_network.mode"), fix)
     for n, route in enumerate(network.routes):
         path: SpecPath = (*_BLOCK, "routes", n)
         on_link = route.rail in pod_links(spec)
         wrong = _on_one_leaf(spec, route) or (None if on_link else _wrong_route(spec, route))
         wrong = wrong if attached else _NO_INTERFACE
         if wrong is not None:
-            yield Finding(
-                f"the route to {route.to} over {route.rail}: {wrong[0]}.",
-                (at((*path, "to"), route.to), at((*path, "rail"), route.rail)),
-                f"{wrong[1]}.",
-            )
+            where = (at((*path, "to"), route.to), at((*path, "rail"), route.rail))
+            fix = f"{wrong[1]}."
+            yield Finding(f"the route to {route.to} over {route.rail}: {wrong[0]}.", where, fix)
 
 
 def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
@@ -247,3 +229,118 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
     if route.to.overlaps(subnet):
         return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
     return None
+
+
+_EXCLUDING = ("whereabouts", "nv-ipam")
+"""The ways in which Railyard says which addresses are not given."""
+_LEAST = 4
+"""Addresses of a subnet that has one beside the network's, the broadcast's and the probe's."""
+
+
+def check_pod_pool(spec: ClusterSpec) -> Findings:
+    """Each worker gets a block of its own of each rail's subnet, with an address for each VF.
+
+    nv-ipam gives blocks of one size, from the first address on, until the next one would hold the
+    broadcast address. A node without a block gets no pod onto the rail; what is kept of a block
+    (gateway, cards, the bandwidth test's server, `exclusions`) is lost for its pods.
+    """
+    network = spec.pod_network
+    size = network.addresses_per_node
+    if size is not None and network.ipam != "nv-ipam":
+        what = f"addresses_per_node is the size of nv-ipam's blocks, and ipam is {network.ipam}."
+        fix = "remove addresses_per_node, or set ipam to nv-ipam."
+        yield Finding(what, places(spec, "pod_network.addresses_per_node", "pod_network.ipam"), fix)
+    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
+    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
+    for (name, _), (path, subnet) in small:
+        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: none is left for pods."
+        fix = "give the rail a larger subnet."
+        yield Finding(what, (at(path, subnet), at((*_BLOCK, "ipam"), network.ipam)), fix)
+    for pool in () if small else plan_pools(spec):
+        path, _ = listed[pool.rail, pool.leaf]
+        yield from _pool(spec, pool, path)
+
+
+def _subnets(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
+    """Rail, leaf, place and subnet of each pool of nv-ipam."""
+    pooled = {rail.name for rail in pooled_rails(spec)}
+    for r, rail in enumerate(spec.rails):
+        for each in subnets_of(rail) if rail.name in pooled else ():
+            key: SpecPath = ("leaves", each.leaf, "subnet") if each.leaf else ("subnet",)
+            yield rail.name, each.leaf, ("rails", r, *key), each.network
+    for r, rail in enumerate(ib_rails(spec)):
+        if rail.name in pooled and rail.subnet is not None:
+            yield rail.name, "", ("infiniband", "rails", r, "subnet"), rail.subnet
+
+
+def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
+    size, nodes = spec.pod_network.addresses_per_node, len(pool.nodes)
+    blocks = [*islice(pool.blocks(), nodes)]
+    where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
+    if len(blocks) < nodes:
+        fit = (pool.subnet.num_addresses - 2) // nodes
+        fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
+        yield Finding(
+            f"{pool.subnet} of {pool.rail} is {len(blocks)} x {pool.block} addresses at most, and "
+            f"each of {nodes} workers needs a block of {pool.block}.",
+            where,
+            f"{fits}give the rail a larger subnet.",
+        )
+        return
+    first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
+    if free < pool.needs:
+        yield Finding(
+            f"the block of {pool.rail} that begins with {first} has {free} of {pool.block} "
+            f"addresses for pods, and a node may have {pool.needs} pods there.",
+            where,
+            f"set addresses_per_node to {pool.needs + pool.block - free} or more.",
+        )
+
+
+def check_pod_exclusion(spec: ClusterSpec) -> Findings:
+    """Addresses that pods do not get are in the subnet of the rail that they are written for.
+
+    The API server takes any; nv-ipam's webhook, which is not installed, would refuse them.
+    """
+    network = spec.pod_network
+    subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
+    for n, each in enumerate(network.exclusions):
+        path: SpecPath = (*_BLOCK, "exclusions", n)
+        last, subnet = each.last or each.first, subnets.get(each.rail)
+        where = (at((*path, "first"), each.first), at((*path, "rail"), each.rail))
+        if network.ipam not in _EXCLUDING or not uses_multus(spec):
+            given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods have no interface"
+            what = f"exclusions say what whereabouts and nv-ipam do not give, and {given}."
+            yield Finding(what, where, "remove exclusions.")
+        elif subnet is None:
+            fix = f"rails with addresses are {', '.join(subnets) or 'none: give a rail a subnet'}."
+            yield Finding(f"{each.rail} is no rail with addresses.", where, fix)
+        elif each.first not in subnet or last not in subnet or each.first > last:
+            what = f"{each.first} to {last} is no part of {subnet}, the subnet of {each.rail}."
+            fix = "correct first and last: from the lower to the higher, both in the subnet."
+            yield Finding(what, where, fix)
+
+
+def check_multus_owner(spec: ClusterSpec) -> Findings:
+    """Where Multus is left to the network operator, the site has one, and pods have networks.
+
+    Its policy brings the reference plugins too, and what our own DaemonSets of them would bring is
+    left out: two that write one program would take turns.
+    """
+    network = spec.pod_network
+    if network.multus != "operator" or spec.kubernetes is None:
+        return
+    place = at((*_BLOCK, "multus"), network.multus)
+    if spec.operators.network is None:
+        where = (place, at(("operators", "network")))
+        fix = "add operators.network, or set multus to install."
+        yield Finding("multus is left to the network operator, and the site has none.", where, fix)
+    elif not uses_multus(spec):
+        what = "multus is left to the network operator, and pods have no networks for it to attach."
+        yield Finding(what, (place, at((*_BLOCK, "mode"), network.mode)), "remove multus.")
+    elif written_owner(spec, "multus") == "theirs":
+        yield Finding(
+            "multus is left to the network operator, and kubernetes.components says it is theirs.",
+            (place, at(("kubernetes", "components", "multus"), "theirs")),
+            "remove one of the two.",
+        )

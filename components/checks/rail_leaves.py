@@ -1,26 +1,34 @@
-"""Rules on a rail that has a subnet on each of several leaves, and on the way between them."""
+"""Rules on rails with a subnet on each leaf, and on the addresses of links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
-from components.checks.tiers import (
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import (
     LEAF,
     SPINE,
+    Cable,
+    PlacedNic,
+    PlacedPort,
     joined_by_routes,
     leaves_below,
+    list_all_ports,
+    list_cables,
+    list_nics,
+    list_ports,
     reachable,
     tiers_of,
     units_of,
 )
-from components.checks.topology import list_ports
-from components.core.problem import SpecPath
-from components.fabric.links import switches_of_rails
+from components.core.problem import Place, SpecPath
+from components.fabric.links import LinkEnd, list_links, switches_of_rails
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
+from components.model.places import link_address, link_of, routed_cards
 from components.reading.wording import did_you_mean
 
 _SMALLEST: Final = 30
@@ -86,17 +94,12 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
                 "name the switch into which the hosts of that subnet are plugged.",
             )
         elif leaf not in holders and leaf not in odd:
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there.",
-                where,
-                "remove it, or add the ports of its hosts to the switch.",
-            )
+            what = f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there."
+            yield Finding(what, where, "remove it, or add the ports of its hosts to the switch.")
         elif leaf in holders and not is_routed(switches[leaf]):
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
-                where,
-                "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed.",
-            )
+            what = f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed."
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed."
+            yield Finding(what, where, fix)
 
 
 def is_routed(switch: Switch) -> bool:
@@ -146,11 +149,10 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
             )
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
-        yield Finding(
-            f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them.",
-            tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
-            f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}.",
-        )
+        what = f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
+        where = tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group)
+        fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
+        yield Finding(what, where, fix)
 
 
 def _overlapping(rail: Rail) -> Iterator[list[str]]:
@@ -173,17 +175,13 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
     for leaf in leaves[1:]:
         where = (at(_path(r, leaves[0])), at(_path(r, leaf)))
         if leaf in reachable(spec, rail.name, leaves[0]):
-            yield Finding(
-                f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}.",
-                where,
-                f"set mode: routed at both ends, or leave {rail.name} out of the link's rails.",
-            )
+            what = f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}."
+            fix = f"set mode: routed at both ends, or leave {rail.name} out of the link's rails."
+            yield Finding(what, where, fix)
         elif leaf not in joined.get(leaves[0], frozenset()):
-            yield Finding(
-                f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}.",
-                where,
-                f"write links with mode: routed from {leaf} to the spines of {leaves[0]}.",
-            )
+            what = f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}."
+            fix = f"write links with mode: routed from {leaf} to the spines of {leaves[0]}."
+            yield Finding(what, where, fix)
 
 
 def check_spine_link(spec: ClusterSpec) -> Findings:
@@ -225,3 +223,178 @@ def _missing_link(
         f"write a link with mode: routed between {spine} and {far}, at both ends.",
         "warning",
     )
+
+
+def check_link_address(spec: ClusterSpec) -> Findings:
+    """A link with an address is routed, and its /31 is in no other network.
+
+    Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. Two links with
+    one network, or a network within a rail's subnet, send packets to the wrong switch. A host's end
+    follows the card's own `address`.
+    """
+    for port in list_all_ports(spec):
+        if port.port.address is not None and (port.port.peer is None or port.port.mode != "routed"):
+            yield _misplaced(port)
+    where = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
+    taken: dict[IPv4Network, tuple[LinkEnd, Place]] = {}
+    for link in list_links(spec):
+        ends = [end for end in (link.one, link.other) if end.port.address is not None]
+        if not ends or {link.one.port.mode, link.other.port.mode} != {"routed"}:
+            continue
+        places = [at((*where[end.key].path, "address"), end.port.address) for end in ends]
+        network, far = link_of(ends[0].port.address or IPv4Address(0))
+        one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
+        if len(ends) > 1 and ends[1].port.address != far:
+            yield Finding(
+                f"the link from {one} to {other} has {link.one.port.address} at one end and "
+                f"{link.other.port.address} at the other, which are not the two of one /31.",
+                tuple(places),
+                f"remove the second address: the end follows from the first, and is {far}.",
+            )
+            continue
+        what = f"the link from {one} has the network {network}, which"
+        holder, place = taken.setdefault(network, (ends[0], places[0]))
+        if place is not places[0]:
+            what = f"{what} {holder.switch.name} {holder.name} has too."
+            fix = "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on."
+            yield Finding(what, (places[0], place), fix)
+        elif why := _why_taken(spec, network):
+            fix = "choose addresses that nothing else has, for example of 10.254.0.0/16."
+            yield Finding(f"{what} {why}.", (places[0],), fix)
+
+
+def _misplaced(port: PlacedPort) -> Finding:
+    what, fix = "leads to a host", "remove address: the port follows the address of the card."
+    if port.port.peer is not None:
+        what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
+    what = f"{port} {what}, and an address is one of a routed link."
+    return Finding(what, (port.at("address"),), fix)
+
+
+def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
+    rail = next((rail for rail in spec.rails if network.overlaps(rail.subnet)), None)
+    if rail is not None:
+        return f"lies in the subnet of {rail.name}, {rail.subnet}"
+    logins = {host.way.address: host.name for host in spec.reached}
+    logins |= {switch.ssh.address: switch.name for switch in spec.switches}
+    named = next((logins[str(each)] for each in network if str(each) in logins), None)
+    return f"has the address of {named}" if named else None
+
+
+def check_routed_port(spec: ClusterSpec) -> Findings:
+    """A card on a routed port, or the one pod on its VF, has an address of the rail.
+
+    The port has the other address of that /31: with 10.10.111.1 it has 10.10.111.0. The host's end
+    is the card itself (`address`, with jobs in the host's network), or the pod that has the card's
+    only VF (`pod_address`, with `vfs: 1`), which gets it from nv-ipam. What the leaf announces is
+    these networks, so the rail has no gateway and no subnets of leaves beside them. BGP with hosts
+    is not supported, and neither are larger networks for several pods behind one port.
+    """
+    routed = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
+    # `routed-link` tells of ports that cannot be routed.
+    cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
+    yield from _unused_pod_addresses(spec)
+    pods, taken = _without_links(spec, cables), dict[str, Cable]()
+    if pods is not None:
+        yield pods
+    for cable in cables if pods is None else ():
+        yield from _card(spec, cable, taken)
+    names = {cable.port.rail for cable in cables}
+    for r, rail in enumerate(spec.rails):
+        key = "leaves" if rail.leaves else "gateway"
+        if rail.name in names and (rail.leaves or rail.gateway):
+            what = f"{rail.name} has {key}, but its routed ports have networks of their own."
+            yield Finding(what, (at(("rails", r, key)),), f"remove {key}, or the ports' mode.")
+
+
+def is_able_to_route(switch: Switch) -> bool:
+    """Whether the driver of its system sets routed ports at all."""
+    return not isinstance(system_of(switch.os).since("routing"), str)
+
+
+def _has_pods_on_vfs(spec: ClusterSpec) -> bool:
+    return spec.kubernetes is not None and not spec.pod_network.host_network
+
+
+def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
+    """An address of a pod that no pod would get."""
+    for nic in list_nics(spec):
+        on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
+        if nic.nic.pod_address is None or (on_routed and _has_pods_on_vfs(spec)):
+            continue
+        why, fix = "its switch port is not routed", "remove pod_address."
+        if on_routed:
+            why = "pods have no VFs"
+        elif not spec.switches:
+            why = "the file has no switch: routed ports to cards are those of switches of the file"
+            fix = "remove pod_address, and let those switches carry the rail as a VLAN."
+        yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
+
+
+def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
+    """All that pods on VFs lack behind routed ports, in one message; None: nothing."""
+    if not cables or not _has_pods_on_vfs(spec):
+        return None
+    first, network = cables[0], spec.pod_network
+    cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
+    plain = [cable.nic for cable in cables if cable.nic.host.role != "worker"]
+    names = {nic.nic.rail for nic in cards}
+    others = [n for n in list_nics(spec) if n.nic.rail in names and n.host.role == "worker"]
+    others = [n for n in others if (n.host.name, n.nic.rail) not in routed_cards(spec)]
+    found = [
+        *(
+            (f"{key} is {got}", places(spec, f"pod_network.{key}")[0])
+            for key, got in (("mode", network.mode), ("ipam", network.ipam))
+            if got not in {"sriov", "nv-ipam"}
+        ),
+        *_some("no pod_address", [n for n in cards if n.nic.pod_address is None], "pod_address"),
+        *_some("more than one VF", [n for n in cards if n.nic.vfs > 1], "vfs"),
+        *_some("an address of its own", [n for n in cards if n.nic.address], "address"),
+        *_some("a port in a VLAN", others, "rail"),
+        *_some("no address", [n for n in plain if n.nic.address is None], "address"),
+    ]
+    if not found:
+        return None
+    rail = spec.rail(first.port.rail)
+    start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
+    return Finding(
+        f"{first.port} leads to a card and is routed, so no VLAN carries the addresses of pods: "
+        "each card needs one VF, and its pod a network with the port, but "
+        f"{', '.join(text for text, _ in found)}.",
+        (at((*first.port.path, "mode"), "routed"), *(place for _, place in found)),
+        "set pod_network to {mode: sriov, ipam: nv-ipam}, and write vfs: 1 and pod_address at each "
+        f"card of the rail, every second address: {start + 1}, {start + 3} and so on (the ports "
+        "get the others). Or set pod_network to {mode: rdma_shared, host_network: true}, with "
+        "address in place of pod_address. Or use mode: trunk. BGP with hosts is not supported.",
+    )
+
+
+def _some(what: str, nics: list[PlacedNic], key: str) -> Iterator[tuple[str, Place]]:
+    if nics:
+        names = f"{len(nics)} cards have" if len(nics) > 1 else f"{nics[0]} has"
+        yield f"{names} {what}", nics[0].at(key)
+
+
+def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
+    nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
+    who, key = ("pod", "pod_address") if nic.nic.pod_address else ("card", "address")
+    where = (at((*port.path, "mode"), "routed"), nic.at(key))
+    address = link_address(nic.nic)
+    if rail is None or address is None:
+        return  # `host-network` and `container-hosts` ask for an address
+    named = f"{port}"
+    network, own = link_of(address)
+    other = taken.setdefault(str(network), cable)
+    if not network.subnet_of(rail.subnet):
+        yield Finding(
+            f"the {who} at {named} has {address}, not in {rail.subnet} of {rail.name}.",
+            (*where, at(("rails", spec.rails.index(rail), "subnet"), rail.subnet)),
+            "choose an address of that subnet, every second one.",
+        )
+    elif other is not cable:
+        yield Finding(
+            f"the {who} at {named} has {address}, and the port would have {own}: the network "
+            f"{network} is that of {other.port.name} of {other.port.switch.name}.",
+            (*where, other.nic.at(key)),
+            f"give each {who} on a routed port an address of a /31 of its own, every second one.",
+        )

@@ -1,58 +1,48 @@
-"""All rules, in the order of the reference: each function `check_…` of these modules is one."""
+"""All rules, in the order of the reference, and waivers of them with what they hide."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from components.checks import pins, stack_keys
-from components.checks.rule import Rule, rule_of
+from components.checks import site_files
+from components.checks.rule import Finding, Findings, Rule, at, rule_of
+from components.core.problem import Problem
+from components.model.cluster import ClusterSpec
+from components.reading.wording import did_you_mean
 
 _MODULES: Final = (
-    "mtu",
-    "traffic",
+    "packets",
     "cabling",
     "links",
-    "loops",
-    "link_addresses",
     "routing",
     "rail_leaves",
     "capability",
-    "splits",
     "lacks",
     "asked",
     "naming",
     "addresses",
     "access",
-    "reach",
-    "vendors",
     "machines",
     "vfs",
-    "card_firmware",
     "drivers",
     "gpu_drivers",
-    "gpu_sharing",
     "kernel",
     "plugins",
     "pod_networks",
-    "pod_pools",
     "partitions",
-    "operator_owners",
+    "operators",
     "hypervisors",
-    "containers",
     "software",
     "planes",
     "logins",
     "jobs",
-    "kubespray",
     "sources",
     "cloud",
     "infiniband",
-    "ib_links",
-    "acceptance",
 )
 """The modules of this folder that have rules, in the order of the reference."""
 
@@ -88,10 +78,7 @@ FILE_RULES: Final = (
         "truth value.",
     ),
     FileRule("unknown-choice", "Where there are a few choices, the value is one of them."),
-    FileRule(
-        "out-of-range",
-        "A number, or the length of a list, is within the limits of its key.",
-    ),
+    FileRule("out-of-range", "A number, or the length of a list, is within the limits of its key."),
     FileRule(
         "malformed",
         "A value has the form of its key, and is one that its key can have: a name, an address, a "
@@ -116,10 +103,7 @@ FILE_RULES: Final = (
         "an example that is another one on every site, such as addresses, host keys and PCI "
         "addresses; a value that happens to be right stays, and its mark goes.",
     ),
-    FileRule(
-        "secret-value",
-        inspect.getdoc(stack_keys.check_secret_value) or "",
-    ),
+    FileRule("secret-value", inspect.getdoc(site_files.check_secret_value) or ""),
     FileRule(
         "waiver",
         """A waiver names a rule that may be wrong for a site's hardware, and hides something.
@@ -130,9 +114,111 @@ report. Rules of safety, and those without which no plan can be made, cannot be 
 says so of each.""",
     ),
     FileRule("lock-file", "The lock beside the site is one that `railyard pin` wrote."),
-    FileRule("lock-entry", inspect.getdoc(pins.check_lock_entry) or ""),
-    FileRule("bundle", inspect.getdoc(pins.check_bundle) or ""),
-    FileRule("project-path", inspect.getdoc(pins.check_project_path) or ""),
-    FileRule("stack-key", inspect.getdoc(stack_keys.check_stack_key) or ""),
+    FileRule("lock-entry", inspect.getdoc(site_files.check_lock_entry) or ""),
+    FileRule("bundle", inspect.getdoc(site_files.check_bundle) or ""),
+    FileRule("project-path", inspect.getdoc(site_files.check_project_path) or ""),
+    FileRule("stack-key", inspect.getdoc(site_files.check_stack_key) or ""),
 )
 """The rules on the text, and on the stack file around the site."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waived:
+    """One waiver of the file that holds."""
+
+    rule: str
+    reason: str
+    hides: int
+    """Problems and warnings that are not reported for its sake."""
+
+    def __str__(self) -> str:
+        """The words of every report."""
+        count = f"{self.hides} problem{'' if self.hides == 1 else 's'}"
+        return f"waived: {self.rule} ({count} not reported): {self.reason}"
+
+
+def waive(
+    spec: ClusterSpec, problems: Sequence[Problem]
+) -> tuple[list[Problem], tuple[Waived, ...]]:
+    """Leave out what the rules that the file waives have found.
+
+    Returns:
+        The other problems, and each waiver that holds, in the order of the file.
+    """
+    valid = {rule: reason for rule, reason in spec.waive.items() if _why_not(rule) is None}
+    kept = [problem for problem in problems if problem.rule not in valid]
+    hidden = [problem.rule for problem in problems if problem.rule in valid]
+    return kept, tuple(Waived(rule, why, hidden.count(rule)) for rule, why in valid.items())
+
+
+def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings:
+    """Find the waivers that do not hold, and those that hide nothing.
+
+    Args:
+        spec: The site.
+        waived: What its waivers hide; None where not all rules could run.
+    """
+    for rule, reason in spec.waive.items():
+        why = _why_not(rule)
+        if why is not None:
+            yield Finding(why, (at(("waive", rule), reason),), "remove the waiver.")
+    for each in waived or ():
+        if not each.hides:
+            what = f"the waiver of {each.rule} hides nothing: the site keeps to that rule."
+            fix = "remove the waiver, so that it does not hide a later mistake."
+            yield Finding(what, (at(("waive", each.rule), each.reason),), fix, "warning")
+
+
+def _why_not(rule: str) -> str | None:
+    """Why a rule cannot be waived; None: it can."""
+    if rule in NEVER_WAIVED:
+        return f"{rule} cannot be waived: {NEVER_WAIVED[rule]}."
+    names = [each.name for each in RULES]
+    if rule in names:
+        return None
+    if rule in {each.name for each in FILE_RULES}:
+        return f"{rule} cannot be waived: it says how the file is read."
+    return f"the waiver names {rule!r}, which is no rule.{did_you_mean(rule, names)}"
+
+
+_BY_REASON: Final[Mapping[str, frozenset[str]]] = {
+    "it protects secrets, host keys, or who may reach the site": frozenset(
+        {
+            "host-key",
+            "credentials",
+            "hypervisor-access",
+            "registry-login",
+            "jump-host",
+            "exec-reach",
+            "agent-token",
+        }
+        | {"external-partition"}
+    ),
+    "without it an update can cut off its own way to a device": frozenset(
+        {"management-port", "partition-key", "port-function", "api-from"}
+    ),
+    "it holds what an update may interrupt": frozenset(
+        {"exec-disruptive", "max-unavailable", "ports-drain", "wave-order"}
+    ),
+    "its values become parts of commands and of file names": frozenset(
+        {"resource-name", "network-name", "driver-package"}
+        | {"partition-name", "image-download", "container-image"}
+    ),
+    "parts of another maker would get values that mean nothing there": frozenset({"other-vendor"}),
+    "no file has a checksum of zeros": frozenset({"checksum-zeros"}),
+    "no plan can be made of what it refuses": frozenset(
+        {"port-target", "nic-rail", "link-ends", "switch-transport"}
+        | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
+        | {"duplicate-nic", "node-address", "subnet-overlap", "routed-port"}
+        | {"subnet-size", "cluster-networks", "host-group"}
+        | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
+        | {"hypervisor-name", "vm-devices", "passthrough-device"}
+        | {"pf-address", "payload-choice", "container-hosts", "control-plane", "host-login"}
+        | {"instance-type", "cloud-hosts", "fabric-transport"}
+        | {"ib-partition", "partition-member", "deepspeed-workers", "driver-tag"}
+    ),
+}
+NEVER_WAIVED: Final[Mapping[str, str]] = {
+    rule: why for why, rules in _BY_REASON.items() for rule in sorted(rules)
+}
+"""Rule to the reason. The rules on the file say how it is read, and cannot be waived either."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final, TypedDict
 
-from components.checks.waivers import Waived
+from components.checks.registry import Waived
 from components.core.plain_text import counted
 from components.core.problem import Place, Problem, render_path
 

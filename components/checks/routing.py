@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.link_addresses import is_able_to_route
-from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
+from components.checks.rail_leaves import in_words, is_able_to_route, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
-from components.checks.topology import list_nics
+from components.checks.topology import (
+    LEAF,
+    SPINE,
+    above,
+    joined_by_routes,
+    leaves_below,
+    list_nics,
+    tiers_of,
+)
 from components.core.problem import Place
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.systems import system_of
@@ -33,27 +39,22 @@ def check_routing(spec: ClusterSpec) -> Findings:
     for index, switch in enumerate(spec.switches):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
         if routed and switch.routing is None and is_able_to_route(switch):
-            yield Finding(
-                f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing.",
-                (at(("switches", index, "ports", routed[0], "mode"), "routed"),),
-                "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own.",
-            )
+            what = f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing."
+            where = (at(("switches", index, "ports", routed[0], "mode"), "routed"),)
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own."
+            yield Finding(what, where, fix)
     first: dict[IPv4Address, str] = {}
     for name, (index, routing) in numbered.items():
         other = first.setdefault(routing.router_id, name)
         if other != name:
-            yield Finding(
-                f"{other} and {name} have the same router_id {routing.router_id}.",
-                places(spec, f"switches.{index}.routing.router_id"),
-                "give each switch an address of its own.",
-            )
+            what = f"{other} and {name} have the same router_id {routing.router_id}."
+            fix = "give each switch an address of its own."
+            yield Finding(what, places(spec, f"switches.{index}.routing.router_id"), fix)
         why = _why_no_identifier(spec, name, routing.router_id)
         if why is not None:
-            yield Finding(
-                f"the router_id of {name}, {routing.router_id}, {why}.",
-                places(spec, f"switches.{index}.routing.router_id"),
-                "choose an address that nothing else has, for example 10.255.0.1.",
-            )
+            where = places(spec, f"switches.{index}.routing.router_id")
+            fix = "choose an address that nothing else has, for example 10.255.0.1."
+            yield Finding(f"the router_id of {name}, {routing.router_id}, {why}.", where, fix)
     yield from find_wrong_numbers(spec)
     yield from _one_sided(spec)
     yield from _cautions(spec)
@@ -107,14 +108,12 @@ def _one_sided(spec: ClusterSpec) -> Findings:
             continue
         if _has_no_bfd(without) and not _has_no_bfd(with_it):
             seen.add(pair)
-            yield Finding(
-                f"{with_it.name} has BFD on its links to {without.name}, which has none.",
-                tuple(
-                    at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
-                    for each in (with_it, without)
-                ),
-                "write bfd: true on both switches, or on neither.",
+            what = f"{with_it.name} has BFD on its links to {without.name}, which has none."
+            where = tuple(
+                at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
+                for each in (with_it, without)
             )
+            yield Finding(what, where, "write bfd: true on both switches, or on neither.")
 
 
 def _has_no_bfd(switch: Switch) -> bool:
@@ -161,19 +160,14 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
 
 def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     if rail.gateway is not None:
-        yield Finding(
-            f"{rail.name} has the gateway {rail.gateway}, and each of its leaves another.",
-            places(spec, f"rails.{r}.gateway"),
-            "remove gateway.",
-        )
+        what = f"{rail.name} has the gateway {rail.gateway}, and each of its leaves another."
+        yield Finding(what, places(spec, f"rails.{r}.gateway"), "remove gateway.")
     for leaf, part in rail.leaves.items():
         why = _why_no_address(spec, part.gateway, part.subnet)
         if why is not None:
-            yield Finding(
-                f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}.",
-                (at(("rails", r, "leaves", leaf, "gateway"), part.gateway),),
-                f"use a free address, for example {part.subnet.network_address + 1}.",
-            )
+            what = f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}."
+            fix = f"use a free address, for example {part.subnet.network_address + 1}."
+            yield Finding(what, (at(("rails", r, "leaves", leaf, "gateway"), part.gateway),), fix)
 
 
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
@@ -227,11 +221,9 @@ def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Findings:
     leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
     for asn, names in _by_number(leaves, numbers).items():
         if len(names) > 1:
-            yield Finding(
-                f"leaves {in_words(names)} share asn {asn} and would refuse each other's routes.",
-                _places(names[1:], numbers),
-                "give each leaf a number of its own, for example 65101, 65102 and so on.",
-            )
+            what = f"leaves {in_words(names)} share asn {asn} and would refuse each other's routes."
+            fix = "give each leaf a number of its own, for example 65101, 65102 and so on."
+            yield Finding(what, _places(names[1:], numbers), fix)
 
 
 def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
@@ -246,11 +238,9 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
         if numbers[one][1] == numbers[other][1] and not {one, other} & alike:
             found.setdefault(numbers[one][1], {}).update({one: None, other: None})
     for asn, names in found.items():
-        yield Finding(
-            f"{in_words([*names])} have a routed link and the same asn {asn}; BGP needs two.",
-            _places(names, numbers),
-            "give the two sides of a routed link different numbers.",
-        )
+        what = f"{in_words([*names])} have a routed link and the same asn {asn}; BGP needs two."
+        fix = "give the two sides of a routed link different numbers."
+        yield Finding(what, _places(names, numbers), fix)
 
 
 def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:

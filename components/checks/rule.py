@@ -74,6 +74,12 @@ def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Fin
         yield Finding(what.replace("{}", place.value or ""), (place, other), fix)
 
 
+def named(rule: str, findings: Iterable[Finding]) -> Iterator[Problem]:
+    """The findings of one rule as problems, each by itself."""
+    for each in findings:
+        yield Problem(rule, each.what, each.where, each.fix, each.severity)
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule; `rule_of` makes it of a function."""

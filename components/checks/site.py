@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock, read_lock
-from components.checks.pins import (
+from components.checks.registry import RULES, Waived, check_waiver, waive
+from components.checks.render import render_text
+from components.checks.rule import named
+from components.checks.site_files import (
     Unpinned,
     check_bundle,
     check_lock_entry,
     check_project_path,
+    check_secret_value,
+    check_stack_key,
     find_unpinned,
 )
-from components.checks.registry import RULES
-from components.checks.render import render_text
-from components.checks.stack_keys import check_secret_value, check_stack_key
-from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
-from components.fabric.splits import splits_of
+from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
-from components.model.instances import written_at
 from components.model.once import without_collector
+from components.model.worker_kinds import written_at
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
 from components.reading.site_path import find_project
@@ -236,18 +237,13 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
         written = (_as_written(problem, spec) for problem in ruled)
         own = [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
         kept, waived = waive(spec, own)
-        found += [*kept, *_check_waivers(spec, waived if loaded.spec else None)]
+        found += [*kept, *named("waiver", check_waiver(spec, waived if loaded.spec else None))]
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = group_problems(located, spec)
     wrong = any(problem.severity == "error" for problem in problems)
     unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
     read = None if wrong else loaded.spec
     return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
-
-
-def _check_waivers(spec: ClusterSpec, waived: tuple[Waived, ...] | None) -> Iterator[Problem]:
-    for found in check_waiver(spec, waived):
-        yield Problem("waiver", found.what, found.where, found.fix, found.severity)
 
 
 def _without_twins(problems: list[Problem]) -> list[Problem]:
@@ -267,26 +263,14 @@ def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
 
 def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Problem]:
     """The rules on what lies beside the site; a text that is in no file has nothing beside it."""
-    yield from _check_secrets(spec, loaded)
-    if lock.path is None:
-        return
-    project = find_project(lock.path.parent.resolve()) or Path.cwd()
-    found = {"project-path": check_project_path(spec, project)}
-    found["lock-entry"] = check_lock_entry(spec, lock)
-    found["bundle"] = check_bundle(spec, lock, project)
-    for rule, findings in found.items():
-        for each in findings:
-            yield Problem(rule, each.what, each.where, each.fix, each.severity)
-
-
-def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
-    if loaded.secrets is None:
-        return ()
-    return tuple(
-        Problem(rule, found.what, found.where, found.fix, found.severity)
-        for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key))
-        for found in dict.fromkeys(check(spec, loaded.secrets))
-    )
+    if loaded.secrets is not None:
+        for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key)):
+            yield from named(rule, dict.fromkeys(check(spec, loaded.secrets)))
+    if lock.path is not None:
+        project = find_project(lock.path.parent.resolve()) or Path.cwd()
+        yield from named("project-path", check_project_path(spec, project))
+        yield from named("lock-entry", check_lock_entry(spec, lock))
+        yield from named("bundle", check_bundle(spec, lock, project))
 
 
 def _is_consequence(problem: Problem, loaded: Loaded) -> bool:

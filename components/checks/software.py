@@ -1,11 +1,11 @@
-"""Rules on the cluster's software: members, versions, sources."""
+"""Rules on what runs jobs: a cluster or containers, its members, versions and sources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
+from components.catalogue.cluster_parts import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
     CONTAINERD,
     GPU_OPERATOR,
@@ -29,11 +29,112 @@ from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, uses_multus
-from components.model.operator_owned import runs_docker, toolkit_owner
-from components.model.operators import ChartSource
-from components.model.version_sets import VERSION_PATHS, versions_of
+from components.model.jobs import DOCKER_HUB, registry_of
+from components.model.operators import VERSION_PATHS, ChartSource, versions_of
+from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
 from components.operators.network import container_tag
+
+_CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
+"""Public registries: each takes a push only from who is logged in."""
+
+
+def check_payload_choice(spec: ClusterSpec) -> Findings:
+    """A site has either `kubernetes` or `containers`.
+
+    Both would hand the same GPUs and cards to two schedulers that do not know of each other; with
+    neither there is nothing that could run a job.
+    """
+    if spec.kubernetes is not None and spec.containers is not None:
+        what = "the site has both kubernetes and containers, and each would take all GPUs."
+        yield Finding(what, places(spec, "kubernetes", "containers"), "keep one of them.")
+    if spec.kubernetes is None and spec.containers is None:
+        what = "the site has neither kubernetes nor containers, so nothing could run a job."
+        fix = "add one: kubernetes for a cluster, containers for MPI over SSH."
+        yield Finding(what, (at(()),), fix)
+
+
+def check_container_hosts(spec: ClusterSpec) -> Findings:
+    """Containers run under Docker, and their cards have addresses.
+
+    They are in the host's own network: RoCE v2 needs an IPv4 address on the card itself, which in a
+    cluster the pod's attachment would bring.
+    """
+    if spec.containers is None:
+        return
+    if not spec.host_defaults.docker:
+        where = places(spec, "host_defaults.docker", "containers")
+        fix = "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit."
+        yield Finding("containers run under Docker, and host_defaults.docker is false.", where, fix)
+    for h, host in enumerate(spec.hosts):
+        for n, nic in enumerate(host.nics):
+            if host.role == "worker" and nic.address is None:
+                what = f"{host.name}'s card on {nic.rail} has no address, which a container needs."
+                fix = f"give it a free address of {nic.rail}'s subnet."
+                yield Finding(what, (at(("hosts", h, "nics", n)),), fix)
+
+
+def check_container_image(spec: ClusterSpec) -> Findings:
+    """An image that is built here is named by a tag: its digest is known only after the build."""
+    containers = spec.containers
+    if containers is not None and containers.build is not None and "@" in containers.image:
+        what = "the image is built here, and its digest is known only after that."
+        where = (at(("containers", "image"), containers.image), at(("containers", "build")))
+        fix = "name the image by a tag; hosts recognise the build by its label."
+        yield Finding(what, where, fix)
+
+
+def check_image_download(spec: ClusterSpec) -> Findings:
+    """The RDMA libraries that the image's build downloads have a version and a checksum.
+
+    The guide takes them over plain HTTP and installs whatever came.
+    """
+    build = spec.containers.build if spec.containers else None
+    if build is None or (build.mofed_version is None) == (build.mofed_sha256 is None):
+        return
+    path = ("containers", "build")
+    if build.mofed_sha256 is None:
+        what = f"the archive of MLNX_OFED {build.mofed_version} has no checksum."
+        fix = "add mofed_sha256, or leave both out: then rdma-core of the image's system is used."
+        yield Finding(what, (at((*path, "mofed_version"), build.mofed_version),), fix)
+    else:
+        where = (at((*path, "mofed_sha256"), build.mofed_sha256),)
+        fix = "add mofed_version."
+        yield Finding("there is a checksum of an archive of MLNX_OFED, and no version.", where, fix)
+
+
+def check_registry_login(spec: ClusterSpec) -> Findings:
+    """An image that is built and pushed to a public registry has a login for it."""
+    containers = spec.containers
+    if containers is None or containers.build is None or containers.login is not None:
+        return
+    registry = registry_of(containers.image)
+    if registry in _CLOSED:
+        what = f"the image is pushed to {registry}, which takes nothing without a login."
+        fix = "add containers.login: {user: …, password: {secret: registry_password}}."
+        yield Finding(what, places(spec, "containers.image"), fix)
+
+
+def check_payload_benchmark(spec: ClusterSpec) -> Findings:
+    """ResNet-50 is run only in `containers`: the jobs of a cluster have no TensorFlow 1."""
+    if spec.acceptance.resnet50 is not None and spec.containers is None:
+        what = "acceptance runs ResNet-50, and there are no containers to run it in."
+        fix = "remove it; the NCCL collectives prove the same path on a cluster."
+        yield Finding(what, (at(("acceptance", "resnet50")),), fix)
+
+
+def check_docker_runtime(spec: ClusterSpec) -> Findings:
+    """Docker is asked for where something runs in it.
+
+    K3s has its own containerd: a Docker beside it would hold images and GPUs of containers that
+    Kubernetes does not know of.
+    """
+    k3s = spec.k3s
+    if spec.host_defaults.docker and k3s is not None and k3s.container_runtime == "containerd":
+        what = "Docker is asked for on the hosts, and K3s runs its pods in containerd."
+        where = places(spec, "host_defaults.docker", "kubernetes.container_runtime")
+        fix = "remove host_defaults.docker, or set kubernetes.container_runtime to docker."
+        yield Finding(what, where, fix)
+
 
 _MIN_TEST_WORKERS: Final = 2
 
@@ -41,11 +142,9 @@ _MIN_TEST_WORKERS: Final = 2
 def check_control_plane(spec: ClusterSpec) -> Findings:
     """There is at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
-        yield Finding(
-            "no host is a control_plane, so there is nothing to install the cluster on.",
-            places(spec, "hosts"),
-            "give one host, or three, the role control_plane.",
-        )
+        what = "no host is a control_plane, so there is nothing to install the cluster on."
+        fix = "give one host, or three, the role control_plane."
+        yield Finding(what, places(spec, "hosts"), fix)
 
 
 def check_worker_count(spec: ClusterSpec) -> Findings:
@@ -69,11 +168,9 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
     servers = with_role(spec, "control_plane")
     count = len(servers)
     if count and count % 2 == 0:
-        yield Finding(
-            f"{count} servers survive {(count - 1) // 2} failures, as {count - 1} would.",
-            tuple(at(("hosts", h, "role"), host.role) for h, host in servers),
-            f"use {count - 1} or {count + 1}.",
-        )
+        what = f"{count} servers survive {(count - 1) // 2} failures, as {count - 1} would."
+        fix = f"use {count - 1} or {count + 1}."
+        yield Finding(what, tuple(at(("hosts", h, "role"), host.role) for h, host in servers), fix)
 
 
 def check_version_pair(spec: ClusterSpec) -> Findings:
@@ -159,7 +256,7 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
     Older releases keep their programs in a folder whose name changes at every upgrade. They do not
     look into the folder that Multus and the other plugins are copied to: pods with a rail stay in
     ContainerCreating. The first releases with the folder are in
-    components/catalogue/cni_folders.py.
+    components/catalogue/cluster_parts.py.
     """
     plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None
@@ -198,17 +295,12 @@ def _charts(spec: ClusterSpec) -> Iterator[tuple[str, ChartSource]]:
 def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Findings:
     bare = "/" not in chart
     if bare and repo is None:
-        yield Finding(
-            f"the chart {chart} has no repository.",
-            (at((*path, "chart"), chart),),
-            "add repo, or write a path of the project or an oci:// address.",
-        )
+        fix = "add repo, or write a path of the project or an oci:// address."
+        yield Finding(f"the chart {chart} has no repository.", (at((*path, "chart"), chart),), fix)
     if repo is not None and not bare:
-        yield Finding(
-            f"the chart repository {repo} is given for a chart that is a path or an address.",
-            (at((*path, "repo"), repo), at((*path, "chart"), chart)),
-            "use a chart name with a repository, or no repository.",
-        )
+        what = f"the chart repository {repo} is given for a chart that is a path or an address."
+        fix = "use a chart name with a repository, or no repository."
+        yield Finding(what, (at((*path, "repo"), repo), at((*path, "chart"), chart)), fix)
 
 
 def check_version_conflict(spec: ClusterSpec) -> Findings:
@@ -224,12 +316,9 @@ def check_version_conflict(spec: ClusterSpec) -> Findings:
         parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
         pair: list[Component] = [each.component for each in parts]
         names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)
-        yield Finding(
-            f"{names} {conflict.reason}.",
-            tuple(at(VERSION_PATHS[each], versions[each]) for each in pair),
-            f"{conflict.fix} Source: {conflict.source}.",
-            conflict.severity,
-        )
+        where = tuple(at(VERSION_PATHS[each], versions[each]) for each in pair)
+        fix = f"{conflict.fix} Source: {conflict.source}."
+        yield Finding(f"{names} {conflict.reason}.", where, fix, conflict.severity)
 
 
 def check_driver_tag(spec: ClusterSpec) -> Findings:
@@ -244,11 +333,9 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
     path: SpecPath = ("operators", "network", "driver_tag")
     if operator.driver == "host":
         if operator.driver_tag is not None:
-            yield Finding(
-                f"driver_tag is {operator.driver_tag}, and the hosts own the RDMA driver.",
-                (at(path, operator.driver_tag),),
-                "remove driver_tag, or set operators.network.driver to operator.",
-            )
+            what = f"driver_tag is {operator.driver_tag}, and the hosts own the RDMA driver."
+            fix = "remove driver_tag, or set operators.network.driver to operator."
+            yield Finding(what, (at(path, operator.driver_tag),), fix)
         return
     if container_tag(operator) is not None:
         return

@@ -11,7 +11,7 @@ from components.artefacts.listing import artefacts_of, charts_by_release
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of
+from components.model.worker_kinds import crusoe_of
 from components.operators.plan import chart_values
 
 _ZEROS: Final = "0" * 64
@@ -30,11 +30,9 @@ def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     """
     for path in _zeros(spec, ()):
         name = str(path[-1])
-        yield Finding(
-            f"{name} is all zeros, which is no file's checksum.",
-            (at(path, _ZEROS),),
-            _UFM if path[0] == "infiniband" else _PINNED.format(name=name),
-        )
+        where = (at(path, _ZEROS),)
+        fix = _UFM if path[0] == "infiniband" else _PINNED.format(name=name)
+        yield Finding(f"{name} is all zeros, which is no file's checksum.", where, fix)
 
 
 def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
@@ -74,11 +72,9 @@ def check_chart_values(spec: ClusterSpec) -> Findings:
         ours = chart_values(spec, release)
         for keys, mine, theirs in _contradictions(ours, owner.values, ()):
             name = ".".join(keys)
-            yield Finding(
-                f"{name} of {release} is {_shown(theirs)}, and the plan needs {_shown(mine)}.",
-                (at((*path[:-1], "values", *keys), _shown(theirs)),),
-                f"remove {name} from values, or change the setting that it follows from.",
-            )
+            what = f"{name} of {release} is {_shown(theirs)}, and the plan needs {_shown(mine)}."
+            fix = f"remove {name} from values, or change the setting that it follows from."
+            yield Finding(what, (at((*path[:-1], "values", *keys), _shown(theirs)),), fix)
 
 
 def _shown(value: JsonValue) -> str:

@@ -1,18 +1,119 @@
-"""Who is plugged into what: the spec's hosts, NICs and switch ports, with their paths."""
+"""Who is plugged into what: NICs and switch ports with their paths, and the tiers of switches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from components.checks.rule import at
 from components.core.problem import Place, SpecPath
+from components.fabric.links import list_links, rails_on_link, routed_neighbours, switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic
 from components.model.once import once
+
+
+def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
+    """The switches that the VLAN of a rail gets to over trunks between switches."""
+    return _joined(spec).get(rail, {}).get(start, frozenset({start}))
+
+
+@once
+def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Switch to all that routed links join it with, itself among them."""
+    return _islands({name: {*far} for name, far in routed_neighbours(spec).items()})
+
+
+@once
+def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Rail to switch to all switches that the rail's trunks join with it."""
+    neighbours: dict[str, dict[str, set[str]]] = {}
+    for link in list_links(spec):
+        ends = (link.one, link.other)
+        one, other = (end.switch.name for end in ends)
+        carried = [{each.name for each in rails_on_link(spec, end.port)} for end in ends]
+        for rail in carried[0] & carried[1]:
+            joined = neighbours.setdefault(rail, {})
+            joined.setdefault(one, set()).add(other)
+            joined.setdefault(other, set()).add(one)
+    return {rail: _islands(joined) for rail, joined in neighbours.items()}
+
+
+def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]:
+    """Each switch with all that it is joined with, itself among them."""
+    island: dict[str, frozenset[str]] = {}
+    for start in neighbours:
+        if start in island:
+            continue
+        seen, waiting = {start}, [start]
+        while waiting:
+            new = neighbours[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        island |= dict.fromkeys(seen, frozenset(seen))
+    return island
+
+
+LEAF, SPINE = 0, 1
+
+
+@once
+def tiers_of(spec: ClusterSpec) -> Mapping[str, int]:
+    """Switch to the number of routed links between it and the nearest leaf.
+
+    0 is a leaf, 1 a spine, 2 a super-spine. A switch that no routed links join with a leaf is in
+    none.
+    """
+    found = {name: LEAF for names in switches_of_rails(spec).values() for name in names}
+    waiting = [*found]
+    while waiting:
+        above = [far for name in waiting for far in routed_neighbours(spec).get(name, ())]
+        tier = found[waiting[0]] + 1
+        waiting = [name for name in dict.fromkeys(above) if name not in found]
+        found |= dict.fromkeys(waiting, tier)
+    return found
+
+
+def above(spec: ClusterSpec, name: str, step: int = 1) -> tuple[str, ...]:
+    """The switches of the next tier that a switch has links to."""
+    tiers = tiers_of(spec)
+    wanted = tiers.get(name, LEAF) + step
+    far = routed_neighbours(spec).get(name, ())
+    return tuple(each for each in far if name in tiers and tiers.get(each) == wanted)
+
+
+def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    """The same of the tier beneath."""
+    return above(spec, name, -1)
+
+
+@once
+def leaves_below(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Switch to the leaves to which links lead down from it; a leaf to itself."""
+    tiers = tiers_of(spec)
+    found: dict[str, frozenset[str]] = {}
+    for name in sorted(tiers, key=lambda name: tiers[name]):
+        under = (found[each] for each in below(spec, name))
+        found[name] = frozenset({name}) if tiers[name] == LEAF else frozenset[str]().union(*under)
+    return found
+
+
+@once
+def units_of(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Leaf to the leaves of its scalable unit: those that spines join without super-spines."""
+    tiers = tiers_of(spec)
+    unit = {name: {name} for name, tier in tiers.items() if tier == LEAF}
+    for spine, tier in tiers.items():
+        joined = set[str]().union(*(unit[leaf] for leaf in below(spec, spine) if tier == SPINE))
+        unit |= dict.fromkeys(joined, joined)
+    return {leaf: frozenset(leaves) for leaf, leaves in unit.items()}
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +172,39 @@ class Cable:
 
     nic: PlacedNic
     port: PlacedPort
+
+
+class HostBlock(NamedTuple, Generic[_T]):
+    """Settings of hosts that the file has at one place, and the hosts that they hold for."""
+
+    path: SpecPath
+    value: _T
+    hosts: tuple[Host, ...]
+
+    def at(self, *keys: str) -> Place:
+        """Name one value of it: `block.at("buffers", "priorities")`."""
+        return at((*self.path, *keys), attrgetter(".".join(keys))(self.value))
+
+
+def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlock[_T]]:
+    """What `host_defaults` and each group of `host_groups` say below one key."""
+    groups = [(group.name, getattr(group, key)) for group in spec.host_groups]
+    own = {name for name, value in groups if value is not None}
+    if isinstance(value := getattr(spec.host_defaults, key), kind):
+        hosts = tuple(host for host in spec.hosts if host.group not in own)
+        yield HostBlock(("host_defaults", key), value, hosts)
+    for g, (name, value) in enumerate(groups):
+        if isinstance(value, kind):
+            hosts = tuple(host for host in spec.hosts if host.group == name)
+            yield HostBlock(("host_groups", g, key), value, hosts)
+
+
+def block_path(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
+    """Where the file has what holds for a host: at its group, or for all hosts."""
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and getattr(group, key) is not None:
+            return ("host_groups", g, key)
+    return ("host_defaults", key)
 
 
 @once

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
-from components.checks.topology import list_cables, list_nics
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import host_blocks, list_cables, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.ib_switches import vf_guids
+from components.model.places import vf_guids
 
 _MBIT: Final = 1000
 """Mbit/s in one Gbit/s."""
@@ -40,11 +39,9 @@ def check_vf_owner(spec: ClusterSpec) -> Findings:
     mode = at(("pod_network", "mode"), spec.pod_network.mode)
     for nic in list_nics(spec):
         for key in _carried(nic.nic.sriov):
-            yield Finding(
-                f"{nic} sets {key} of its VFs, which the pods' network attachment owns.",
-                (nic.at("sriov", key), mode),
-                f"remove {key}, or choose another pod_network.mode.",
-            )
+            what = f"{nic} sets {key} of its VFs, which the pods' network attachment owns."
+            fix = f"remove {key}, or choose another pod_network.mode."
+            yield Finding(what, (nic.at("sriov", key), mode), fix)
 
 
 def check_vf_driver(spec: ClusterSpec) -> Findings:
@@ -56,11 +53,9 @@ def check_vf_driver(spec: ClusterSpec) -> Findings:
         return
     for nic in list_nics(spec):
         if nic.nic.sriov.autoprobe is False:
-            yield Finding(
-                f"the VFs of {nic} get no driver, and pods need their network devices.",
-                (nic.at("sriov", "autoprobe"), at(("pod_network", "mode"), spec.pod_network.mode)),
-                "remove autoprobe.",
-            )
+            what = f"the VFs of {nic} get no driver, and pods need their network devices."
+            where = (nic.at("sriov", "autoprobe"), *places(spec, "pod_network.mode"))
+            yield Finding(what, where, "remove autoprobe.")
 
 
 def check_vf_effect(spec: ClusterSpec) -> Findings:
@@ -80,17 +75,13 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
             places = {key: nic.at("sriov", key) for key in keys}
             places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
             for key, place in places.items():
-                yield Finding(
-                    f"{name} has no VFs, and {key} is written for them.",
-                    (place, nic.at("vfs")),
-                    f"set vfs to their number, or remove {key}.",
-                )
+                where = (place, nic.at("vfs"))
+                fix = f"set vfs to their number, or remove {key}."
+                yield Finding(f"{name} has no VFs, and {key} is written for them.", where, fix)
         elif mtu_bytes and nic.nic.sriov.autoprobe is False:
-            yield Finding(
-                f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere.",
-                (mtu_place, nic.at("sriov", "autoprobe")),
-                "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe.",
-            )
+            what = f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere."
+            fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
+            yield Finding(what, (mtu_place, nic.at("sriov", "autoprobe")), fix)
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
@@ -104,11 +95,9 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
         line = nic.nic.speed_gbit_s * _MBIT
         where, name = nic.at("sriov", "min_rate_mbit_s"), f"{nic}"
         if most and least > most:
-            yield Finding(
-                f"a VF of {name} has at least {least} Mbit/s and at most {most}.",
-                (where, nic.at("sriov", "max_rate_mbit_s")),
-                "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is no limit.",
-            )
+            what = f"a VF of {name} has at least {least} Mbit/s and at most {most}."
+            fix = "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is no limit."
+            yield Finding(what, (where, nic.at("sriov", "max_rate_mbit_s")), fix)
         elif least * nic.nic.vfs > line:
             yield Finding(
                 f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, and the port has {line}.",
@@ -116,11 +105,9 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
                 f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each.",
             )
         elif most > line:
-            yield Finding(
-                f"a VF of {name} has at most {most} Mbit/s, and the port has {line}.",
-                (nic.at("sriov", "max_rate_mbit_s"),),
-                "lower max_rate_mbit_s, or correct speed_gbit_s.",
-            )
+            what = f"a VF of {name} has at most {most} Mbit/s, and the port has {line}."
+            fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
+            yield Finding(what, (nic.at("sriov", "max_rate_mbit_s"),), fix)
 
 
 def check_vf_vlan(spec: ClusterSpec) -> Findings:
@@ -133,11 +120,11 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
-            yield Finding(
-                f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}.",
-                (nic.at("sriov", "vlan"), at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)),
-                f"set vlan to {rail.vlan}, or remove it where the port is untagged.",
-            )
+            what = f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}."
+            on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
+            where = (nic.at("sriov", "vlan"), on_rail)
+            fix = f"set vlan to {rail.vlan}, or remove it where the port is untagged."
+            yield Finding(what, where, fix)
     for cable in list_cables(spec):
         vlan, port = cable.nic.nic.sriov.vlan, cable.port
         if vlan and port.port.mode == "access":
@@ -162,11 +149,9 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
             continue
         mode = nic.at("sriov", "eswitch")
         for key in _carried(sriov):
-            yield Finding(
-                f"{nic} is in switchdev mode, which has no {key} of a VF.",
-                (nic.at("sriov", key), mode),
-                f"remove {key}, or set eswitch to legacy.",
-            )
+            where = (nic.at("sriov", key), mode)
+            fix = f"remove {key}, or set eswitch to legacy."
+            yield Finding(f"{nic} is in switchdev mode, which has no {key} of a VF.", where, fix)
         if _pods_have_vfs(spec):
             yield Finding(
                 f"{nic} is in switchdev mode: VFs need a bridge of representors to reach the wire.",
@@ -189,22 +174,17 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
         for p, pf in enumerate(host.hca_sriov):
             path: SpecPath = ("hosts", h, "hca_sriov", p)
             if pf.guids and len(pf.guids) != pf.vfs:
-                yield Finding(
-                    f"{host.name} {pf.pci} has {pf.vfs} VFs, and {len(pf.guids)} GUIDs.",
-                    (at((*path, "guids")), at((*path, "vfs"), pf.vfs)),
-                    "list one GUID for each VF, or none: then they are derived.",
-                )
+                what = f"{host.name} {pf.pci} has {pf.vfs} VFs, and {len(pf.guids)} GUIDs."
+                fix = "list one GUID for each VF, or none: then they are derived."
+                yield Finding(what, (at((*path, "guids")), at((*path, "vfs"), pf.vfs)), fix)
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
                 continue  # one port in two places is what `hca-sriov` tells
             for g, guid in enumerate(vf_guids(spec.name, host, pf)):
                 own = at((*path, "guids", g), guid) if pf.guids else at((*path, "pci"), pf.pci)
                 other = first.setdefault(guid, own)
                 if other is not own:
-                    yield Finding(
-                        f"the GUID {guid} is given twice.",
-                        (own, other),
-                        "give every VF a GUID of its own.",
-                    )
+                    fix = "give every VF a GUID of its own."
+                    yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
 
 
 def check_hca_sriov(spec: ClusterSpec) -> Findings:
@@ -215,19 +195,15 @@ def check_hca_sriov(spec: ClusterSpec) -> Findings:
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_sriov")
         if len(host.hca_sriov) > host.hcas:
-            yield Finding(
-                f"{host.name} has {host.hcas} HCAs, and VFs on {len(host.hca_sriov)} ports.",
-                (at(path), at(("hosts", h, "hcas"), host.hcas)),
-                "describe Ethernet ports under nics, or correct hcas.",
-            )
+            what = f"{host.name} has {host.hcas} HCAs, and VFs on {len(host.hca_sriov)} ports."
+            fix = "describe Ethernet ports under nics, or correct hcas."
+            yield Finding(what, (at(path), at(("hosts", h, "hcas"), host.hcas)), fix)
         twice = [pci for pci, n in Counter(pf.pci for pf in host.hca_sriov).items() if n > 1]
         for p, pf in enumerate(host.hca_sriov):
             if pf.pci in twice:
-                yield Finding(
-                    f"{host.name} lists the port {pf.pci} twice.",
-                    (at((*path, p, "pci"), pf.pci),),
-                    "list each port once, with all of its VFs.",
-                )
+                where = (at((*path, p, "pci"), pf.pci),)
+                fix = "list each port once, with all of its VFs."
+                yield Finding(f"{host.name} lists the port {pf.pci} twice.", where, fix)
             yield from _ethernet_port(host, h, p)
 
 
@@ -235,14 +211,11 @@ def _ethernet_port(host: Host, h: int, p: int) -> Findings:
     pci = host.hca_sriov[p].pci
     for n, nic in enumerate(host.nics):
         if nic.pci == pci:
-            yield Finding(
-                f"{pci} of {host.name} is a NIC on a rail and an InfiniBand port.",
-                (
-                    at(("hosts", h, "hca_sriov", p, "pci"), pci),
-                    at(("hosts", h, "nics", n, "pci"), pci),
-                ),
-                "keep it under nics (Ethernet), or under hca_sriov (InfiniBand).",
-            )
+            what = f"{pci} of {host.name} is a NIC on a rail and an InfiniBand port."
+            paths = (("hosts", h, "hca_sriov", p, "pci"), ("hosts", h, "nics", n, "pci"))
+            where = tuple(at(path, pci) for path in paths)
+            fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
+            yield Finding(what, where, fix)
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
@@ -250,21 +223,20 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
 
     A priority whose buffer has no bytes loses each of its packets.
     """
-    for path, qos in _qos_settings(spec):
-        buffers = qos.buffers
+    for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
+        buffers, path = qos.buffers, (*qos_path, "buffers")
         if buffers is None:
             continue
         yield from _shared_buffer(spec, path, buffers)
         for priority, number in enumerate(buffers.priorities):
             if buffers.size_bytes[number] == 0:
-                yield Finding(
-                    f"priority {priority} is in receive buffer {number}, which has 0 bytes.",
-                    (
-                        at((*path, "qos", "buffers", "priorities", priority), number),
-                        at((*path, "qos", "buffers", "size_bytes", number), 0),
-                    ),
-                    "give the buffer a size or the priority another buffer, or remove buffers.",
+                what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
+                where = (
+                    at((*path, "priorities", priority), number),
+                    at((*path, "size_bytes", number), 0),
                 )
+                fix = "give the buffer a size or the priority another buffer, or remove buffers."
+                yield Finding(what, where, fix)
 
 
 def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Findings:
@@ -272,16 +244,7 @@ def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -
     lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
     others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
     if spec.rdma.host_pfc and others:
-        place = (*path, "qos", "buffers", "priorities")
-        yield Finding(
-            f"lossless priority {lossless} shares receive buffer {number} with {others[0]}.",
-            (at((*place, lossless), number), at((*place, others[0]), number)),
-            f"give priority {lossless} a buffer of its own.",
-        )
-
-
-def _qos_settings(spec: ClusterSpec) -> Iterator[tuple[SpecPath, HostQos]]:
-    yield ("host_defaults",), spec.host_defaults.qos
-    for g, group in enumerate(spec.host_groups):
-        if group.qos is not None:
-            yield ("host_groups", g), group.qos
+        place = (*path, "priorities")
+        what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
+        fix = f"give priority {lossless} a buffer of its own."
+        yield Finding(what, (at((*place, lossless), number), at((*place, others[0]), number)), fix)

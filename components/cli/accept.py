@@ -1,19 +1,51 @@
-"""`railyard accept STACK`: the proof again, as things are now."""
+"""`railyard accept|ready|report`: the proof again, what is not ready, and the last report."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import shutil
+import sys
+import time
+import webbrowser
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
 import typer
 
+from components.acceptance.evidence import Evidence, parse_evidence
+from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, Named, as_of, parse_named
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
-from components.acceptance.report.archive import latest_evidence, run_folder
-from components.acceptance.report.text import render_table
+from components.acceptance.report.archive import (
+    EVIDENCE,
+    latest_evidence,
+    read_archived,
+    run_folder,
+)
+from components.acceptance.report.text import compare_lines, render_table
+from components.acceptance.report.write import write_report
 from components.cli.app import StackName, command_app, say
-from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
+from components.cli.stack import (
+    UPDATE_DEADLINE_S,
+    Stack,
+    config_flags,
+    load_stack,
+    pulumi,
+    run_pulumi,
+)
+from components.core.errors import RailyardError, UsageError
+from components.core.to_json import to_json
+from components.drift.applied import applied_from_export
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.live.look import Asked, await_ready, find_not_ready
+from components.kubernetes.live.read import ReleaseRef
+from components.remote.host_session import run_on_hosts
+from components.remote.step import env_name
+from components.update.cluster import manifests_of
 
 app = command_app()
+ready_app = command_app()
+report_app = command_app()
 
 
 @app.command()
@@ -45,3 +77,131 @@ def accept(
     page = run_folder(stack, found.run) / "report.html"
     say(f"{render_table(report)}\nreport: {page}")
     raise typer.Exit(report.exit_code)
+
+
+UNSURE = 4
+"""The cluster gave no answer."""
+
+
+@ready_app.command()
+def ready(
+    stack: StackName,
+    wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for it.")] = 0.0,
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.
+
+    Changes nothing. Exit codes: 0 all is ready, 1 something is not, 2 no such stack, 4 the cluster
+    gave no answer.
+    """
+    loaded = load_stack(stack)
+    asked = _asked(loaded)
+    try:
+        calls = _connect(loaded)
+        found = await_ready(lambda: find_not_ready(calls, asked), wait_s, time.monotonic, _pause)
+    except UsageError:
+        raise
+    except RailyardError as error:
+        say(f"cluster: {error}", err=True)
+        raise typer.Exit(UNSURE) from error
+    if output == "json":
+        say(json.dumps({"stack": stack, "not_ready": to_json(found)}, indent=1))
+    else:
+        say("\n".join([*map(str, found), _summary(len(found), asked)]))
+    raise typer.Exit(int(bool(found)))
+
+
+def _pause(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: TID251 - `await_ready` ends by its deadline
+
+
+def _asked(loaded: Stack) -> Asked:
+    plan = loaded.plan
+    return Asked(
+        objects=tuple(
+            each.body for each in manifests_of(plan) if not each.kind.endswith("NodePatch")
+        ),
+        releases=tuple(ReleaseRef(each.release, each.namespace) for each in plan.operators.charts),
+    )
+
+
+def _connect(loaded: Stack) -> Calls:
+    secrets, access = loaded.reach_secrets, loaded.plan.acceptance.access
+    if access is None:
+        raise UsageError(
+            f"{loaded.name} has no cluster.\n  fix    name a stack whose site has kubernetes."
+        )
+    known = access.known(loaded.applied.instances)
+    keys = {env_name(name): value for name, value in secrets.items()}
+    run = run_on_hosts((server.endpoint for server in known.servers), keys)
+    kubeconfig = read_kubeconfig(known, run, secrets)
+    if kubeconfig is None:
+        raise UsageError(f"{loaded.name}: no server of its cluster has started yet.")
+    return KubernetesCalls(kubeconfig)
+
+
+def _summary(count: int, asked: Asked) -> str:
+    looked = f"objects looked at: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
+    return f"{f'{count} not ready' if count else 'all is ready'} ({looked})."
+
+
+@report_app.command()
+def report(
+    stack: StackName = "dev",
+    against: Annotated[
+        int | None, typer.Option(help="number of another run of this stack to compare with")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
+) -> None:
+    """Show the last acceptance report of a stack and open its page."""
+    evidence = _evidence(stack)
+    judged = as_of(judge_evidence(evidence), datetime.now(UTC))
+    page = (run_folder(stack, evidence.run) / "report.html").absolute()
+    other = None if against is None else judge_evidence(_run(stack, against))
+    if other is not None or not page.exists():
+        write_report(judged, page.parent, other)
+    compared = "".join(f"{line}\n" for line in (compare_lines(judged, other) if other else ()))
+    say(f"{render_table(judged)}\n{compared}report: {page}")
+    if show and sys.stdout.isatty():
+        webbrowser.open(page.as_uri())
+
+
+def _run(stack: str, number: int) -> Evidence:
+    """The evidence of one run by its number."""
+    path = run_folder(stack, number) / EVIDENCE
+    try:
+        return parse_evidence(path.read_text())
+    except OSError:
+        runs = sorted(
+            int(each.parent.name[4:]) for each in path.parents[1].glob(f"run-*/{EVIDENCE}")
+        )
+        raise UsageError(
+            f"stack {stack} has no run {number} here: {path} cannot be read.\n"
+            f"  fix    take one of: {', '.join(map(str, runs)) or 'none, there is no run yet'}"
+        ) from None
+
+
+def _evidence(stack: str) -> Evidence:
+    """The evidence that the state names; where no state can be asked, the last one here."""
+    named = _named(stack)
+    if named is not None:
+        return parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
+    evidence = latest_evidence(stack)
+    if evidence is None:
+        raise UsageError(
+            f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
+        )
+    say("not compared with the state of the stack: it cannot be read here", err=True)
+    return evidence
+
+
+def _named(stack: str) -> Named | None:
+    """What the state names; None without the CLI or the stack, or with a state without a digest."""
+    if shutil.which("pulumi") is None:
+        return None
+    try:
+        exported = pulumi(["stack", "export", "--stack", stack])
+        step = applied_from_export(exported).step(EVIDENCE_STEP)
+        return parse_named(step.stdout) if step else None
+    except UsageError:
+        return None

@@ -1,7 +1,7 @@
 """What commands there are: name, one sentence, and the module that has the rest.
 
 The help of `railyard` and its completion read this table and import no command: see
-`components/cli/main.py`. A new command is one entry here and one module.
+`components/cli/main.py`. A new command is one entry here, and an app in a module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Entry:
     summary: str
     """The first sentence of its help; a test holds the two equal."""
     module: str
-    """Has `app`, a `typer.Typer`; imported only when the command is called."""
+    """Has `app`, a `typer.Typer`, or `NAME_app` for a further command; imported when called."""
     hidden: bool = False
     """Steps of an update call it, and no user does: the help leaves it out.
 
@@ -58,7 +58,7 @@ _ENTRIES: Final = (
     Entry(
         "bundle",
         "Gather everything that a site brings into a folder, and push its images from there.",
-        "components.cli.bundle",
+        "components.cli.pin",
     ),
     Entry(
         "plan",
@@ -78,7 +78,7 @@ _ENTRIES: Final = (
     Entry(
         "rbac",
         "Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.",
-        "components.cli.rbac",
+        "components.cli.plan",
     ),
     Entry(
         "preview",
@@ -93,7 +93,7 @@ _ENTRIES: Final = (
     Entry(
         "ready",
         "Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.",
-        "components.cli.ready",
+        "components.cli.accept",
     ),
     Entry(
         "discover",
@@ -103,7 +103,7 @@ _ENTRIES: Final = (
     Entry(
         "rename",
         "Give a host or a switch another name; its resources and its settings stay.",
-        "components.cli.rename",
+        "components.cli.discover",
     ),
     Entry(
         "accept",
@@ -113,12 +113,12 @@ _ENTRIES: Final = (
     Entry(
         "report",
         "Show the last acceptance report of a stack and open its page.",
-        "components.cli.report",
+        "components.cli.accept",
     ),
     Entry(
         "baseline",
         "Keep the values that destroy puts back on switches, or bring them back.",
-        "components.cli.baseline",
+        "components.cli.drift",
     ),
     Entry(
         "job",
@@ -138,7 +138,7 @@ _ENTRIES: Final = (
     Entry(
         "image",
         "Build the image in which acceptance and sample jobs run.",
-        "components.cli.image",
+        "components.cli.job",
     ),
     Entry("schema", "Print the JSON schema of the site file.", "components.cli.schema"),
     Entry("lab", "Look at the lab's emulated devices, and break them on purpose.", "lab.cli"),

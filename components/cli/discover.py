@@ -1,4 +1,4 @@
-"""`railyard discover HOST…`: what is plugged into the hosts, into the site file."""
+"""`railyard discover` and `railyard rename`: cards and names of devices in the site file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Annotated, Final, Literal
 import typer
 
 from components.checks.access import ssh_secrets
-from components.cli.app import command_app, say
-from components.cli.stack import read_config
+from components.cli.app import command_app, say, stack_names
+from components.cli.stack import pulumi, read_config
 from components.core.errors import UsageError
 from components.core.problem import SpecPath
-from components.discover.report import render_report, report_json
-from components.discover.run import compare, look_at_hosts, replace_file
-from components.discover.site_file import SiteFile, read_site_file
-from components.discover.targets import Target, find_targets
-from components.model.jump_hosts import ReachedSsh
+from components.discover.rename import Rename, Renaming, rename_device
+from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
+from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
+from components.drift.applied import applied_from_export
+from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
+from components.reading.site_path import config_file
 from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
@@ -104,3 +105,62 @@ def _read_identity(identity: Path) -> str:
         return identity.expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
+
+
+rename_app = command_app(
+    "Give a host or a switch another name; its resources and its settings stay."
+)
+_OLD = Annotated[str, typer.Argument(help="the name in the file")]
+_NEW = Annotated[str, typer.Argument(help="the name that it gets")]
+_STACK = Annotated[
+    str | None,
+    typer.Option(help="name of the stack; default the selected one", autocompletion=stack_names),
+]
+
+
+@rename_app.command("host")
+def rename_host(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
+    """Rename a host in the site file; its Kubernetes node keeps its name.
+
+    No device is contacted: the next update does the rest. Exit codes: 0 written, 1 the site has
+    problems, 2 the name is not there, is taken or cannot be given.
+    """
+    _rename(Rename("host", old, new), stack)
+
+
+@rename_app.command("switch")
+def rename_switch(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
+    """Rename a switch in the site file; what `destroy` puts back on it stays recorded.
+
+    No device is contacted: the next update does the rest. Exit codes: 0 written, 1 the site has
+    problems, 2 the name is not there, is taken or cannot be given.
+    """
+    _rename(Rename("switch", old, new), stack)
+
+
+def _rename(asked: Rename, stack: str | None) -> None:
+    name = stack or pulumi(["stack", "--show-name"]).strip()
+    file = read_site_file(config_file(name))
+    applied = applied_from_export(pulumi(["stack", "export", "--stack", name]))
+    done = rename_device(file, asked, applied)
+    replace_file(file, done.text)
+    say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
+
+
+def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
+    lines = ", ".join(f"{file}:{line}" for line in done.lines)
+    said = [f"{asked.old} is {asked.new} now: {lines}"]
+    if done.former:
+        said.append(
+            f"The next update keeps what the state has of {done.former} for {asked.new} (`renamed`"
+            " in the file), and undoes nothing on it."
+        )
+    else:
+        said.append(f"The state has nothing of {asked.old}, or has {asked.new} already.")
+    if done.kept_node:
+        said.append(
+            f"Its Kubernetes node stays {done.kept_node}: a node cannot be renamed. For another one"
+            f" take {asked.new} out of the file, update, and add it again: it is drained, its node"
+            " is deleted, and it joins as a new node."
+        )
+    return [*said, f"Now look at it and run it: railyard preview {stack}; pulumi up -s {stack}"]

@@ -12,30 +12,28 @@ import yaml
 from components.checks.access import list_secrets
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
-from components.core.finding import exit_code
+from components.core.problem import exit_code
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.project.engine import (
     Engine,
     judge_engine,
     judge_lab_parts,
     look_at_engine,
+    salt_of,
     wanted_versions,
 )
-from components.project.files import (
+from components.project.wheel import own_version, pack_wheel
+from components.project.write import (
     REQUIREMENTS,
     Example,
     ProjectPlan,
     example_text,
     project_name,
     render_files,
-    render_package,
-)
-from components.project.lab_refusal import salt_of
-from components.project.wheel import own_version, pack_wheel
-from components.project.write import (
     render_findings,
     render_next_steps,
+    render_package,
     replace_package,
     write_project,
 )

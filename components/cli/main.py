@@ -1,4 +1,4 @@
-"""`railyard`: the commands. Each one is a module of its own, imported only when it is called."""
+"""`railyard`: the commands. The module of each is imported only when the command is called."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def load_command(entry: Entry) -> Command:
     Raises:
         Bug: Its module has no `app`.
     """
-    sub = getattr(import_module(entry.module), "app", None)
+    module = import_module(entry.module)
+    sub = getattr(module, f"{entry.name}_app", None) or getattr(module, "app", None)
     if not isinstance(sub, typer.Typer):
         raise Bug(f"the command {entry.name}: {entry.module} has no `app`. Please open an issue.")
     command = typer.main.get_command(sub)

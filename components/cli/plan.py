@@ -1,4 +1,4 @@
-"""`railyard plan FILE`: everything that would be decided, without touching anything."""
+"""`railyard plan FILE` and `railyard rbac FILE`: what would be decided, and the rights for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from components.plan.text import (
     render_summary,
     summary_json,
 )
-from components.preflight.logins import render_logins
+from components.preflight.rights import NAME, render_logins, render_rbac, rights_of
+from components.update.cluster import manifests_of
 
 app = command_app()
 
@@ -78,3 +79,30 @@ def plan(  # noqa: PLR0913 - one parameter for each option
 def _stack_of(file: Path, default: str) -> str:
     parts = file.name.split(".")
     return parts[1] if parts[0] == "Pulumi" and len(parts) == 3 else default  # noqa: PLR2004 - Pulumi.<stack>.yaml
+
+
+rbac_app = command_app()
+
+
+@rbac_app.command()
+def rbac(
+    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    *,
+    user: Annotated[
+        str, typer.Option(help="Who gets them: a user, or NAMESPACE:NAME of a service account.")
+    ] = f"kube-system:{NAME}",
+) -> None:
+    """Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.
+
+    Exit codes: 0 printed, 1 the file has problems, 2 no such file, or no existing cluster.
+    """
+    checked = load_checked_site(file)
+    spec = checked.spec_or_raise()
+    plan = make_plan(spec, spec.name, checked.lock)
+    if plan.kubernetes is None or plan.kubernetes.existing is None:
+        raise UsageError(
+            f"{file}: the site makes its cluster itself, as its administrator.\n"
+            "  fix    name a site with kubernetes.plane: existing."
+        )
+    made = [each.body for each in manifests_of(plan) if each.kind == "Namespace"]
+    say(render_rbac(spec.name, rights_of(spec, plan), user, made), nl=False)

@@ -17,11 +17,9 @@ from components.core.plain_text import plain_text
 from components.drift.applied import Applied
 from components.plan.make import make_plan
 from components.preflight.here import judge_pins
-from components.preflight.page import render_html
-from components.preflight.report import Preflight, render_json, render_text
+from components.preflight.report import Preflight, render_html, render_json, render_text
 from components.preflight.run import run_preflight
-from components.project.engine import judge_engine, look_at_engine
-from components.project.lab_refusal import says_lab
+from components.project.engine import judge_engine, look_at_engine, says_lab
 from components.remote.step import secrets_from
 from components.update.secrets import outside_secrets
 

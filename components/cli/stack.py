@@ -18,8 +18,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
-from components.project.engine import backend_of, project_name
-from components.project.lab_refusal import refuse_lab_parts, says_lab
+from components.project.engine import backend_of, project_name, refuse_lab_parts, says_lab
 from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
 from components.update.secrets import outside_secrets

@@ -36,7 +36,7 @@ from components.cli.app import command_app, say
 from components.core.errors import SpecError
 from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
-from components.model.version_sets import VERSION_PATHS, versions_of
+from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import Loaded, load_site
 
 app = command_app()

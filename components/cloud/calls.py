@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from components.cloud.kinds import ObjectKind
 from components.cloud.plan import CloudObject, CloudPlan
-from components.core.placeholder import instances_in
+from components.core.plain_text import instances_in
 
 PREFLIGHT_STEP: Final = "cloud-preflight"
 NETWORK_CLAIMS: Final = "cloud-network-claims"

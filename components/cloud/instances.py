@@ -19,10 +19,10 @@ from components.cloud.ensure import give_up, operation_state
 from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
 from components.cloud.request import Printed, ReadyRequest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
-from components.core.placeholder import Facts, fill
+from components.core.plain_text import Facts, fill
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of, with_instances
+from components.model.worker_kinds import crusoe_of, with_instances
 from components.remote.ssh_library import asyncssh
 
 _KIND = KINDS["instance"]

@@ -30,7 +30,7 @@ from components.cloud.request import (
 )
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
-from components.core.placeholder import fill, instances_in, parse_facts
+from components.core.plain_text import fill, instances_in, parse_facts
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.catalogue.instance_types import InstanceType, find_type
+from components.catalogue.environments import InstanceType, find_type
 from components.cloud.kinds import KINDS, ObjectKind
 from components.cloud.request import (
     Claim,
@@ -23,11 +23,10 @@ from components.cloud.request import (
     PreflightRequest,
     ReadyRequest,
 )
-from components.core.placeholder import instances_in, placeholder
-from components.model.cloud import CrusoeProvision, InstancePool
+from components.core.plain_text import instances_in, placeholder
 from components.model.cluster import ClusterSpec
-from components.model.environments import CloudIb
-from components.model.instances import crusoe_of, instance_names
+from components.model.environments import CloudIb, CrusoeProvision, InstancePool
+from components.model.worker_kinds import crusoe_of, instance_names
 
 _HCA_SLICES: Final = 8
 """Slices of an IB network that one instance takes: the vendor's example counts 8 a VM."""

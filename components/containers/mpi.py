@@ -16,8 +16,8 @@ from typing import Final
 
 from components.jobs.environment import find_hcas, job_environment
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers
 from components.model.hosts import Host
+from components.model.jobs import Containers
 from components.model.once import once
 from components.remote.tools import Tool, make_tool, strip_comments
 

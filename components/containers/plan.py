@@ -15,10 +15,10 @@ from typing import Final, Literal
 from components.containers.mpi import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers, ImageBuild, registry_of
 from components.model.hosts import Host
+from components.model.jobs import Containers, ImageBuild, registry_of
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep

@@ -1,11 +1,40 @@
-"""One setting of one device that is not as wanted: the unit of every diff, drift and preview."""
+"""Settings of one device that are not as wanted or not ours, and what a change does to traffic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
 
 from components.core.plain_text import one_line
+
+
+class Effect(IntEnum):
+    """The worst that a change does while it is made, in ascending order.
+
+    A setting without a written effect counts as `LINK`.
+    """
+
+    NONE = 0
+    """Running traffic does not notice."""
+    CLASS = 1
+    """Running traffic keeps flowing, in another class, or with other marks or drops."""
+    TRAFFIC = 2
+    """A port stops carrying something that it carried: a VLAN, a route, a bundle, a partition."""
+    LINK = 3
+    """A link goes down, if only for a moment, or we cannot prove that it stays up."""
+    NODE = 4
+    """A machine has to be drained, or restarts."""
+
+    def __str__(self) -> str:
+        """The word of pages and messages: `link`."""
+        return self.name.lower()
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether `disruption` has to allow it."""
+        return self >= Effect.TRAFFIC
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,3 +71,48 @@ def diff_settings(
         for (where, setting), value in sorted(desired.items())
         if actual.get((where, setting), ABSENT) != value
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LostWay:
+    """A routed link of a switch whose BGP is not as the file says, or is not known."""
+
+    where: str
+    """`port swp31`, or `switch`."""
+    what: str
+    """`BGP with spine-01:swp1 is Idle, not Established`."""
+    fix: str
+    """What to ask next on the switch."""
+    kind: Literal["lost", "unread", "unsaid"] = "lost"
+    """`unread`: nothing is known. `unsaid`: the sessions are, and one thing of them is not."""
+
+    def __str__(self) -> str:
+        """The words of drift and previews."""
+        return one_line(f"{self.where}: {self.what}; next: {self.fix}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Beside:
+    """One setting beside ours, as a look at a device found it."""
+
+    kind: str
+    """What sort of setting it is, as the file names it under `guards`: `switch.schedule`."""
+    found: Difference
+    """Where it is and its value; what is wanted is the value that does no harm."""
+    breaks: str
+    """What suffers, of which traffic: `losslessness of priority 3`."""
+    fix: str
+    """How to mend it on the device, in its own words, or in the file."""
+
+    @property
+    def setting(self) -> str:
+        """What it is and what would do no harm, safe for a terminal."""
+        found = self.found
+        return one_line(
+            f"{found.setting} of {found.where} is {found.actual}, harmless is {found.desired}"
+        )
+
+    def __str__(self) -> str:
+        """The words of drift, previews and reports, which the engine prints too."""
+        rest = f"not ours, and it breaks {self.breaks}; fix: {self.fix}"
+        return f"{self.setting}; {one_line(rest)}"

@@ -1,4 +1,4 @@
-"""Text from outside as a terminal or a page may get it.
+"""Texts from outside as a terminal may get them, and texts with holes for created instances.
 
 A host name, a description of a port or a line of a log may hold what a terminal obeys: it clears
 the screen, sets the title, or turns the direction of what follows, so that a reader sees another
@@ -8,13 +8,20 @@ In a comment or a report the same text must not be read as Markdown: it may hold
 images, mentions, references to issues, or a GitLab quick action at the start of a line. Code spans
 and code blocks show all of it literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them,
 and GitHub and GitLab look for no mention there.
+
+A plan is finished before anything exists, and an address that a cloud gives out is not known
+then. It is in the plan as `@{crusoe-k3s-0.public_ip}`; a component joins the address into the
+text once the instance has answered, and decides nothing.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from components.core.errors import Bug
 
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -86,3 +93,75 @@ def code_block(lines: Iterable[str]) -> str:
 
 def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
+
+
+_HOLE: Final = re.compile(r"@\{([a-z0-9-]+)\.([a-z_]+)\}")
+Facts = Mapping[str, Mapping[str, str]]
+"""Name of an instance to its facts: `public_ip`, `private_ip`, `host_key`."""
+
+
+def placeholder(instance: str, fact: str) -> str:
+    """The hole for one fact of one instance."""
+    return f"@{{{instance}.{fact}}}"
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether a text waits for an instance."""
+    return _HOLE.search(text) is not None
+
+
+def instances_in(text: str) -> tuple[str, ...]:
+    """The instances that a text waits for, sorted."""
+    return tuple(sorted({match[1] for match in _HOLE.finditer(text)}))
+
+
+def fill_known(text: str, facts: Facts) -> str:
+    """The text with the holes filled that can be; the others stay."""
+
+    def known(match: re.Match[str]) -> str:
+        return facts.get(match[1], {}).get(match[2], match[0])
+
+    return _HOLE.sub(known, text)
+
+
+def matches(text: str, recorded: str) -> bool:
+    """Whether a recorded text is this one with something in every hole."""
+    if _HOLE.search(text) is None:  # most texts: no expression of the whole text is compiled
+        return text == recorded
+    parts: list[str] = []
+    end = 0
+    for hole in _HOLE.finditer(text):
+        parts += [re.escape(text[end : hole.start()]), ".*"]
+        end = hole.end()
+    return re.fullmatch("".join(parts) + re.escape(text[end:]), recorded) is not None
+
+
+def fill(text: str, facts: Facts) -> str:
+    """The text with every hole filled.
+
+    Raises:
+        Bug: An instance, or that fact of it, is not there.
+    """
+
+    def known(match: re.Match[str]) -> str:
+        try:
+            return facts[match[1]][match[2]]
+        except KeyError as error:
+            raise Bug(f"nothing is known of {match[0]}. Please open an issue.") from error
+
+    return _HOLE.sub(known, text)
+
+
+def parse_facts(names: Sequence[str], texts: Sequence[str | None]) -> Facts:
+    """Read what the instances' steps printed, in the order of the names.
+
+    A step behind a failed one is skipped with `--continue-on-error` and gives None; what hangs on
+    it is skipped as well, so that its facts do not matter.
+    """
+    read = [cast("Mapping[str, str]", json.loads(text)) if text else _Anything() for text in texts]
+    return dict(zip(names, read, strict=True))
+
+
+class _Anything(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return ""

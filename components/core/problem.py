@@ -1,11 +1,11 @@
-"""`Problem`: one thing that is wrong with the user's file, and its place."""
+"""`Problem`: one thing that is wrong with the file; `Finding`: one thing that a look found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value as a YAML or JSON file holds it."""
@@ -125,3 +125,36 @@ class Lines:
         """Add file and line to each place of a problem."""
         where = tuple(self.locate(place, defaults=defaults) for place in problem.where)
         return replace(problem, where=where)
+
+
+Level = Literal["problem", "unreachable", "warning"]
+"""`problem`: an update would be refused or fail. `unreachable`: the look had no answer, so nothing
+is known. `warning`: an update works, and something is not as it should be."""
+GOOD: Final = 0
+PROBLEMS: Final = 1
+UNREACHABLE: Final = 4
+"""Exit codes, as everywhere in the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with one device, in values."""
+
+    device: str
+    """As the file names it; `this machine` for the one that runs Railyard."""
+    cause: str
+    """What kind of lack it is, for example `clock`: a report joins the devices that share it."""
+    what: str
+    """One sentence without the device, the same words for each device that shares the cause."""
+    actual: str
+    wanted: str
+    fix: str
+    severity: Level = "problem"
+
+
+def exit_code(findings: tuple[Finding, ...]) -> int:
+    """0: nothing to do but warnings, 1: problems, 4: a device gave no answer (4 wins over 1)."""
+    found = {finding.severity for finding in findings}
+    if "unreachable" in found:
+        return UNREACHABLE
+    return PROBLEMS if "problem" in found else GOOD

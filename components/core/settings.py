@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 
 ValueT = TypeVar("ValueT")
 Kind = Literal["one", "own", "shared", "name", "kept"]

@@ -1,9 +1,20 @@
-"""How a process of ours begins: what it imports is most of what a short one does."""
+"""How a process of ours begins: what it imports, and components that a package gives on demand.
+
+A room's `__init__.py` has its components for the type checker, and this for the interpreter
+(PEP 562):
+
+    if TYPE_CHECKING:
+        from components.fabric.component import Fabric
+    else:
+        __getattr__ = on_demand(__name__, "Fabric")
+"""
 
 from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
+from importlib import import_module
 from typing import Final
 
 _OBJECTS_A_COLLECTION: Final = 1_000_000
@@ -20,3 +31,14 @@ def start_quickly() -> None:
     """
     gc.set_threshold(_OBJECTS_A_COLLECTION)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+
+def on_demand(room: str, *names: str) -> Callable[[str], object]:
+    """The `__getattr__` of a room that imports its `component` module when a name is asked for."""
+
+    def get(name: str) -> object:
+        if name not in names:
+            raise AttributeError(f"module {room!r} has no attribute {name!r}")
+        return getattr(import_module(f"{room}.component"), name)
+
+    return get

@@ -23,7 +23,7 @@ from components.discover.yaml_edit import Insert, Written, YamlText, apply_inser
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.model.hosts import HostName
-from components.model.name_lists import unfold_names
+from components.model.texts import unfold_names
 from components.model.units import DnsLabel
 from components.reading.load import parse_site
 

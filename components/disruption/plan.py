@@ -25,8 +25,8 @@ from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_
 from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.name_lists import fold_names
 from components.model.once import once
+from components.model.texts import fold_names
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall

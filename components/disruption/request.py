@@ -15,11 +15,11 @@ from typing import Final, Literal, cast
 from pydantic import JsonValue, TypeAdapter
 
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY, to_json
 from components.kubernetes.planes.base import ClusterRef
 from components.model.hosts import HostRole
-from components.model.name_lists import fold_names, unfold_names
+from components.model.texts import fold_names, unfold_names
 from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
 from components.remote.tools import digest_of, load_current, load_text

@@ -16,7 +16,7 @@ from components.disruption.leave_plan import how_to_allow
 from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.planes.base import ClusterRef
-from components.model.name_lists import unfold_names
+from components.model.texts import unfold_names
 from components.remote.host_session import Run, run_call, run_on_hosts
 from components.remote.one_run import hold_lock
 from components.remote.step import Endpoint, secrets_from

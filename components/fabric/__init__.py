@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from components.core.lazy import on_demand
+from components.core.start import on_demand
 
 if TYPE_CHECKING:
     from components.fabric.component import Fabric

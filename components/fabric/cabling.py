@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import Field
 
-from components.core.beside import LostWay
+from components.core.difference import LostWay
 from components.core.plain_text import one_line
 from components.fabric.links import link_addresses, list_links, routed_neighbours
 from components.fabric.network_plan import plan_routing

@@ -96,7 +96,7 @@ class SwitchRequest:
     stack: str = ""
     """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
-    """Of a plain exec: see `components/fabric/exec_plan.py`."""
+    """Of a plain exec: see `components/fabric/targets.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)

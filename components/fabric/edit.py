@@ -1,24 +1,37 @@
-"""One update of one switch: from what was recorded and applied to what is wanted now."""
+"""One update of one switch: from what was recorded to what is wanted, also in words for people.
+
+Ports that change alike stand on one line, so that a switch of 64 ports is read at a glance.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from components.core.difference import Difference
-from components.core.effect import Effect
+from components.catalogue.switches import find_model
+from components.core.difference import ABSENT, Beside, Difference, Effect, LostWay
+from components.core.plain_text import counted
 from components.core.settings import asked
-from components.fabric.effects import find_effects
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
+from components.fabric.cabling import Networks, applied_networks, find_lost
+from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
+from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.parts import IbState
-from components.fabric.state import BgpState, PortState, SwitchState
-from components.fabric.systems import system_of
-from components.fabric.systems.base import Drain, Reading
+from components.fabric.plan import SwitchPlan
+from components.fabric.ports import plan_changes
+from components.fabric.state import BgpState, PortState, SwitchState, diff_states
+from components.fabric.systems import driver_of, system_of
+from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
+from components.model.texts import fold_names
+from components.remote.lines import parse_lines
 
 PACK_ABOVE: Final = 1_000
 """Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
@@ -137,3 +150,206 @@ class Edit:
     def effects(self, seen: SwitchState) -> Mapping[Difference, Effect]:
         """What the update does to running traffic, as far as `seen` says; see `find_effects`."""
         return find_effects(self.system, seen, self.target_of(seen))
+
+
+def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
+    """What was last applied to a switch, and the repair note of that run."""
+    request = parse_lines(step.stdin)
+    note = request.get("repair")
+    return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
+
+
+def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
+    """What to read of a switch: what is wanted, what was applied, and what guards look at."""
+    was, asked = _last_applied(plan, applied), plan.desired
+    if was is not None:
+        asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
+    return with_looks(asked) if plan.guarded is not None else asked
+
+
+def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan, ...]:
+    """The plans in waves; in no order where no switch was ever changed: nothing runs there yet."""
+    if any(applied.step(plan.step) is not None for plan in plans):
+        return plans
+    return tuple(plan.model_copy(update={"waves": ()}) for plan in plans)
+
+
+def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
+    recorded = applied.step(plan.step)
+    return applied_switch(recorded)[0] if recorded and recorded.stdin else None
+
+
+def beside_of_switch(
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+) -> tuple[Beside, ...]:
+    """The settings of a switch that are not ours and break our traffic."""
+    if not isinstance(facts, SwitchState):
+        return ()
+    was = _last_applied(plan, applied) or SwitchState()
+    look = Look(plan.os, facts, plan.desired, was, port_order(plan))
+    return find_beside(plan.guarded, look)
+
+
+def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
+    """What the switches of a site announce, as far as it was applied."""
+    held = {plan.name: (plan.desired.bgp, _last_applied(plan, applied)) for plan in plans}
+    given = {name: was.bgp for name, (_, was) in held.items() if was is not None and was.bgp}
+    return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
+
+
+def lost_ways(
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None, networks: Networks
+) -> tuple[LostWay, ...]:
+    """The routed links of a switch that carry no routes, or fewer than the file says."""
+    was = _last_applied(plan, applied)
+    if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
+        return ()
+    links = plan.links.model_copy(update={"networks": networks})
+    return find_lost(links, facts.sessions, was.bgp)
+
+
+def drift_of_switch(
+    device: str,
+    step: str,
+    desired: SwitchState,
+    applied: Applied,
+    facts: SwitchState | Unreachable | None,
+) -> DeviceDrift:
+    """Compare one switch with what was last applied to it."""
+    recorded = applied.step(step)
+    if recorded is None or not recorded.stdin:
+        return make_drift(device, step, facts, (), edited=True, note=None)
+    was, note = applied_switch(recorded)
+    found = diff_states(facts, was) if isinstance(facts, SwitchState) else ()
+    return make_drift(device, step, facts, found, edited=was != desired, note=note)
+
+
+CHANGES_CLASS: Final = "running traffic changes its class"
+"""Begins the line about what nothing refuses, and jobs that run may notice."""
+MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
+"""How the lines begin that tell what stops, or what is not taken back by itself."""
+_UNKNOWN: Final = "interrupts: not known"
+_NO_TIMER: Final = (
+    "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
+    " next update or a restart; have its console at hand"
+)
+
+
+def preview_switch(
+    plan: SwitchPlan,
+    was: SwitchState | None,
+    seen: SwitchState | None,
+    allowed: str,
+    baseline: SwitchState | None = None,
+) -> str | None:
+    """One line for a switch and indented ones below it; None where nothing would change.
+
+    Args:
+        plan: What is wanted.
+        was: What was last applied; None: nothing.
+        seen: What observe read; None: not read, so the changes are those of the file.
+        allowed: What the file's `disruption.ports` says.
+        baseline: The values from before the first update; None: not known.
+    """
+    has, wanted = (seen or was or SwitchState()).settings(), plan.desired.settings()
+    new = {key: value for key, value in wanted.items() if has.get(key, ABSENT) != value}
+    moved = {key: f"{has.get(key, ABSENT)} -> {value}" for key, value in new.items()}
+    dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
+    if not moved and not dropped:
+        return None
+    count = len(moved) + len(dropped)
+    head = f"{plan.name}: {counted(count, 'setting')} will change"
+    lines = [head, *group_settings(moved | dropped, port_order(plan))]
+    edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
+    lines += [*_effects(plan, edit, seen, allowed), *_unproven(plan, moved)]
+    if plan.timed_restore_s is None:
+        lines.append(_NO_TIMER.format(driver_of(plan.os).title))
+    return "\n  ".join(lines)
+
+
+def render_waves(
+    plans: Sequence[SwitchPlan], changes: Mapping[str, str], canary: int
+) -> tuple[str, ...]:
+    """What each wave changes and interrupts, a line each; nothing where one wave has it all.
+
+    `changes` has what `preview_switch` says of each switch; the first `canary` waves have one.
+    """
+    waves = plans[0].waves if plans else ()
+    lines: list[str] = []
+    for number, names in enumerate(waves):
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            if name in changes:
+                alike.setdefault(_stopped(changes[name]), []).append(name)
+        words = "; ".join(f"{fold_names(same)} - {what}" for what, same in alike.items())
+        if words:
+            kind = " (canary)" if number < canary else ""
+            lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
+    return tuple(lines) if len(waves) > 1 else ()
+
+
+def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Settings whose lines have no source of the vendor, and why."""
+    for pattern, why in system_of(plan.os).unproven.items():
+        if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
+            yield f"UNPROVEN lines for {', '.join(names)}: {why}; the reading after it decides"
+
+
+def _stopped(text: str) -> str:
+    """What stops by the text of one switch."""
+    for line in text.splitlines():
+        if line.strip().startswith(MARKS[0]):
+            return line.partition("): ")[2]
+        if line.strip().startswith(_UNKNOWN):
+            return "what it interrupts is not known"
+    return "interrupts nothing"
+
+
+def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
+    """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
+    return "; ".join(describe_changes(changes, port_order(plan)))
+
+
+def port_order(plan: SwitchPlan) -> Mapping[str, int]:
+    """Port to its number on the switch; empty where the model is not known."""
+    model = find_model(plan.model)
+    known = model.ports.get(plan.os, ()) if model else ()
+    return {name: number for number, name in enumerate(known)}
+
+
+def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: str) -> Iterator[str]:
+    head = f"INTERRUPTS (disruption.ports: {allowed})"
+    if plan.exec is not None:
+        if plan.exec.interrupts:
+            yield f"{head}: {'; '.join(plan.exec.interrupts)}"
+        return
+    if seen is None:
+        refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
+        yield f"{_UNKNOWN}, since the switch was not read{refuses}"
+        if edit.previous != SwitchState():
+            yield from _class_words(plan, edit.effects(edit.previous), ", against the last update")
+        return
+    try:
+        plan_changes(driver_of(plan.os), seen, edit.target_of(seen))
+    except Unsettable as error:
+        yield f"will be refused: {error}"
+        return
+    effects = edit.effects(seen)
+    if found := interrupting(effects):
+        yield f"{head}: {interrupted_words(plan, found)}"
+        if allowed == "drain":
+            yield _drain_words(plan.name, edit.drain(seen))
+    yield from _class_words(plan, effects)
+
+
+def _class_words(
+    plan: SwitchPlan, effects: Mapping[Difference, Effect], against: str = ""
+) -> Iterator[str]:
+    if moved := [change for change, effect in effects.items() if effect is Effect.CLASS]:
+        yield f"{CHANGES_CLASS}{against}: {interrupted_words(plan, moved)}"
+
+
+def _drain_words(name: str, drain: Drain | str) -> str:
+    if isinstance(drain, str):
+        return f"no traffic is sent away from {name} first: {drain}"
+    return f"traffic leaves {name} first ({drain.title})"

@@ -15,8 +15,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
-from components.core.difference import ABSENT, Difference, diff_settings
-from components.core.effect import Effect
+from components.core.difference import ABSENT, Difference, Effect, diff_settings
 from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans

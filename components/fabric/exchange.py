@@ -32,7 +32,7 @@ from components.fabric.moves import (
     why_stopped,
 )
 from components.fabric.parts import BgpState, Neighbour, Sessions
-from components.fabric.splits import find_splits, plan_changes, refuse_missing, without_missing
+from components.fabric.ports import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports

@@ -26,7 +26,7 @@ from components.fabric.plan import SwitchPlan
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves
-from components.model.name_lists import fold_names
+from components.model.texts import fold_names
 from components.remote.one_run import hold_lock
 from components.remote.step import Endpoint
 from components.remote.tools import FOLDER, keep_current, load_current

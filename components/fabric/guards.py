@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.core.settings import plain
 from components.fabric.effects import collapse
 from components.fabric.parts import Frozen

@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.device import parse_request
-from components.fabric.exec_plan import digest_of, is_expected
 from components.fabric.moves import SwitchEvidence, dump_evidence
 from components.fabric.plan import SwitchPlan
 from components.fabric.systems import driver_of
+from components.fabric.targets import digest_of, is_expected
 from components.remote.step import render_request
 
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"

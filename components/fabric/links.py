@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch, SwitchPort
 from components.model.once import once
-from components.model.rail_subnets import link_of
+from components.model.places import link_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from components.fabric.systems.ranges import port_key
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host
-from components.model.ib_switches import vf_guids
 from components.model.infiniband import IbPartition, Membership, Ufm
-from components.model.operator_owned import guids_by_pods
-from components.model.rail_subnets import link_address, link_of, subnets_of
+from components.model.owners import guids_by_pods
+from components.model.places import link_address, link_of, subnets_of, vf_guids
 from components.remote.step import Endpoint
 
 ANY_OTHER: Final = "external"

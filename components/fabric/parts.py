@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 from pydantic_core import to_json
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
 
 WRITTEN: Final = "written"

@@ -8,19 +8,23 @@ from pydantic import Field
 
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
-from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
 from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
 from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.parts import Frozen
-from components.fabric.queues import plan_queues, with_repairs
-from components.fabric.splits import plan_link, plan_splits, splits_by_speed
+from components.fabric.ports import (
+    plan_link,
+    plan_queues,
+    plan_splits,
+    splits_by_speed,
+    with_repairs,
+)
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import flatten
-from components.fabric.systems.membership import named_vlans
-from components.fabric.targets import target_of_apply
+from components.fabric.systems.ranges import named_vlans
+from components.fabric.targets import ExecPlan, plan_exec, target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
 from components.model.infiniband import Ufm

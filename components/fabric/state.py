@@ -11,8 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from components.core.difference import Difference, diff_settings
-from components.core.effect import Effect
+from components.core.difference import Difference, Effect, diff_settings
 from components.core.settings import (
     OMIT_EMPTY,
     OMIT_NONE,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.core.key_values import HostState, split_key
 from components.hosts.guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
 from components.hosts.settings import CARD_SYSCTLS, conf_name

@@ -11,9 +11,9 @@ from typing import Final
 
 from components.artefacts.resolve import sent_files
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hosts.guards import Guarded, plan_guards, repaired_settings
 from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
 from components.hosts.look import LOOK_LINE
@@ -34,9 +34,9 @@ from components.hosts.software import (
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
-from components.model.instances import crusoe_of
-from components.model.operator_owned import runs_docker, toolkit_owner, vfs_by_operator
-from components.model.rail_subnets import subnet_of
+from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
+from components.model.places import subnet_of
+from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
 from components.remote.sending import plan_files, plan_sending
 from components.remote.step import Endpoint, RemoteStep

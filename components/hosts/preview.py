@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.core.effect import Effect
-from components.core.finding import Finding
+from components.core.difference import Effect
 from components.core.key_values import HostState
+from components.core.problem import Finding
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
 from components.hosts.plan import HostPlan

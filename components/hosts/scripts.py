@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from components.hosts.keys.ask import keys_text
 from components.model.cluster import ClusterSpec
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 from components.remote.tools import (
     Tool,
     ToolCall,

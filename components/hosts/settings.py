@@ -14,10 +14,9 @@ from components.model.cards import HcaPf, HostQos, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma
 from components.model.hosts import Host, Nic
-from components.model.ib_switches import vf_guids
 from components.model.kernel import KernelSettings
-from components.model.operator_owned import gpu_driver_owner, guids_by_pods, vfs_by_operator
-from components.model.rail_subnets import RailSubnet, subnet_of
+from components.model.owners import gpu_driver_owner, guids_by_pods, vfs_by_operator
+from components.model.places import RailSubnet, subnet_of, vf_guids
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
 """GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.catalogue.cards import IB_PORTS
-from components.catalogue.driver_versions import parse_driver_version
+from components.catalogue.operator_versions import parse_driver_version
 from components.core.key_values import HostState
 from components.hosts.keys.ask import parameter_of
-from components.model.cards import Firmware, HcaPf
+from components.model.cards import DriverPackage, Firmware, HcaPf
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from components.model.hosts import Host, Nic
-from components.model.operator_owned import firmware_by_operator, gpu_driver_owner
+from components.model.owners import firmware_by_operator, gpu_driver_owner
 
 DRIVER_DEADLINE_S: Final = 1800.0
 """Seconds with a driver package: NVIDIA's installer builds modules where it has none ready."""

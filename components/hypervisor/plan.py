@@ -16,11 +16,11 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
-from components.catalogue.esxi_releases import parse_release
+from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
 from components.core.to_json import to_json
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
 from components.model.environments import Hypervisor, VirtualMachine
 from components.model.hosts import Host

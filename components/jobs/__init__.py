@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from components.core.lazy import on_demand
+from components.core.start import on_demand
 
 if TYPE_CHECKING:
     from components.jobs.component import Jobs

@@ -18,7 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import Programs
-from components.model.rail_subnets import is_flat
+from components.model.places import is_flat
 from components.model.worker_kinds import WorkerKind
 
 POD_INTERFACE: Final = "eth0"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
-from components.model.containers import registry_of
+from components.model.jobs import registry_of
 from components.model.units import is_floating
 
 Builder = Literal["docker", "podman", "buildah", "nerdctl"]

@@ -8,25 +8,20 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from components.catalogue.version_pairs import VersionSetName
-from components.model.acceptance import Acceptance
-from components.model.cloud import InfiniBandFabric
-from components.model.containers import Containers
-from components.model.environments import CloudIb, Environment, Esxi, Hypervisor
+from components.model.environments import CloudIb, Environment, Esxi, Hypervisor, InfiniBandFabric
 from components.model.fabric import OtherSwitch, Rail, Rdma, Switch
 from components.model.guards import Guards
 from components.model.hosts import Host, HostDefaults, HostGroup, HostName
 from components.model.infiniband import InfiniBand
-from components.model.jobs import Jobs
-from components.model.jump_hosts import JumpHost, Proxy
+from components.model.jobs import Acceptance, Containers, Jobs
 from components.model.kubernetes import K3sPlane, Kubernetes, KubesprayPlane
 from components.model.once import once
-from components.model.operators import Operators
+from components.model.operators import Operators, with_version_set
 from components.model.pod_network import PodNetwork
-from components.model.sources import Sources
+from components.model.sources import JumpHost, Proxy, Sources
 from components.model.switch_models import DescribedNic, DescribedSwitch
 from components.model.texts import ModelName, Waivers
 from components.model.units import DnsLabel, Frozen
-from components.model.version_sets import with_version_set
 
 
 class SwitchWaves(Frozen):

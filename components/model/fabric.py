@@ -8,12 +8,11 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from components.catalogue.switches import find_model
-from components.catalogue.switches.model_file import Mode
-from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.switch_model import Mode, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
-from components.model.switch_models import DescribedSwitch
-from components.model.switch_ports import (
+from components.model.switch_models import (
+    DescribedSwitch,
     Fec,
     Gbit,
     LinkSettings,

@@ -12,7 +12,11 @@ from components.catalogue.upstream import Architecture
 from components.core.errors import Bug
 from components.model.cards import (
     CardSerial,
+    ContainerToolkit,
+    DriverPackage,
     Firmware,
+    GpuDirect,
+    GpuDriverVersion,
     GpuPath,
     HcaPf,
     HostQos,
@@ -21,7 +25,6 @@ from components.model.cards import (
     PortLanes,
     Sriov,
 )
-from components.model.drivers import ContainerToolkit, DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.kernel import KernelSettings
 from components.model.reach import CardAddress, NodeAddress
 from components.model.switch_models import DescribedNic

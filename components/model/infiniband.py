@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
-from components.model.cloud import InfiniBandFabric
+from components.model.environments import InfiniBandFabric
 from components.model.fabric import RailResource
 from components.model.texts import ModelName, refuse
 from components.model.units import (

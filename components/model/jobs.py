@@ -1,18 +1,22 @@
-"""What runs on the cluster: image, NCCL's environment, sample jobs."""
+"""What runs on the cluster or in containers, and what acceptance must prove with it."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
 from components.model.reach import SshAddress
-from components.model.texts import AbsolutePath, AnyLine, ExportPath
+from components.model.texts import AbsolutePath, AnyLine, ExportPath, LineText, RegistryUser, refuse
 from components.model.units import (
     DnsLabel,
     EnvironmentName,
     Frozen,
     PinnedImage,
+    ReleaseText,
+    SecretRef,
+    Sha256,
     TcpPort,
 )
 
@@ -124,3 +128,253 @@ class Jobs(Frozen):
     """The DeepSpeed sample; None: none."""
     own_pods: OwnPods | None = None
     """The environment for pods that users write themselves; None: none."""
+
+
+DOCKER_HUB: Final = "docker.io"
+"""The registry of an image that names none."""
+
+
+class RegistryLogin(Frozen):
+    """Login to a registry."""
+
+    user: RegistryUser
+    password: SecretRef
+    """Secret with the password or token."""
+
+
+class ImageBuild(Frozen):
+    """How the first host builds the multi-node image."""
+
+    base: PinnedImage
+    """`FROM`: the guide's is `nvcr.io/nvaie/tensorflow:21.07-tf1-py3`."""
+    login: RegistryLogin | None = None
+    """Login to the registry of `base`, where that is another one than the image's: NVIDIA's
+    `nvcr.io/nvaie` wants the user `$oauthtoken` and an NGC key."""
+    mofed_version: ReleaseText | None = None
+    """NVIDIA's user-space RDMA libraries in the image, the hosts' driver version.
+
+    With `mofed_sha256`; without both the image takes rdma-core of its own system.
+    """
+    mofed_sha256: Sha256 | None = None
+    """Checksum of NVIDIA's archive of that version."""
+    os_version: ReleaseText = "ubuntu20.04"
+    """NVIDIA's name of the image's system."""
+
+
+class Containers(Frozen):
+    """One container per host, as in NVIDIA AI Enterprise's multi-node guide."""
+
+    image: PinnedImage
+    """Image that all hosts run, with its registry: it is pushed there after the build."""
+    build: ImageBuild | None = None
+    """Build and push the image; None: it is only pulled."""
+    login: RegistryLogin | None = None
+    """Login to the image's registry."""
+    name: DnsLabel = "mpicont"
+    """Name of the container."""
+    ssh_port: TcpPort | None = None
+    """SSH port of the hosts among each other, by which `mpirun` starts its daemons; default each
+    host's `ssh.port`."""
+    shm_size_gib: Annotated[int, Field(ge=1)] = 1
+    """Shared memory in GiB; NCCL's shared-memory transport lives there."""
+    stack_bytes: Annotated[int, Field(gt=0)] = 67108864
+    """`--ulimit stack`: 64 MiB, the guide's value."""
+
+
+def registry_of(image: str) -> str:
+    """The registry of an image: its first part, if that has a dot or a port."""
+    first, slash, _ = image.partition("/")
+    named = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    return first if named else DOCKER_HUB
+
+
+CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
+_SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_JUDGED_BYTES: Final = 1 << 30
+"""Bandwidth is judged on messages of 1 GiB and more, where it has levelled out."""
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
+SuiteName = Literal["quick", "full", "soak"]
+PerftestTool = Literal[
+    "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
+]
+
+
+def _judged_size(text: str) -> str:
+    match = _SIZE.fullmatch(text)
+    if match is None or int(match[1]) * _UNITS[match[2]] < _JUDGED_BYTES:
+        reason = "is no size" if match is None else "is too small to judge bandwidth by"
+        raise refuse(
+            f'"{text}" {reason}',
+            "write it as nccl-tests takes it, 1G or more: for example 2G.",
+        )
+    return text
+
+
+def _at_least(number: int) -> str:
+    """The pattern of whole numbers from one on."""
+    text = str(number)
+    larger = [
+        rf"{text[:place]}[{int(digit) + 1}-9][0-9]{{{len(text) - place - 1}}}"
+        for place, digit in enumerate(text)
+        if digit != "9"
+    ]
+    return f"0*({'|'.join([text, *larger])}|[1-9][0-9]{{{len(text)},}})"
+
+
+MessageSize = Annotated[
+    str,
+    AfterValidator(_judged_size),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^("
+            + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())
+            + ")$",
+        }
+    ),
+]
+"""A size as nccl-tests takes it, from 1 GiB on, on which bandwidth is judged."""
+CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
+
+
+class PerftestCase(Frozen):
+    """One perftest between a pair of workers, beside the one that every rail gets."""
+
+    name: CaseName
+    """A part of a Job's name, beside those of two hosts and the number of the run."""
+    tool: PerftestTool
+    rdma_cm: bool = False
+    """`-R`: connect by the RDMA communication manager."""
+    qps: Annotated[int, Field(ge=1)] = 1
+    """`-q`: queue pairs."""
+    all_sizes: bool = False
+    """`-a`: message sizes from 2 bytes to 8 MiB."""
+    duration_s: Annotated[int, Field(ge=1)] | None = None
+    """`-D`: seconds; None runs a number of iterations."""
+    cpu_util: bool = False
+    """`--cpu_util`: print the CPU's share; only with `duration_s`."""
+
+
+class NcclFloor(Frozen):
+    """Least bus bandwidth of messages of 1 GiB and more, with where the number comes from."""
+
+    min_gbyte_s: Annotated[float, Field(gt=0)]
+    """Below it the verdict is failed. GB/s."""
+    warn_gbyte_s: Annotated[float, Field(gt=0)] | None = None
+    """Below it the report warns. GB/s."""
+    source: LineText
+    """Why this number: shown beside the verdict."""
+
+
+class ResNet50(Frozen):
+    """tf_cnn_benchmarks' ResNet-50 over Horovod, as in the NVIDIA AI Enterprise guide."""
+
+    batch_size: Annotated[int, Field(gt=0)] = 512
+    min_images_s: Annotated[float, Field(gt=0)]
+    """Least median of the ranks' `total images/sec` lines."""
+
+
+class DeepSpeedScan(Frozen):
+    """DeepSpeed's `all_reduce.py --scan`."""
+
+    maxsize_exponent: Annotated[int, Field(ge=20, le=34)] = 28
+    """`--maxsize`: the largest message has 2^(N-1) float32 for each rank, so that 16 ranks send
+    1 GiB with 25 and 8 GiB with 28 (DeepSpeedExamples, benchmarks/communication)."""
+    min_busbw_gbit_s: Annotated[float, Field(gt=0)]
+    """Least bus bandwidth of the largest message, in Gbit/s."""
+
+
+class LossLimits(Frozen):
+    """What the ports on a probe's way may count before the probe fails.
+
+    A port may count what a limit says for each TB (10^12 bytes) that the probe moved there, and
+    always `per_port`. `null` for a limit: warn, and do not fail.
+    """
+
+    per_port: Annotated[int, Field(ge=0)] = 100
+    """At each port, however little the probe moved: a VLAN filter discards some frames of LLDP,
+    ARP and neighbour discovery, a few a minute (a choice)."""
+    discards_per_tb: Annotated[float, Field(ge=0)] | None = 100
+    """Packets that a port or NIC threw away. RoCE with PFC is to lose none of the 244 million of
+    4096 bytes in 1 TB; 100 is what other traffic may lose (a choice)."""
+    out_of_sequence_per_tb: Annotated[float, Field(ge=0)] | None = 2000
+    """Packets that arrived out of sequence: IEEE 802.3 asks of a link a bit error ratio of 10^-12,
+    so 8 lost packets in 1 TB; each makes those in flight late, 250 on 400 Gb/s with 20 us. A
+    fabric with adaptive routing may need more."""
+    retransmissions_per_tb: Annotated[float, Field(ge=0)] | None = 2000
+    """Packets that were sent again: as many as were out of sequence."""
+    pauses_per_tb: Annotated[float, Field(ge=0)] | None = 400_000
+    """PFC frames in RDMA's priority: 2,000 a second, as a broken NIC sent on 40 Gb/s, where 1 TB
+    takes 200 s (Guo et al., RDMA over Commodity Ethernet at Scale, SIGCOMM 2016)."""
+    marks_per_tb: Annotated[float, Field(ge=0)] | None = 2_440_000
+    """Packets marked by ECN: 1 % of the packets of 4096 bytes (a choice). It fails pairs, which
+    congest nothing; where many send to one, as in collectives, it warns."""
+    errors_per_port: Annotated[int, Field(ge=0)] | None = 0
+    """Link down, wrong checksum, symbol error that FEC did not correct, pause storm, sequence error
+    at the sender, late acknowledgement: a sound link has none (mlx5/counters.rst: "Error")."""
+
+
+class Acceptance(Frozen):
+    """What the finished path must prove."""
+
+    accept: Literal["changed", "always", "never", "canary"] = "changed"
+    """When an update proves: if something `changed` or is not proven, `always`, or `never`.
+
+    `canary` is `changed` on one pair of workers. `railyard:accept` of a stack goes before it.
+    """
+    scope: Literal["all", "changed"] = "all"
+    """`changed`: after a whole proof, an update proves changed hosts and their partners alone."""
+    when_busy: Literal["warn", "wait", "fail"] = "warn"
+    """What the gate does where pods of others hold what a probe needs; nothing of them is evicted.
+
+    `warn` lets the update through, `fail` does not, and `wait` waits for `busy_wait_s` before it
+    fails. What was not proven is listed with the date of its last proof.
+    """
+    busy_wait_s: Annotated[float, Field(gt=0)] = 600.0
+    """With `when_busy: wait`, how long all probes together may wait, in seconds."""
+    time_budget_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which no further probe is begun; what was proven longest ago goes first."""
+    max_age_days: Annotated[int, Field(ge=1)] = 30
+    """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
+    more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
+
+    suite: SuiteName = "quick"
+    """How much is proven; `railyard plan` prints what a suite covers and how long it takes.
+
+    `quick`: the GPUs of each node, each rail between neighbours, the collectives: 15 minutes at
+    most, by fewer pairs on a large site. `full`: more tools, GPU memory, InfiniBand adapters alone,
+    far pairs, separate rails, halves: 2 hours at most. `soak`: as `quick`, under load for `soak_s`.
+    """
+    soak_s: Annotated[int, Field(ge=60, le=604_800)] = 14_400
+    """Seconds of load in all rounds of `soak` together. Default: 4 hours, in which a link with a
+    bit error ratio of 10^-15 at 400 Gb/s shows some five errors (a choice)."""
+    latency_tail_us: Annotated[float, Field(gt=0)] = 50.0
+    """Most that 99.9 % of the small messages of a latency test may take, in microseconds. A pair on
+    one leaf takes 2 to 5; a retransmission or a pause takes hundreds (a choice)."""
+    gate: Literal["fail", "warn"] = "fail"
+    """`fail`: `pulumi up` fails with the verdict table."""
+    perftest_min_fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Least ib_write_bw average over line rate; the DeepOps guide shows 92.4 of 100."""
+    nccl_min_fraction: Annotated[float, Field(gt=0, le=1)] = 0.85
+    """Least busbw over the sum of the rails' line rate; the DeepOps guide: 22.9 of 25 GB/s."""
+    nccl_floor: NcclFloor | None = None
+    """An absolute floor in place of `nccl_min_fraction`."""
+    nccl_max_size: MessageSize = "2G"
+    """Largest message of the collectives, in nccl-tests' notation; 1 GiB or more."""
+    nccl_min_version: ReleaseText | None = None
+    """Least NCCL version that the log must show, for example `2.19`."""
+    nccl_algo: Literal["RING", "TREE"] | None = None
+    """NCCL_ALGO; two nodes need RING, else a tree's number is above line rate."""
+    collectives: tuple[Collective, ...] = ("all_reduce",)
+    """Which of nccl-tests run over all workers."""
+    perftest: tuple[PerftestCase, ...] = ()
+    """More perftests between the first two workers."""
+    resnet50: ResNet50 | None = None
+    """The ResNet-50 benchmark; only with `containers`."""
+    deepspeed_scan: DeepSpeedScan | None = None
+    """DeepSpeed's own all-reduce; needs `jobs.deepspeed`."""
+    timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Deadline of one probe in seconds."""
+    limits: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
+    """How much may be lost, sent again, paused or marked on the way of a probe."""

@@ -1,13 +1,197 @@
-"""The kernel of the hosts: settings, huge pages, CPU, PCI, RDMA namespaces, routes of the rails."""
+"""The kernel of the hosts: settings by name, huge pages, CPU, PCI, RDMA namespaces, routes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from components.model.sysctls import Sysctls
+from components.model.texts import refuse
 from components.model.units import Frozen
+
+SYSCTL_VALUE: Final = r"^[A-Za-z0-9_:/,+-][A-Za-z0-9 ._:/,+-]*$"
+_WRITTEN: Final = r"^[ \t]*[A-Za-z0-9_:/,+-][A-Za-z0-9 \t._:/,+-]*\s*$"
+"""The same before runs of blanks became one."""
+_AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")
+"""The folders of /proc/sys (kernel documentation, admin-guide/sysctl)."""
+_NAME: Final = rf"^({'|'.join(_AREAS)})\.[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*$"
+KNOWN_SETTINGS: Final = (
+    "fs.file-max", "fs.nr_open", "fs.aio-max-nr", "fs.inotify.max_user_instances",
+    "fs.inotify.max_user_watches", "kernel.numa_balancing", "kernel.panic", "kernel.pid_max",
+    "kernel.panic_on_oops", "kernel.shmall", "kernel.shmmax", "kernel.shmmni",
+    "kernel.sched_rt_runtime_us", "kernel.threads-max", "kernel.watchdog", "kernel.nmi_watchdog",
+    "kernel.core_pattern", "kernel.keys.maxkeys", "kernel.perf_event_paranoid",
+    "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+    "net.core.default_qdisc", "net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget",
+    "net.core.netdev_max_backlog", "net.core.optmem_max", "net.core.rmem_default",
+    "net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_default", "net.core.wmem_max",
+    "net.core.rps_sock_flow_entries", "net.ipv4.conf.all.arp_announce",
+    "net.ipv4.conf.all.arp_filter", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.rp_filter",
+    "net.ipv4.conf.default.rp_filter", "net.ipv4.ip_forward", "net.ipv4.ip_local_port_range",
+    "net.ipv4.neigh.default.gc_thresh1", "net.ipv4.neigh.default.gc_thresh2",
+    "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_ecn", "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_low_latency", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
+    "net.ipv4.conf.all.forwarding", "net.ipv4.conf.default.arp_filter",
+    "net.ipv4.conf.lo.arp_announce", "net.ipv4.conf.lo.arp_ignore", "net.ipv4.tcp_dsack",
+    "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+    "net.ipv6.neigh.default.gc_thresh1", "net.ipv6.neigh.default.gc_thresh2",
+    "net.ipv6.neigh.default.gc_thresh3",
+    "net.ipv6.conf.default.disable_ipv6", "vm.dirty_background_ratio", "vm.dirty_ratio",
+    "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
+    "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
+)  # fmt: skip
+"""Settings that guides for such clusters name: a name that is nearly one of them is a slip."""
+_OWNED: Final = {
+    "kernel.hostname": "it is the host's `name`",
+    "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
+    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib beside sysctls",
+    "vm.nr_hugepages_mempolicy": "write kernel.hugepages_2mib_per_node beside sysctls",
+    "vm.drop_caches": "it is an order, and holds no value that could be compared or put back",
+    "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",
+    "net.ipv4.route.flush": "it is an order, and holds no value that could be compared or put back",
+}
+_NO_NUMBERS: Final = frozenset(
+    {
+        "kernel.core_pattern",
+        "kernel.domainname",
+        "net.core.flow_limit_cpu_bitmap",
+        "net.core.rps_default_mask",
+    }
+)
+"""Settings whose digits are a text, or a mask of processors that the kernel prints with zeros."""
+_DIGITS: Final = re.compile(r"-?(0[xX][0-9A-Fa-f]+|[0-9]+)")
+_UNIT: Final = re.compile(r"([0-9]+)([KMGTkmgt])i?[Bb]?")
+_SHIFTS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}
+_PORT_RANGE: Final = "net.ipv4.ip_local_port_range"
+_NOT_DECIMAL: Final = re.compile(r"-?0[0-9xX]")
+_NUMBER: Final = rf"({_DIGITS.pattern}|{_UNIT.pattern})"
+_UNREAD: Final = rf"(-?0[0-9xX]\S*|{_UNIT.pattern})"
+_DECIMAL: Final = rf"(?!(?=\s*({_NUMBER}\s+)*{_NUMBER}\s*$)\s*(.*\s)?{_UNREAD}(\s|$))"
+"""Before a text: it is not a list of numbers of which one would read back in another form."""
+
+
+def _flaw_of_name(name: str) -> PydanticCustomError | None:
+    if name in _OWNED:
+        return refuse(f"{name} is not set through sysctls", f"{_OWNED[name]}; remove it here.")
+    if not re.fullmatch(_NAME, name):
+        return refuse(
+            f'no kernel has a setting "{name}"',
+            "write it as sysctl -a prints it, for example net.core.rmem_max.",
+            KNOWN_SETTINGS,
+        )
+    return None
+
+
+def _flaw_of_number(name: str, value: str) -> PydanticCustomError | None:
+    """A number that the kernel refuses, or that it would show in another form."""
+    words = value.split()
+    if (plain := _in_kernel_form(name, words)) != words:
+        meant = "" if name == _PORT_RANGE else ", if it counts bytes"
+        return refuse(f"no kernel takes {value} for {name}", f"write {' '.join(plain)}{meant}.")
+    if name in _NO_NUMBERS or not all(_DIGITS.fullmatch(word) for word in words):
+        return None
+    if not any(_NOT_DECIMAL.match(word) for word in words):
+        return None
+    read = " ".join(_as_kernel(word) for word in words)
+    decimal = " ".join(re.sub(r"^(-?)0+(?=[0-9])", r"\1", word) for word in words)
+    same = "x" in decimal.lower() or decimal == read
+    return refuse(
+        f"{name} = {value} would never read back: the kernel takes a leading 0 for octal "
+        "and 0x for hexadecimal, and shows decimal numbers",
+        f"write {read}{'' if same else f', or {decimal} if that is meant'}.",
+    )
+
+
+def _in_kernel_form(name: str, words: list[str]) -> list[str]:
+    """The numbers without units, the two ends of a range as two words."""
+    if name in _NO_NUMBERS:
+        return words
+    if name == _PORT_RANGE:
+        return " ".join(words).replace("-", " ").split()
+    if not all(_DIGITS.fullmatch(word) or _UNIT.fullmatch(word) for word in words):
+        return words
+    return [
+        str(int(unit[1]) << _SHIFTS[unit[2].lower()]) if (unit := _UNIT.fullmatch(word)) else word
+        for word in words
+    ]
+
+
+def _as_kernel(word: str) -> str:
+    """A number as the kernel shows what it reads; one that it cannot read, without its zeros."""
+    try:
+        is_octal = re.fullmatch(r"-?0[0-9]+", word)
+        return str(int(word, 8) if is_octal else int(word, 0))
+    except ValueError:
+        return str(int(word))
+
+
+def _value(value: object) -> object:
+    """A number or a text; several numbers are one text, as in `/proc/sys`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
+
+
+SysctlValue = Annotated[str, BeforeValidator(_value), Field(pattern=SYSCTL_VALUE)]
+"""Value of a kernel setting; the signs are those that the hosts' scripts take."""
+_VALUES: Final[TypeAdapter[str]] = TypeAdapter(SysctlValue)
+
+
+def _flaws(name: str, value: object) -> Iterator[InitErrorDetails]:
+    try:
+        text = _VALUES.validate_python(value)
+    except ValidationError as error:
+        for part in error.errors(include_url=False):
+            context = part.get("ctx", {})
+            yield InitErrorDetails(type=part["type"], loc=(name,), input=value, ctx=context)
+        return
+    flaw = _flaw_of_name(name) or _flaw_of_number(name, text)
+    if flaw is not None:
+        yield InitErrorDetails(type=flaw, loc=(name,), input=value)
+
+
+def _settings(value: object) -> object:
+    """Judge name and value of each entry, all at once."""
+    if not isinstance(value, dict):
+        return value
+    written = cast("dict[Any, object]", value)
+    names = [name for name in written if isinstance(name, str)]
+    found = [flaw for name in names for flaw in _flaws(name, written[name])]
+    if found:
+        raise ValidationError.from_exception_data("sysctls", found)
+    return written
+
+
+_TEXT: Final[dict[str, object]] = {"type": "string", "pattern": _WRITTEN}
+_WHOLE: Final[dict[str, object]] = {"type": "integer"}
+Sysctls = Annotated[
+    dict[str, SysctlValue],
+    BeforeValidator(_settings),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {
+                "pattern": rf"^(?!({'|'.join(map(re.escape, _OWNED))})$){_NAME.removeprefix('^')}"
+            },
+            "properties": {
+                **{name: {"anyOf": [_WHOLE, _TEXT]} for name in sorted(_NO_NUMBERS)},
+                _PORT_RANGE: {"type": "string", "pattern": r"^[ \t]*[0-9]+[ \t]+[0-9]+\s*$"},
+            },
+            "additionalProperties": {
+                "anyOf": [_WHOLE, {"type": "string", "pattern": rf"^{_DECIMAL}{_WRITTEN[1:]}"}]
+            },
+        }
+    ),
+]
+"""Kernel settings by name. A number is written as the kernel shows it, in decimal: it reads 010 as
+octal and 0x10 as hexadecimal (`strtoul` with base 0), and takes no units."""
+
 
 Pages = Annotated[int, Field(ge=0, le=9_999_999)]
 """Number of huge pages; the bound is what the host's scripts take, 19 TiB in 2 MiB pages."""

@@ -1,24 +1,201 @@
-"""Who brings each part of the cluster, and what of a site Railyard leaves alone."""
+"""Who brings and sets each part of the cluster: Railyard, an operator, the hosts, or others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from components.catalogue.cluster_parts import PARTS, TABLE, Part
-from components.model.cluster import ClusterSpec
-from components.model.cluster_parts import ClusterParts, Owner
-from components.model.cni import (
-    IMAGES,
-    Program,
-    cni_programs,
-    draws_blocks,
-    gives_addresses,
-    policy_networks,
-    uses_multus,
+from components.catalogue.cluster_parts import (
+    DISTRIBUTIONS,
+    PARTS,
+    TABLE,
+    UPSTREAM,
+    CniPaths,
+    Part,
+    distribution_of,
 )
-from components.model.kubernetes import ExistingPlane
+from components.model.cards import GpuDirect
+from components.model.cluster import ClusterSpec
+from components.model.kubernetes import ClusterParts, ExistingPlane, Owner
 from components.model.once import once
+from components.model.places import is_flat
+
+
+def vfs_by_operator(spec: ClusterSpec) -> bool:
+    """Whether the SR-IOV network operator makes the workers' VFs and sets their MTU."""
+    network = spec.operators.network
+    wanted = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+    return wanted and network is not None and network.vfs == "operator"
+
+
+def firmware_by_operator(spec: ClusterSpec) -> bool:
+    """Whether the NIC configuration operator sets the firmware of the workers' cards."""
+    network = spec.operators.network
+    return spec.kubernetes is not None and network is not None and network.firmware == "operator"
+
+
+def guids_by_pods(spec: ClusterSpec) -> bool:
+    """Whether ib-kubernetes gives a VF the GUID of the pod that has it."""
+    network = spec.operators.network
+    wanted = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+    return wanted and network is not None and network.ib_kubernetes is not None
+
+
+@once
+def gpu_paths(spec: ClusterSpec) -> frozenset[GpuDirect]:
+    """How cards reach GPU memory, over all workers with GPUs; without one, by the defaults."""
+    found: set[GpuDirect] = {spec.settings_of(h).gpu_path for h in spec.workers if h.gpus}
+    return frozenset(found or {spec.host_defaults.gpu_path})
+
+
+def has_own_rdma_driver(spec: ClusterSpec) -> bool:
+    """Whether a worker's RDMA driver is NVIDIA's: the GPU driver's container builds on it then."""
+    found = [spec.settings_of(host).driver for host in spec.workers]
+    return any(driver.is_ofed for driver in found or [spec.host_defaults.driver])
+
+
+def gpu_driver_owner(spec: ClusterSpec) -> Literal["operator", "host"] | None:
+    """`operator` or `host`; None where nothing says who brings the GPU driver."""
+    stated = spec.host_defaults.gpu_driver
+    operator = spec.operators.gpu
+    return stated or (operator.driver if operator else None)
+
+
+def toolkit_owner(spec: ClusterSpec) -> Literal["present", "host", "operator"]:
+    """Who brings NVIDIA's container toolkit to hosts with GPUs: what the file says, or by default.
+
+    The GPU operator's driver comes with its own toolkit; Docker's is installed beside Docker; on
+    K3s' containerd it is the image's, unless the file asks for more. K3s finds a runtime that the
+    host brings; kubespray's containerd does not, so there the operator brings both.
+    """
+    if spec.host_defaults.toolkit is not None:
+        return spec.host_defaults.toolkit.kind
+    operator = spec.operators.gpu
+    if operator is not None and (operator.driver == "operator" or spec.kubespray is not None):
+        return "operator"
+    return "host" if runs_docker(spec) else "present"
+
+
+def runs_docker(spec: ClusterSpec) -> bool:
+    """Containers run in Docker, with or without K3s above it."""
+    by_k3s = spec.k3s is not None and spec.k3s.container_runtime == "docker"
+    return spec.host_defaults.docker or by_k3s
+
+
+Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
+"""How pods get onto the rails: `mode`, and with shared cards the interface on them."""
+_ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
+Program = Literal[
+    "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
+]
+_OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
+"""What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
+_OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
+"""What the daemon of the SR-IOV network operator copies onto each node."""
+IMAGES: Final[dict[Program, Part]] = {
+    "sriov": "sriov_cni",
+    "ib-sriov": "ib_sriov_cni",
+    "rdma": "rdma_cni",
+    "ipoib": "ipoib_cni",
+}
+"""Program to its key of `sources.images`; all others are in `cni_plugins`."""
+
+
+def cni_paths(spec: ClusterSpec) -> CniPaths:
+    """The CNI folders of every node: those of our K3s or kubespray, or of the existing cluster.
+
+    There they are what the file says, else those of the distribution that it names or that the
+    version tells by its suffix, else the defaults of containerd and CRI-O.
+    """
+    plane = spec.kubernetes
+    if not isinstance(plane, ExistingPlane):
+        return DISTRIBUTIONS["kubespray" if spec.kubespray else "k3s"]
+    if plane.cni is not None:
+        return CniPaths(plane.cni.net_d, plane.cni.bin)
+    return DISTRIBUTIONS.get(plane.distribution or distribution_of(plane.version) or "", UPSTREAM)
+
+
+def lacks_tuning(spec: ClusterSpec) -> bool:
+    """Whether attachments ask for the plugin `tuning` on nodes that have none.
+
+    It sets the pods' own MTU, and their ARP settings on a flat fabric. K3s brings seven of the
+    reference plugins, and not that one (sources.md#pod-network); other distributions bring all.
+    """
+    network = spec.pod_network
+    asked = network.mode == "sriov" or network.interface == "ipoib"
+    asked = asked and network.mtu_bytes is not None
+    asked = asked or (is_flat(spec) and way_of(spec) in _ATTACHED)
+    return asked and cni_paths(spec) == DISTRIBUTIONS["k3s"]
+
+
+def way_of(spec: ClusterSpec) -> Way:
+    """The pod network of a site; on InfiniBand shared cards have no interface unless asked."""
+    network = spec.pod_network
+    if network.mode != "rdma_shared":
+        return network.mode
+    if network.host_network:
+        return "host"
+    return network.interface or ("none" if spec.rdma.transport == "infiniband" else "macvlan")
+
+
+def uses_multus(spec: ClusterSpec) -> bool:
+    """Whether pods are attached to networks beside the cluster's own."""
+    return spec.kubernetes is not None and way_of(spec) in _ATTACHED
+
+
+def gives_addresses(spec: ClusterSpec) -> bool:
+    """Whether whereabouts has anything to give: pods may have no interface, or no addresses."""
+    return spec.pod_network.ipam == "whereabouts" and _has_addresses(spec)
+
+
+def draws_blocks(spec: ClusterSpec) -> bool:
+    """Whether nv-ipam has anything to give."""
+    return spec.pod_network.ipam == "nv-ipam" and _has_addresses(spec)
+
+
+def _has_addresses(spec: ClusterSpec) -> bool:
+    rails = (*spec.rails, *(spec.infiniband.rails if spec.infiniband else ()))
+    return uses_multus(spec) and any(rail.subnet for rail in rails)
+
+
+def policy_networks(spec: ClusterSpec) -> bool:
+    """Whether the network operator's policy brings Multus and the reference plugins."""
+    return uses_multus(spec) and spec.pod_network.multus == "operator"
+
+
+def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
+    """The programs that Railyard brings, in the order in which they are installed.
+
+    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP. The
+    SR-IOV network operator brings those that take its VFs.
+    """
+    brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
+    if vfs_by_operator(spec):
+        brought |= _OF_VFS
+    return tuple(name for name in _programs(spec) if name not in brought)
+
+
+def _programs(spec: ClusterSpec) -> Iterator[Program]:
+    network, fabric = spec.pod_network, spec.rdma.transport == "infiniband"
+    if lacks_tuning(spec):
+        yield "tuning"
+    making: dict[Way, Program] = {
+        "sriov": "ib-sriov" if fabric else "sriov",
+        "macvlan": "macvlan",
+        "ipoib": "ipoib",
+    }
+    way = way_of(spec)
+    if way not in making:
+        return
+    yield making[way]
+    if network.rdma_isolation and not fabric:
+        yield "rdma"
+    if network.source_routing:
+        yield "sbr"
+    if network.ipam != "whereabouts" and not (fabric and network.ipam == "nv-ipam"):
+        yield "static"  # of the probe's server too, which clients must know beforehand
+    if network.ipam == "dhcp":
+        yield "dhcp"
 
 
 def written_owner(spec: ClusterSpec, part: Part) -> Owner | None:

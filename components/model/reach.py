@@ -13,8 +13,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
-from components.core.placeholder import has_placeholder
-from components.core.plain_text import one_line
+from components.core.plain_text import has_placeholder, one_line
 from components.model.texts import ANY_LINE, refuse
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"

@@ -1,4 +1,4 @@
-"""Free texts of the site file: one line, of bounded length, without anything that could act.
+"""Free texts of the site file, of bounded length; and many names as one short text.
 
 A line break in a value would start a line of its own in a host's state, a report or a script. A
 control character moves a terminal's cursor, and a mark of direction shows another text than the
@@ -8,7 +8,8 @@ the system that would refuse the value in the middle of an update.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import StringConstraints
@@ -83,3 +84,51 @@ def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomErro
         known: Right values, of which the report names the nearest one.
     """
     return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})
+
+
+_NUMBERED: Final = re.compile(r"(.+?)([0-9]+)", re.ASCII | re.DOTALL)
+_ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Write names in their order; neighbours that count upwards become one range.
+
+    Args:
+        names: Labels of DNS, which hold neither commas nor brackets.
+    """
+    groups: list[tuple[str, list[list[str]]]] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        head, number = match.groups() if match else (name, "")
+        before, runs = groups[-1] if groups else ("", [["", ""]])
+        last = runs[-1][1]
+        if before != head or not number or not last:
+            groups.append((head, [[number, number]]))
+        elif f"{int(last) + 1:0{len(last)}}" == number:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(_folded(head, runs) for head, runs in groups)
+
+
+def _folded(head: str, runs: list[list[str]]) -> str:
+    written = [first if first == last else f"{first}-{last}" for first, last in runs]
+    together = ",".join(written)
+    return head + (together if len(runs) == 1 and "-" not in together else f"[{together}]")
+
+
+def unfold_names(text: str) -> tuple[str, ...]:
+    """Read what `fold_names` wrote."""
+    return tuple(name for head, numbers in _ITEM.findall(text) for name in _unfolded(head, numbers))
+
+
+def _unfolded(head: str, numbers: str) -> Iterator[str]:
+    if not numbers:
+        yield head
+        return
+    for run in numbers.split(","):
+        first, _, last = run.partition("-")
+        width = len(first)
+        yield from (
+            f"{head}{number:0{width}}" for number in range(int(first), int(last or first) + 1)
+        )

@@ -1,7 +1,10 @@
-"""Workers of one kind: what a job over several of them may take as the same on each.
+"""Hosts of one kind: what a job may take as the same on each, and those that a cloud makes.
 
 A job starts the same number of ranks on each worker, and asks for one device of each rail there. So
 hosts are of one kind that have the same GPUs, the same rails, and the same speed on each of them.
+
+Every later room works on `hosts`, whoever made them. What only the cloud can know of an instance,
+its addresses and its host key, is there as a hole (`components/core/plain_text.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +14,74 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from components.catalogue.environments import InstanceType, find_type
+from components.core.plain_text import placeholder
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.environments import CrusoeProvision, InstancePool
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.once import once
-from components.model.rail_subnets import leaves_of_hosts, shares_resource
+from components.model.places import leaves_of_hosts, shares_resource
+from components.model.units import Ssh
+
+
+def crusoe_of(spec: ClusterSpec) -> CrusoeProvision | None:
+    """What is to be made in Crusoe Cloud, or None where nothing is."""
+    cloud = spec.cloud
+    return cloud.instances if cloud and isinstance(cloud.instances, CrusoeProvision) else None
+
+
+def instance_names(pool: InstancePool) -> tuple[str, ...]:
+    """The names of a pool's instances, in the order in which they are made."""
+    return tuple(f"{pool.name}-{number}" for number in range(pool.count))
+
+
+def with_instances(spec: ClusterSpec) -> ClusterSpec:
+    """The same site with a host for each instance of its pools.
+
+    A site without pools, one that lists hosts beside them (`cloud-hosts` refuses that), and one
+    that is written out already come back as they are.
+    """
+    provision = crusoe_of(spec)
+    if provision is None or spec.hosts:
+        return spec
+    return spec.model_copy(update={"hosts": tuple(_hosts(provision))})
+
+
+def _hosts(provision: CrusoeProvision) -> Iterator[Host]:
+    for pool in provision.pools:
+        # `instance-type` refuses an unknown one; until then it has nothing.
+        kind = find_type(pool.type) or InstanceType(pool.type)
+        for name in instance_names(pool):
+            yield Host(
+                name=name,
+                role=pool.role,
+                ssh=Ssh(
+                    address=placeholder(name, "public_ip"),
+                    port=provision.ssh_port,
+                    user=provision.ssh_user,
+                    private_key=provision.ssh_private_key,
+                    host_key=placeholder(name, "host_key"),
+                ),
+                node_ip=placeholder(name, "private_ip"),
+                gpus=kind.gpus,
+                hcas=kind.hcas,
+            )
+
+
+def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
+    """Where the file says what is at a path: a host of a pool is not in it, its pool is."""
+    provision = crusoe_of(spec)
+    if provision is None or path[:1] != ("hosts",):
+        return path
+    pools = [(p, name) for p, pool in enumerate(provision.pools) for name in instance_names(pool)]
+    if [name for _, name in pools] != [host.name for host in spec.hosts]:
+        return path
+    place: SpecPath = ("environment", "instances", "pools")
+    number = path[1] if path[1:] else None
+    return (*place, pools[number][0]) if isinstance(number, int) else place
+
 
 PAIR: Final = 2
 """Least number of hosts between which RDMA can be proven."""

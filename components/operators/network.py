@@ -15,15 +15,21 @@ from pydantic import JsonValue
 
 from components.artefacts.listing import network_device_plugin, network_operand
 from components.artefacts.naming import in_registry
-from components.catalogue.cni_folders import UPSTREAM, CniPaths
+from components.catalogue.cluster_parts import UPSTREAM, CniPaths
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, draws_blocks, policy_networks, way_of
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import firmware_by_operator, vfs_by_operator
 from components.model.operators import NetworkOperator
+from components.model.owners import (
+    cni_paths,
+    draws_blocks,
+    firmware_by_operator,
+    policy_networks,
+    vfs_by_operator,
+    way_of,
+)
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.manifests import discovery_values, tolerated
 from components.pod_network.networks import shared_plugin_config

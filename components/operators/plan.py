@@ -32,13 +32,13 @@ from components.kubernetes.manifest import (
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import (
+from components.model.operators import ByChart, ChartSource, GpuOperator
+from components.model.owners import (
     firmware_by_operator,
     gpu_paths,
     has_own_rdma_driver,
     toolkit_owner,
 )
-from components.model.operators import ByChart, ChartSource, GpuOperator
 from components.operators.network import network_operator_values, nic_cluster_policy
 from components.pod_network.manifests import GPU, discovery_values, gpu_runtime, tolerated
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels

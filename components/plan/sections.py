@@ -16,12 +16,11 @@ from typing import Final, TypeAlias, cast
 import yaml
 
 from components.cloud.calls import CloudCall, list_calls
-from components.core.to_json import to_json
-from components.fabric.exec_plan import ExecPlan
+from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
+from components.fabric.targets import ExecPlan
 from components.kubernetes.manifest import Manifest
-from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep

@@ -9,9 +9,8 @@ from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from components.core.errors import UsageError
-from components.core.to_json import to_json
+from components.core.to_json import beyond, flatten, to_json
 from components.model.cluster import ClusterSpec
-from components.plan.flat import beyond, flatten
 from components.plan.make import ClusterPlan, scripts_of
 from components.plan.sections import Section, list_sections, stages_of_steps
 

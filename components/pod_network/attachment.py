@@ -13,12 +13,11 @@ from typing import Final
 
 from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
-from components.model.owners import owners_of
+from components.model.owners import owners_of, way_of
+from components.model.places import pod_links
 from components.model.pod_network import SharedDevice
-from components.model.rail_subnets import pod_links
 from components.pod_network.networks import client_address, probe_network
 from components.pod_network.rails import ib_rails, pool_of, rail_ports, rail_resources
 

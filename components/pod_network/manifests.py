@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.catalogue.cni_folders import CniPaths
+from components.catalogue.cluster_parts import CniPaths
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane

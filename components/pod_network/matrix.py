@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.model.cluster import ClusterSpec
-from components.model.cni import Way, way_of
+from components.model.owners import Way, way_of
 from components.model.pod_network import Ipam
 
 Transport = Literal["roce", "infiniband"]

@@ -16,11 +16,11 @@ from components.core.errors import SpecError
 from components.hosts.settings import CARD_SYSCTLS
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
+from components.model.owners import cni_paths
+from components.model.places import is_flat, pod_links
 from components.model.pod_network import SharedDevice
-from components.model.rail_subnets import is_flat, pod_links
 from components.pod_network.manifests import NAMESPACE, config_name, host_path, mount, tolerations
 from components.pod_network.pools import AnyRail, pool_name
 from components.pod_network.rails import Pool, pools_of, written_exclusions

@@ -17,9 +17,16 @@ from components.kubernetes.manifest import (
     pulling,
 )
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, cni_programs, way_of
-from components.model.operator_owned import vfs_by_operator
-from components.model.owners import cni_check_image, installs, part_of_program, pool_files_image
+from components.model.owners import (
+    cni_check_image,
+    cni_paths,
+    cni_programs,
+    installs,
+    part_of_program,
+    pool_files_image,
+    vfs_by_operator,
+    way_of,
+)
 from components.pod_network import manifests as parts
 from components.pod_network import programs
 from components.pod_network.manifests import (

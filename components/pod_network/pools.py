@@ -16,11 +16,11 @@ from pydantic import JsonValue
 
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import RailSubnet, is_flat, link_of, pod_links, subnet_of
+from components.model.owners import draws_blocks
+from components.model.places import RailSubnet, is_flat, link_of, pod_links, subnet_of
 from components.pod_network.manifests import NAMESPACE
 from components.pod_network.rails import Kept, ib_rails, pools_of, rail_ports, written_exclusions
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.catalogue.cni_folders import CniPaths
+from components.catalogue.cluster_parts import CniPaths
 from components.kubernetes.manifest import Body
 from components.pod_network.manifests import (
     JsonObject,

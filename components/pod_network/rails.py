@@ -16,7 +16,7 @@ from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.once import once
-from components.model.rail_subnets import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
+from components.model.places import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
 
 
 def ib_rails(spec: ClusterSpec) -> tuple[IbRail, ...]:

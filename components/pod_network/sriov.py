@@ -21,8 +21,8 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.operator_owned import guids_by_pods, vfs_by_operator
-from components.model.rail_subnets import pod_links
+from components.model.owners import guids_by_pods, vfs_by_operator
+from components.model.places import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.networks import (
     ipoib_addresses,

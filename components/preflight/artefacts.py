@@ -12,8 +12,13 @@ from typing import Final, Literal
 
 from components.artefacts import listing
 from components.artefacts.lock import Lock
-from components.artefacts.naming import in_registry, registry_host, sends_files, sent_digest
-from components.artefacts.reference import parse_image
+from components.artefacts.naming import (
+    in_registry,
+    parse_image,
+    registry_host,
+    sends_files,
+    sent_digest,
+)
 from components.artefacts.registry import api_of
 from components.artefacts.resolve import UNPINNED, resolved
 from components.core.problem import SpecPath

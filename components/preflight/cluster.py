@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from components.core.errors import DeviceError, UnreachableError
-from components.core.finding import Finding
 from components.core.limits import Deadline, end_within
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes.client import TRIES, Calls, KubernetesCalls, make_client
 from components.kubernetes.kubeconfig import choose_context
@@ -61,14 +61,10 @@ def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
     if denied:
         shown = "; ".join(each.words() for each in denied[:_MOST])
         more = f"; and {len(denied) - _MOST} more" if len(denied) > _MOST else ""
-        yield Finding(
-            CLUSTER,
-            "rights",
-            "the kubeconfig's user may not do what an update does.",
-            f"may not {shown}{more}",
-            "the rights of `railyard rbac SITE`",
-            "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator",
-        )
+        what = "the kubeconfig's user may not do what an update does."
+        actual = f"may not {shown}{more}"
+        fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
+        yield Finding(CLUSTER, "rights", what, actual, "the rights of `railyard rbac SITE`", fix)
 
 
 def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import Entry, Lock
-from components.artefacts.naming import sends_files
+from components.artefacts.naming import parse_image, sends_files
 from components.artefacts.pin import Reach, chart_archive_of
-from components.artefacts.reference import parse_image
 from components.artefacts.web import FetchError, length_of, measure
-from components.checks.pins import refused_unpinned
-from components.core.finding import Finding
-from components.core.placeholder import has_placeholder
+from components.checks.site_files import refused_unpinned
+from components.core.plain_text import has_placeholder
+from components.core.problem import Finding
 from components.model.cluster import ClusterSpec
 from components.project.engine import HERE
 

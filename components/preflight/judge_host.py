@@ -13,7 +13,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS,
     PROBE_DRIVERS_SINCE,
 )
-from components.core.finding import Finding, Severity
+from components.core.problem import Finding, Level
 from components.preflight.artefacts import LATER, judge_files, judge_images
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
@@ -58,7 +58,7 @@ class _Case:
         actual: str,
         wanted: str,
         fix: str,
-        severity: Severity = "problem",
+        severity: Level = "problem",
     ) -> Finding:
         return Finding(self.wants.device, cause, what, actual, wanted, fix, severity)
 
@@ -109,13 +109,10 @@ def _tools(case: _Case) -> Iterator[Finding]:
 def _python(case: _Case) -> Iterator[Finding]:
     says = case.fact("python")
     if case.wants.ansible and _minor(says) < PYTHON_FROM:
-        yield case.find(
-            "python",
-            "there is no Python that Ansible runs kubespray's modules with.",
-            says or "none",
-            f"Python {PYTHON_FROM[0]}.{PYTHON_FROM[1]} or later",
-            "apt-get install python3, or on RHEL 8: dnf install python3.12",
-        )
+        what = "there is no Python that Ansible runs kubespray's modules with."
+        wanted = f"Python {PYTHON_FROM[0]}.{PYTHON_FROM[1]} or later"
+        fix = "apt-get install python3, or on RHEL 8: dnf install python3.12"
+        yield case.find("python", what, says or "none", wanted, fix)
 
 
 def _minor(version: str) -> tuple[int, ...]:
@@ -145,14 +142,9 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
         )
     if case.wants.kubelet and (swap := case.fact("swap")):
         kib, _, names = swap.partition(" ")
-        yield case.find(
-            "swap",
-            "swap is on: pods may not use it, and what the host puts there slows them down.",
-            f"{_mib(kib)} on {names}",
-            "none",
-            "swapoff -a, and take its line out of /etc/fstab",
-            "warning",
-        )
+        what = "swap is on: pods may not use it, and what the host puts there slows them down."
+        fix = "swapoff -a, and take its line out of /etc/fstab"
+        yield case.find("swap", what, f"{_mib(kib)} on {names}", "none", fix, "warning")
 
 
 def _selinux(case: _Case) -> Iterator[Finding]:
@@ -208,13 +200,10 @@ def _ipoib(case: _Case) -> Iterator[Finding]:
 def _cni(case: _Case) -> Iterator[Finding]:
     found = case.fact("cni")
     if case.wants.cni is not None and found not in {"", "good"}:
-        yield case.find(
-            "cni-folders",
-            "the node's own network plugin is elsewhere, so kubelet reads other CNI folders.",
-            found,
-            f"its configuration in {case.wants.cni.net_d}, its program in {case.wants.cni.bin}",
-            "write kubernetes.distribution, or kubernetes.cni with net_d and bin",
-        )
+        what = "the node's own network plugin is elsewhere, so kubelet reads other CNI folders."
+        wanted = f"its configuration in {case.wants.cni.net_d}, its program in {case.wants.cni.bin}"
+        fix = "write kubernetes.distribution, or kubernetes.cni with net_d and bin"
+        yield case.find("cni-folders", what, found, wanted, fix)
 
 
 def _mib(kib: str) -> str:
@@ -228,7 +217,7 @@ def _disk(case: _Case) -> Iterator[Finding]:
     for folder, (kib, severity) in needs.items():
         free = case.fact(f"disk.{folder}")
         if free.isdigit() and int(free) < kib:
-            full: Severity = "problem" if severity == "problem" or not int(free) else "warning"
+            full: Level = "problem" if severity == "problem" or not int(free) else "warning"
             what = f"there is little room in {folder}."
             wanted = f"{kib >> 10} MiB free"
             clean = "dnf clean all" if case.installer == "dnf" else "apt-get clean"
@@ -269,13 +258,9 @@ def _packages(case: _Case) -> Iterator[Finding]:
             "problem" if case.wants.packages else "warning",
         )
     if case.wants.packages and not case.fact("packages"):
-        yield case.find(
-            "package-manager",
-            "there is neither apt-get nor dnf, and the file asks for packages.",
-            "none",
-            "apt-get or dnf",
-            "take another system, or install the packages yourself and take them out of the file",
-        )
+        what = "there is neither apt-get nor dnf, and the file asks for packages."
+        fix = "take another system, or install the packages yourself and take them out of the file"
+        yield case.find("package-manager", what, "none", "apt-get or dnf", fix)
 
 
 _ADVISED: Final = "GPU driver 580"
@@ -306,13 +291,9 @@ def _gpus(case: _Case) -> Iterator[Finding]:
         )
     refused = case.fact("refused.nvidia")
     if owner == "host" and version and not refused and not case.fact("gpu_loaded"):
-        yield case.find(
-            "gpu-driver-loaded",
-            "the GPU driver is installed and not loaded.",
-            f"{version}, not loaded",
-            "loaded",
-            "modprobe nvidia; dmesg says why it does not load",
-        )
+        what = "the GPU driver is installed and not loaded."
+        fix = "modprobe nvidia; dmesg says why it does not load"
+        yield case.find("gpu-driver-loaded", what, f"{version}, not loaded", "loaded", fix)
 
 
 def _pod_mtu(case: _Case) -> Iterator[Finding]:

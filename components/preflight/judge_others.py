@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from components.catalogue.esxi_releases import FIRST_ATS, parse_release
-from components.core.finding import Finding, Severity
+from components.catalogue.environments import FIRST_ATS, parse_release
+from components.core.problem import Finding, Level
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
-from components.fabric.drift import lost_ways, networks_of
+from components.fabric.edit import lost_ways, networks_of
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
@@ -32,7 +32,7 @@ _SLOW: Final = re.compile(r"accepted the login, but did not finish")
 _REFUSAL: Final = re.compile(
     r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
 )
-_SEVERITIES: Final[dict[str, Severity]] = {
+_SEVERITIES: Final[dict[str, Level]] = {
     "lost": "warning",
     "unread": "unreachable",
     "unsaid": "warning",
@@ -99,7 +99,12 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
 
 
 def _session(
-    device: str, cause: str, what: str, actual: str, fix: str, severity: Severity = "unreachable"
+    device: str,
+    cause: str,
+    what: str,
+    actual: str,
+    fix: str,
+    severity: Level = "unreachable",
 ) -> Finding:
     return Finding(device, cause, what, actual, "a session that reads", fix, severity)
 
@@ -113,32 +118,18 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     system = system_of(switch.os)
     yield from _silent(switch, identity)
     if identity.release and _numbers(switch, identity.release) != _numbers(switch, switch.release):
-        yield Finding(
-            switch.name,
-            "switch-release",
-            "the switch runs another release than the file says, which decides what it can do.",
-            identity.release,
-            switch.release,
-            f"write the release that it runs, such as {system.a_release}, or update it",
-        )
+        what = "the switch runs another release than the file says, which decides what it can do."
+        fix = f"write the release that it runs, such as {system.a_release}, or update it"
+        yield Finding(switch.name, "switch-release", what, identity.release, switch.release, fix)
     if identity.model and not _same_model(identity.model, switch.model):
-        yield Finding(
-            switch.name,
-            "switch-model",
-            "the switch is another model than the file says.",
-            identity.model,
-            switch.model,
-            "write its model in switches[].model, or correct the address",
-        )
+        what = "the switch is another model than the file says."
+        fix = "write its model in switches[].model, or correct the address"
+        yield Finding(switch.name, "switch-model", what, identity.model, switch.model, fix)
     if identity.rights:
-        yield Finding(
-            switch.name,
-            "switch-rights",
-            "the switch does not let this login configure it.",
-            identity.rights,
-            f"a user who may configure {system.driver.title}",
-            "give the user the role that configures, or name another one in ssh.user",
-        )
+        what = "the switch does not let this login configure it."
+        wanted = f"a user who may configure {system.driver.title}"
+        fix = "give the user the role that configures, or name another one in ssh.user"
+        yield Finding(switch.name, "switch-rights", what, identity.rights, wanted, fix)
 
 
 def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:

@@ -1,16 +1,19 @@
-"""What preflight found, as text for people and as JSON for programs. Pure."""
+"""What preflight found, as text, as JSON, and as one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Final
 
-from components.core.finding import Finding, Severity, exit_code
+from components.acceptance.report.html_parts import page, section, table
 from components.core.plain_text import counted
+from components.core.problem import Finding, Level, exit_code
 
-ORDER: Final[tuple[Severity, ...]] = ("unreachable", "problem", "warning")
+ORDER: Final[tuple[Level, ...]] = ("unreachable", "problem", "warning")
 _SHOWN: Final = 8
 """Devices that a text names of one cause; JSON and the page have all of them."""
 
@@ -69,7 +72,7 @@ class Preflight:
         """0 good or warnings, 1 problems, 4 a device gave no answer."""
         return exit_code(self.findings)
 
-    def count(self, severity: Severity) -> int:
+    def count(self, severity: Level) -> int:
         """Findings of one severity."""
         return sum(each.severity == severity for each in self.findings)
 
@@ -144,3 +147,104 @@ def render_json(found: Preflight) -> str:
         "findings": [asdict(each) for each in found.findings],
     }
     return json.dumps(body, indent=1, ensure_ascii=False)
+
+
+_BADGES: Final[dict[Level, str]] = {
+    "problem": "failed",
+    "unreachable": "error",
+    "warning": "skipped",
+}
+"""Level to the class of the acceptance report's style."""
+_SHOWN_NAMES: Final = 3
+"""Devices that the overview names of one cause; its section has all of them."""
+_STYLE: Final = """\
+section table { table-layout: fixed; }
+section th:first-child { width: 20%; }
+td code { word-break: normal; overflow-wrap: anywhere; }
+@media (min-width: 48rem) { td.cause { white-space: nowrap; } }
+@media print { section { break-inside: avoid; } }
+"""
+"""Columns of the same width in each section, and words that are whole where there is room."""
+_COMMAND: Final = re.compile(r"`([^`]*)`")
+
+
+def render_html(found: Preflight) -> str:
+    """An overview, then each cause with its devices and its fix, then every device."""
+    title = f"{found.cluster}: preflight"
+    causes = map(_cause, found.groups)
+    parts = (_head(found), _overview(found), *causes, _neighbors(found), _table(found))
+    return page(title, parts, _STYLE)
+
+
+def _head(found: Preflight) -> str:
+    return (
+        f"<header><h1>{escape(found.cluster)} <small>preflight</small></h1>"
+        f"<p>{escape(found.summary)}</p></header>"
+    )
+
+
+def _overview(found: Preflight) -> str:
+    rows = [
+        f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.cause)}</td>'
+        f"<td>{_words(group.first.what)}</td><td>{escape(_names(group))}</td></tr>"
+        for group in found.groups
+    ]
+    return table(("Cause", "What is wrong", "Where"), rows) if rows else ""
+
+
+def _names(group: Group) -> str:
+    names = [each.device for each in group.findings]
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(names[:_SHOWN_NAMES]) + more
+
+
+def _words(text: str) -> str:
+    """Text whose commands are in another type."""
+    return _COMMAND.sub(r"<code>\1</code>", escape(text))
+
+
+def _badge(severity: Level) -> str:
+    return f'<span class="badge {_BADGES[severity]}">{severity}</span>'
+
+
+def _cause(group: Group) -> str:
+    first = group.first
+    rows = (
+        f'<tr><td class="name">{escape(each.device)}</td>'
+        f"<td><code>{escape(each.actual)}</code></td>"
+        f"<td><code>{escape(each.wanted)}</code></td></tr>"
+        for each in group.findings
+    )
+    return section(
+        f"{_badge(first.severity)} {escape(first.cause)}",
+        f"<p>{_words(first.what)}</p>",
+        table(("Device", "Is", "Wanted"), rows),
+        f"<p><strong>Fix</strong> {_words(first.fix)}</p>",
+    )
+
+
+def _neighbors(found: Preflight) -> str:
+    rows = [
+        f'<tr><td class="name">{escape(each.device)}</td><td>{escape(str(each))}</td></tr>'
+        for each in found.neighbors
+    ]
+    return section("Routing", table((), rows)) if rows else ""
+
+
+def _table(found: Preflight) -> str:
+    good = '<span class="badge passed">good</span>'
+    causes = {
+        name: "; ".join(escape(each.cause) for each in found.findings if each.device == name)
+        for name in found.devices
+    }
+    cells = [(name, lacks or good) for name, lacks in causes.items()]
+    cells += [
+        (name, f'<span class="badge skipped">{why}</span>')
+        for names, why in (
+            (found.unmade, "not made yet"),
+            (found.no_login, "no login: not looked at"),
+        )
+        for name in names
+    ]
+    rows = (f'<tr><td class="name">{escape(name)}</td><td>{cell}</td></tr>' for name, cell in cells)
+    return f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}"

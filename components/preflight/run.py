@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock
-from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
+from components.artefacts.registry import docker_logins
 from components.cloud.calls import PREFLIGHT_STEP
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
@@ -21,10 +21,9 @@ from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look
 from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError, RailyardError
-from components.core.finding import Finding
 from components.core.key_values import HostState
-from components.core.placeholder import has_placeholder
-from components.core.problem import Lines
+from components.core.plain_text import has_placeholder
+from components.core.problem import Finding, Lines
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
@@ -284,15 +283,11 @@ def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
     for chart in charts_without_images(spec, lock):
-        yield Finding(
-            HERE,
-            "chart-images",
-            "the images of a chart are not known, so that their registries were not asked.",
-            f"{chart.name} {chart.version} is not in the lock",
-            "a chart whose images the lock names",
-            "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand",
-            "warning",
-        )
+        what = "the images of a chart are not known, so that their registries were not asked."
+        actual = f"{chart.name} {chart.version} is not in the lock"
+        wanted = "a chart whose images the lock names"
+        fix = "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand"
+        yield Finding(HERE, "chart-images", what, actual, wanted, fix, "warning")
 
 
 def _judge(

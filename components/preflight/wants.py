@@ -16,17 +16,15 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from components.artefacts.lock import Lock
-from components.catalogue.cni_folders import CniPaths
-from components.core.placeholder import has_placeholder
+from components.catalogue.cluster_parts import CniPaths
+from components.core.plain_text import has_placeholder
 from components.hosts.plan import HostPlan
 from components.kubernetes.kubespray.wanted import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import toolkit_owner
-from components.model.owners import cni_check_image
+from components.model.owners import cni_check_image, cni_paths, toolkit_owner
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import Artefact, access_lines, artefacts_of

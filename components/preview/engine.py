@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, cast
 
-from components.fabric.preview import MARKS
+from components.fabric.edit import MARKS
 from components.fabric.state import SwitchState
 from components.preview.items import (
     Item,

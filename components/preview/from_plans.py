@@ -11,8 +11,7 @@ from components.core.key_values import HostState
 from components.core.problem import Lines, render_path
 from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
-from components.fabric.drift import applied_switch
-from components.fabric.preview import MARKS, preview_switch, render_waves
+from components.fabric.edit import MARKS, applied_switch, preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.hosts.preview import class_changes

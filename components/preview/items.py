@@ -14,9 +14,9 @@ from typing import Final, Literal, cast
 
 from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
-from components.core.placeholder import has_placeholder, matches
+from components.core.plain_text import has_placeholder, matches
 from components.core.problem import SpecPath, render_path
-from components.drift.watched import RUN_PARAMETERS
+from components.drift.device_drift import RUN_PARAMETERS
 from components.model.cluster import ClusterSpec
 from components.remote.lines import flatten
 

@@ -1,4 +1,4 @@
-"""The Pulumi engine of this machine: its version, its plugins and its backend, looked at.
+"""The Pulumi engine of this machine, looked at; and real stacks that are refused on the lab's.
 
 No program is run but `pulumi version`. Plugins are looked for where the engine does: on PATH,
 beside its own program, and in `$PULUMI_HOME/plugins` (sdk/go/common/workspace/plugins.go).
@@ -18,12 +18,16 @@ from typing import Final, cast
 
 import yaml
 
-from components.core.finding import Finding
+from components.core.errors import UsageError
+from components.core.problem import Finding
+from components.model.cluster import ClusterSpec
 from components.project.lab_marks import (
+    devices_outside_lab,
     has_lab_passphrase,
     is_lab_backend,
     is_stand_in,
 )
+from components.reading.site_path import config_file
 
 HERE: Final = "this machine"
 PLUGINS: Final = ("command", "kubernetes")
@@ -236,13 +240,10 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
     what = "the plugin {} is a stand-in of the lab, which was tried on emulated devices alone."
     for plugin in engine.plugins:
         if plugin.program is not None and is_stand_in(plugin.program):
-            yield _lack(
-                f"stand-in-{plugin.name}",
-                what.format(plugin.name),
-                str(plugin.program),
-                f"Pulumi's own {plugin.name} {plugin.version}",
-                f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}",
-            )
+            actual = str(plugin.program)
+            wanted = f"Pulumi's own {plugin.name} {plugin.version}"
+            fix = f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}"
+            yield _lack(f"stand-in-{plugin.name}", what.format(plugin.name), actual, wanted, fix)
     if engine.language is not None and is_stand_in(engine.language):
         yield _lack(
             "stand-in-language",
@@ -274,3 +275,69 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
             "move it: pulumi stack export --file state.json; unset PULUMI_BACKEND_URL; "
             f"{OWN_LOGIN}; pulumi stack init NAME; pulumi stack import --file state.json",
         )
+
+
+def lab_findings(
+    spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
+    """Why this stack may not run here.
+
+    Args:
+        spec: Its site.
+        stack: Its name.
+        says_lab: `railyard:lab` of its configuration, which `make up` writes.
+        environ: Default: of this process.
+    """
+    known = os.environ if environ is None else environ
+    if says_lab:
+        real = devices_outside_lab(spec)
+        return (_no_lab(real, stack),) if real else ()
+    project = Path.cwd()
+    engine = look_at_engine(known, project, ask_version=False)
+    return judge_lab_parts(engine, known, salt_of(config_file(stack)))
+
+
+def refuse_lab_parts(
+    spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
+) -> None:
+    """End before anything is touched where a real site would run on parts of the lab.
+
+    Raises:
+        UsageError: It would; the text is the whole report.
+    """
+    found = lab_findings(spec, stack, says_lab=says_lab, environ=environ)
+    if found:
+        lines = [
+            f"{each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n  fix    {each.fix}"
+            for each in found
+        ]
+        head = f"stack {stack} is not of the lab, and would run on parts of it."
+        if says_lab:
+            head = f"stack {stack} says that it is of the lab, and is not."
+        raise UsageError("\n".join((head, *lines, "Nothing was touched.")))
+
+
+def says_lab(written: object) -> bool:
+    """Whether a value of `railyard:lab` is true, as Pulumi reads it."""
+    return str(written).lower() == "true"
+
+
+def salt_of(file: Path) -> str:
+    """`encryptionsalt` of a stack's file; empty where there is none."""
+    try:
+        read = cast("object", yaml.safe_load(file.read_text()))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return ""
+    found = cast("dict[str, object]", read).get("encryptionsalt") if isinstance(read, dict) else ""
+    return found if isinstance(found, str) else ""
+
+
+def _no_lab(real: tuple[str, ...], stack: str) -> Finding:
+    return Finding(
+        HERE,
+        "lab-claim",
+        "`railyard:lab` is true, and devices of the site are not on loopback addresses.",
+        ", ".join(real[:3]) + (f" and {len(real) - 3} more" if len(real) > 3 else ""),  # noqa: PLR2004 - as many as a line holds
+        "devices of the lab, which are in 127.0.0.0/8",
+        f"remove `railyard:lab` from Pulumi.{stack}.yaml",
+    )

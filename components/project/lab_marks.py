@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.model.cluster import ClusterSpec
 
 LAB_PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: what must not be used

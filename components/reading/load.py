@@ -14,14 +14,13 @@ from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
 from components.model.once import without_collector
-from components.model.ways import with_ways
-from components.reading.loose import find_loose_types
+from components.model.places import with_ways
+from components.model.worker_kinds import with_instances
+from components.reading.loose import find_loose_types, find_stand_in, replace_wrong
+from components.reading.members import settle_unions
 from components.reading.port_ranges import spread_ports
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
-from components.reading.stand_in import find_stand_in, replace_wrong
-from components.reading.unions import settle_unions
 from components.reading.wording import did_you_mean, is_refinement, show_value, word_error
 from components.reading.yaml_text import YamlText, parse_yaml
 

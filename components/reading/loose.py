@@ -1,15 +1,68 @@
-"""Values of the wrong kind that pydantic would quietly convert."""
+"""Values of the wrong kind: what a word of YAML means, what pydantic would convert, stand-ins.
+
+`yes` and `on` are words, `0o17` is 15, `1.30` is a number, whichever reader found the word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
-from components.reading.members import member_for, models_in
-from components.reading.wording import wrong_type
+from pydantic import BaseModel, ValidationError
+
+from components.core.problem import Json, SpecPath
+from components.reading.members import member_for, models_in, owner_of
+from components.reading.wording import mended, wrong_type
+
+TAG: Final = "tag:yaml.org,2002:"
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9_]+)")
+_FLOAT: Final = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)"
+    r"|\.[0-9_]+(?:[eE][-+][0-9]+)?)"
+)
+_NUMBER_STARTS: Final = frozenset("-+.0123456789")
+_WORDS: Final[dict[str, Json]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+def plain_scalar(text: str) -> Json:
+    """What a word without quotes means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in _NUMBER_STARTS:
+        if _INT.fullmatch(text):
+            return _number("int", text)
+        if _FLOAT.fullmatch(text):
+            return _number("float", text)
+    return text
+
+
+def tagged_scalar(tag: str, text: str) -> Json:
+    """What a word means whose type is written before it, `!!int "5"`; other tags mean text."""
+    if tag == "null":
+        return None
+    if tag == "bool":
+        return text.lower() == "true"
+    return _number(tag, text)
+
+
+def _number(tag: str, text: str) -> Json:
+    """A number where the text is one; `017` and a number of thousands of digits stay text."""
+    digits = text.replace("_", "")
+    try:
+        if tag == "int":
+            return int(digits, 0)
+        return float(digits) if tag == "float" else text
+    except ValueError:
+        return text
+
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -100,3 +153,89 @@ _SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
     (IPv4Network, _is_text, "an IPv4 network such as 10.10.111.0/24"),
     (IPv4Address, _is_text, "an IPv4 address such as 10.10.111.1"),
 )
+
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_EXAMPLES: Final[tuple[Json, ...]] = (
+    "stand-in",
+    1,
+    "0000:00:00.0",
+    "192.0.2.0/24",
+    "stand-in/stand-in",
+    "0" * 64,
+    "/stand-in",
+    "v1.0.0+k3s1",
+    "8.0",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "stand_in",
+    "stand-in:1.0",
+    "192.0.2.1",
+    "us-east1-a",
+    4096,
+    ["192.0.2.0/24"],
+    [{"name": "stand-in", "gpu": "0000:00:00.0", "nic": "0000:00:00.0", "memory_mib": 4096}],
+)
+"""One for each kind of value: name, number, PCI address, network, cable, checksum, path, releases,
+host key, resource, image, address, location, memory, and lists that must not be empty."""
+
+
+def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
+    """Choose a value that the model takes where it refused the user's.
+
+    Returns:
+        The value, or None where there is none as simple as that.
+    """
+    owner, names = owner_of(detail, model)[1], [item for item in path if isinstance(item, str)]
+    key = names[-1] if names else ""
+    if owner is None or key not in owner.model_fields:
+        return None
+    in_list = isinstance(path[-1], int)
+    for value in _candidates(owner, key, detail):
+        if _takes(owner, key, [value] if in_list else value):
+            return value
+    return None
+
+
+def _candidates(owner: type[BaseModel], key: str, detail: ErrorDetails) -> Iterator[Json]:
+    yield mended(detail)
+    annotation: object = owner.model_fields[key].annotation
+    yield from (choice for choice in get_args(annotation) if isinstance(choice, str))
+    yield from _EXAMPLES
+
+
+def _takes(owner: type[BaseModel], key: str, value: Json) -> bool:
+    try:
+        owner.model_validate({key: value})
+    except ValidationError as error:
+        return value is not None and all(part["loc"][:1] != (key,) for part in error.errors())
+    return value is not None
+
+
+def replace_wrong(
+    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json]
+) -> Json:
+    """Copy a value without its wrong parts; where there is a stand-in, it takes their place."""
+    return _replaced(value, wrong, stand_ins, ())
+
+
+def _replaced(
+    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json], path: SpecPath
+) -> Json:
+    if isinstance(value, dict):
+        kept = {
+            key: _replaced(item, wrong, stand_ins, (*path, key))
+            for key, item in value.items()
+            if (*path, key) not in wrong
+        }
+        new = {str(p[-1]): item for p, item in stand_ins.items() if p and p[:-1] == path}
+        return kept | new
+    if isinstance(value, list):
+        # List positions stay, so that the paths of the rest stay true.
+        places = [(*path, number) for number in range(len(value))]
+        return [
+            stand_ins[place] if place in stand_ins else _replaced(item, wrong, stand_ins, place)
+            for place, item in zip(places, value, strict=True)
+        ]
+    return value

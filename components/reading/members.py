@@ -1,15 +1,56 @@
-"""Which part of the model a value of the file belongs to, through lists and unions."""
+"""Which part of the model a value belongs to, what the model says of a key, and unions.
+
+pydantic can take them into its fields (`use_attribute_docstrings`), but reads the source of every
+class at import for it: a third of the time of `railyard check`.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from components.core.problem import Json, SpecPath
+
+
+@cache
+def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
+    """Texts by key, without the line ends' indents; a key without a docstring is not there."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if issubclass(kind, BaseModel) and kind is not BaseModel:
+            found |= _classes_of(kind.__module__).get(kind.__name__, {})
+    return found
+
+
+@cache
+def _classes_of(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Documented keys of each class at the top of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: _keys_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _keys_of(body: ast.ClassDef) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for key, text in zip(body.body, body.body[1:], strict=False):
+        match key, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
+                found[name] = inspect.cleandoc(words)
+            case _:
+                pass
+    return found
+
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -101,3 +142,85 @@ def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:
 def quoted_words(text: object) -> list[str]:
     """The words in quotes in one of pydantic's texts."""
     return re.findall(r"'([^']*)'", str(text))
+
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+NO_KIND: Final = "no_kind_of_union"
+"""Type of the refusal of a value that is of none of the kinds; `kinds` has pydantic's own ones."""
+
+
+def settle_unions(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
+    """Leave, of a value's refusals by the kinds of a union, those of the kind that was meant.
+
+    That is the kind which took the value and refused something in it. Where each kind refused the
+    value itself, one refusal says so. Locations lose the name that pydantic gives to a kind. A
+    union inside of another one is not looked for: the model has none.
+    """
+    settled: list[ErrorDetails] = []
+    unions: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
+    for detail in details:
+        place = _union_of(model, detail["loc"])
+        if place is None:
+            settled.append(detail)
+        else:
+            unions.setdefault(detail["loc"][:place], []).append(detail)
+    for loc, refused in unions.items():
+        settled += _meant(loc, refused)
+    return settled
+
+
+def _meant(loc: tuple[str | int, ...], refused: list[ErrorDetails]) -> Iterator[ErrorDetails]:
+    place = len(loc)
+    inside = [detail for detail in refused if len(detail["loc"]) > place + 1]
+    kind = inside[0]["loc"][place] if inside else None
+    for detail in inside:
+        if detail["loc"][place] == kind:
+            shorter = (*loc, *detail["loc"][place + 1 :])
+            yield cast("ErrorDetails", {**detail, "loc": shorter})
+    if not inside:
+        whole = {"type": NO_KIND, "loc": loc, "msg": "", "input": refused[0]["input"]}
+        yield cast("ErrorDetails", {**whole, "ctx": {"kinds": tuple(refused)}})
+
+
+def _union_of(model: type[BaseModel], loc: tuple[str | int, ...]) -> int | None:
+    """Where in a location the name of a kind is; None where no union without a tag is."""
+    annotation: object = model
+    for place, item in enumerate(loc):
+        kinds, by_tag = _kinds(annotation)
+        if len(kinds) > 1 and not by_tag:
+            return place
+        if len(kinds) > 1:
+            annotation = next(iter(tagged(models_in(annotation), item)), None)
+        else:
+            annotation = _below(kinds[0], item)
+    return None
+
+
+def _kinds(annotation: object) -> tuple[list[object], bool]:
+    """What a value may be, apart from nothing, and whether a key of it says which."""
+    by_tag = False
+    while True:
+        origin, args = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            by_tag = by_tag or any(isinstance(m, FieldInfo) and m.discriminator for m in args[1:])
+            annotation = args[0]
+        elif origin in {Union, UnionType}:
+            kinds = [each for each in args if each is not type(None)]
+            if len(kinds) > 1:
+                return kinds, by_tag
+            annotation = kinds[0]
+        else:
+            return [annotation], by_tag
+
+
+def _below(kind: object, item: str | int) -> object:
+    """The annotation of a key or an item; None where there is none."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        info = kind.model_fields.get(str(item))
+        return Annotated[info.annotation, info] if info else None
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in {tuple, dict} and args:
+        return args[0] if origin is tuple else args[1]
+    return None

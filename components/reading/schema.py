@@ -13,8 +13,8 @@ from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.units import DNS_LABEL, PORT_TARGET
-from components.reading.key_docs import docs_of
 from components.reading.load import TEMPLATE
+from components.reading.members import docs_of
 
 _SHORT_FORMS: Final = {
     "SwitchPort": (

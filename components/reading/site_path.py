@@ -63,10 +63,8 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
     written = _path_of(written)
     path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
     if not real.exists():
-        raise SitePathError(
-            f"`{SITE_KEY}` is {written}, and there is no file {path}.",
-            "correct the path, which is relative to the stack's file, or create the file.",
-        )
+        where = "correct the path, which is relative to the stack's file, or create the file."
+        raise SitePathError(f"`{SITE_KEY}` is {written}, and there is no file {path}.", where)
     if not real.is_file():
         kind = "a directory" if real.is_dir() else "not a regular file"
         raise SitePathError(
@@ -93,10 +91,8 @@ def _path_of(written: Json) -> str:
         shown = (
             "a secret or a list of settings" if isinstance(written, dict) else show_value(written)
         )
-        raise SitePathError(
-            f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected.",
-            "write for example `site.yaml`, relative to the stack's file.",
-        )
+        what = f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected."
+        raise SitePathError(what, "write for example `site.yaml`, relative to the stack's file.")
     return written
 
 
@@ -113,10 +109,9 @@ def _inside(written: str, stack_file: Path) -> Path:
     files elsewhere on the machine that runs it.
     """
     if Path(written).is_absolute():
-        raise SitePathError(
-            f"`{SITE_KEY}` is the absolute path {written}, which differs between machines.",
-            "write the path relative to the stack's file, to a file inside the project.",
-        )
+        what = f"`{SITE_KEY}` is the absolute path {written}, which differs between machines."
+        where = "write the path relative to the stack's file, to a file inside the project."
+        raise SitePathError(what, where)
     folder = stack_file.parent.resolve()
     project = find_project(folder) or folder
     try:
@@ -129,10 +124,9 @@ def _inside(written: str, stack_file: Path) -> Path:
     if not real.is_relative_to(project):
         plain = Path(os.path.normpath(folder / written))
         how = " through a symbolic link" if plain.is_relative_to(project) else ""
-        raise SitePathError(
-            f"`{SITE_KEY}` is {written}, which leads out of the project's folder{how}.",
-            "move the site into the project, and name it relative to the stack's file.",
-        )
+        what = f"`{SITE_KEY}` is {written}, which leads out of the project's folder{how}."
+        where = "move the site into the project, and name it relative to the stack's file."
+        raise SitePathError(what, where)
     return real
 
 

@@ -16,11 +16,24 @@ from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
-from components.reading.key_docs import docs_of
-from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
-from components.reading.patterns import PATTERNS, mend_text, offer_number, words_of
-from components.reading.secret_wording import no_source, open_secret, secret_path
-from components.reading.unions import NO_KIND
+from components.reading.members import (
+    NO_KIND,
+    Owner,
+    docs_of,
+    models_at,
+    owner_of,
+    pattern_of,
+    quoted_words,
+)
+from components.reading.patterns import (
+    PATTERNS,
+    mend_text,
+    no_source,
+    offer_number,
+    open_secret,
+    secret_path,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -117,12 +130,13 @@ def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
         hint = f', with quotes: "{show_value(value)}"'
         if isinstance(value, bool) and "sysctls" in path:
             wanted, hint = str(int(value)), ": the kernel knows no words for it"
-    return Problem(
-        rule="wrong-type",
-        what=f"{render_path(path)} is {kind}, and {wanted} is expected.",
-        where=(Place(path, show_value(value)),),
-        fix=f"write {wanted}{hint}.",
-    )
+    what = f"{render_path(path)} is {kind}, and {wanted} is expected."
+    fix = f"write {wanted}{hint}."
+    return _problem("wrong-type", path, value, what, fix)
+
+
+def _problem(rule: str, path: SpecPath, value: object, what: str, fix: str) -> Problem:
+    return Problem(rule, what, (Place(path, show_value(value)),), fix)
 
 
 def _kind_of(value: object) -> str:
@@ -157,12 +171,9 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     known = sorted(owner.model_fields) if owner else []
     hint = did_you_mean(str(path[-1]), known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
-    return Problem(
-        rule="unknown-key",
-        what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
-        where=(Place(path, show_value(detail["input"])),),
-        fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
-    )
+    what = f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}"
+    fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
+    return _problem("unknown-key", path, detail["input"], what, fix)
 
 
 def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
@@ -177,16 +188,17 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
     foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
     hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
-    return Problem(
-        rule="unknown-choice",
-        what=f"{render_path(path)} cannot be {show_value(value)}."
-        f"{hint or (' No other system can be set.' if is_system else '')}",
-        where=(Place(path, show_value(value)),),
-        fix=f"choose one of: {', '.join(choices)}{way}."
+    what = (
+        f"{render_path(path)} cannot be {show_value(value)}."
+        f"{hint or (' No other system can be set.' if is_system else '')}"
+    )
+    fix = (
+        f"choose one of: {', '.join(choices)}{way}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
-        "nothing else is supported here yet.",
+        "nothing else is supported here yet."
     )
+    return _problem("unknown-choice", path, value, what, fix)
 
 
 _OTHER_SWITCHES: Final = (
@@ -219,36 +231,28 @@ def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
     others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
     value, doc = detail["input"], _doc_of(owner, str(path[-1]))
-    return Problem(
-        rule="unknown-choice",
-        what=f"{render_path(path)} cannot be {show_value(value)}."
-        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}",
-        where=(Place(path, show_value(value)),),
-        fix=f"write {' or '.join([*choices, *others])}{f' - {doc}' if doc else ''}.",
+    what = (
+        f"{render_path(path)} cannot be {show_value(value)}."
+        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}"
     )
+    fix = f"write {' or '.join([*choices, *others])}{f' - {doc}' if doc else ''}."
+    return _problem("unknown-choice", path, value, what, fix)
 
 
 def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     key, words = _BOUNDS[detail["type"]]
     limit = detail.get("ctx", {}).get(key)
-    return Problem(
-        rule="out-of-range",
-        what=f"{render_path(path)} is {show_value(detail['input'])}, "
-        f"and it must be {words} {limit}.",
-        where=(Place(path, show_value(detail["input"])),),
-        fix=f"write a number that is {words} {limit}.",
-    )
+    what = f"{render_path(path)} is {show_value(detail['input'])}, and it must be {words} {limit}."
+    fix = f"write a number that is {words} {limit}."
+    return _problem("out-of-range", path, detail["input"], what, fix)
 
 
 def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
     wanted, better = words_of(pattern), mend_text(pattern, value)
-    return Problem(
-        rule="malformed",
-        what=f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.',
-        where=(Place(path, show_value(value)),),
-        fix=f"write {better or wanted}.",
-    )
+    what = f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.'
+    fix = f"write {better or wanted}."
+    return _problem("malformed", path, value, what, fix)
 
 
 def mended(detail: ErrorDetails) -> str | None:
@@ -279,24 +283,18 @@ def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
     if len(reason) > _LONGEST_REASON:  # the library's words hold the whole value
         reason = f"{reason[:_LONGEST_REASON]}…"
-    return Problem(
-        rule="malformed",
-        what=f"{render_path(path)}: {reason}.",
-        where=(Place(path, show_value(value)),),
-        fix=f"write {_mended(str(value), reason)}.",
-    )
+    what = f"{render_path(path)}: {reason}."
+    fix = f"write {_mended(str(value), reason)}."
+    return _problem("malformed", path, value, what, fix)
 
 
 def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     """What a type says itself of a value."""
     context, value = detail.get("ctx", {}), detail["input"]
     known = cast("Sequence[str]", context.get("known", ()))
-    return Problem(
-        rule="malformed",
-        what=f"{render_path(path)}: {context.get('what')}.",
-        where=(Place(path, show_value(value)),),
-        fix=f"{context.get('fix')}{did_you_mean(str(path[-1]), known) if known else ''}",
-    )
+    what = f"{render_path(path)}: {context.get('what')}."
+    fix = f"{context.get('fix')}{did_you_mean(str(path[-1]), known) if known else ''}"
+    return _problem("malformed", path, value, what, fix)
 
 
 def _mended(value: str, reason: str) -> str:
@@ -356,23 +354,19 @@ def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     exact = limits.count(limit) > 1
     side = "" if exact else "at least " if "min_length" in context else "at most "
     count, doc = context.get("actual_length"), _doc_of(owner, key)
-    return Problem(
-        rule="out-of-range",
-        what=f"{render_path(path)} has {count} entries, and {side}{limit} are expected.",
-        where=(Place(path, show_value(detail["input"])),),
-        fix=f"write {side}{limit} entries{f' - {doc}' if doc else ''}.",
-    )
+    what = f"{render_path(path)} has {count} entries, and {side}{limit} are expected."
+    fix = f"write {side}{limit} entries{f' - {doc}' if doc else ''}."
+    return _problem("out-of-range", path, detail["input"], what, fix)
 
 
 def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     limit = detail.get("ctx", {}).get("max_length")
-    return Problem(
-        rule="out-of-range",
-        what=f"{render_path(path)} has {len(str(detail['input']))} characters, "
-        f"and at most {limit} are expected.",
-        where=(Place(path, show_value(detail["input"])),),
-        fix=f"write a text of at most {limit} characters.",
+    what = (
+        f"{render_path(path)} has {len(str(detail['input']))} characters, "
+        f"and at most {limit} are expected."
     )
+    fix = f"write a text of at most {limit} characters."
+    return _problem("out-of-range", path, detail["input"], what, fix)
 
 
 _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] = {

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
-from components.model.yaml_scalars import TAG, plain_scalar, tagged_scalar
+from components.reading.loose import TAG, plain_scalar, tagged_scalar
 
 _MERGE: Final = TAG + "merge"
 _ALIASED: Final = 100_000

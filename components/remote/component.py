@@ -10,7 +10,7 @@ import pulumi
 from pulumi_command import local, remote
 
 from components.core.errors import Bug
-from components.core.placeholder import fill, instances_in, parse_facts
+from components.core.plain_text import fill, instances_in, parse_facts
 from components.remote.step import Endpoint, env_name, railyard_program
 
 DIAL_ERROR_LIMIT = 10

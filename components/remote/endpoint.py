@@ -7,7 +7,7 @@ from dataclasses import replace
 from components.core.errors import Bug
 from components.model.cluster import SwitchDeadlines
 from components.model.hosts import Host
-from components.model.jump_hosts import ReachedSsh
+from components.model.sources import ReachedSsh
 from components.model.units import SecretRef, Ssh
 from components.remote.step import Endpoint, TargetKind
 

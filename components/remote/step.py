@@ -21,7 +21,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from components.core.errors import Bug, UsageError
-from components.core.placeholder import Facts, fill_known, has_placeholder
+from components.core.plain_text import Facts, fill_known, has_placeholder
 from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import render_lines
 from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, Tool, ToolCall, distinct

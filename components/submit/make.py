@@ -23,10 +23,10 @@ from components.jobs.mpi import launched_job, mpi_job
 from components.jobs.templates import RUN, fit_name
 from components.jobs.torchrun import TorchForm, torch_objects
 from components.kubernetes.manifest import Body, pulling
-from components.model.acceptance import Collective
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.rail_subnets import shares_resource
+from components.model.jobs import Collective
+from components.model.places import shares_resource
 from components.model.units import PinnedImage
 from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, speeds_of, worker_kinds
 

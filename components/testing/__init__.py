@@ -5,8 +5,18 @@
 
 from __future__ import annotations
 
-from components.testing.engine import UNKNOWN, Run, record_program, record_refusal
-from components.testing.graph import SECRET_KEY, Graph, Recorded, is_secret, unwrap, unwrap_all
+from components.testing.engine import (
+    SECRET_KEY,
+    UNKNOWN,
+    Graph,
+    Recorded,
+    Run,
+    is_secret,
+    record_program,
+    record_refusal,
+    unwrap,
+    unwrap_all,
+)
 
 __all__ = [
     "SECRET_KEY",

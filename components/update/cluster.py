@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import Part
 from components.core.difference import ABSENT
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
 from components.kubernetes.client import Calls, KubernetesCalls
@@ -37,8 +37,7 @@ from components.kubernetes.manifest import (
 from components.kubernetes.planes.base import node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import toolkit_owner
-from components.model.owners import owners_of, plugin_of
+from components.model.owners import owners_of, plugin_of, toolkit_owner
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable

@@ -10,13 +10,13 @@ from typing import Final
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
-from components.core.placeholder import matches
+from components.core.plain_text import matches
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import Networks, find_wrong_cables
-from components.fabric.drift import (
+from components.fabric.edit import (
     beside_of_switch,
     drift_of_switch,
     lost_ways,

@@ -12,10 +12,9 @@ from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.core.errors import DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
 from components.drift.applied import Applied
-from components.drift.device_drift import Unreachable, asked_of_step
-from components.drift.watched import Watched
+from components.drift.device_drift import Unreachable, Watched, asked_of_step
 from components.fabric.device import observe_switch
-from components.fabric.drift import asked_of_switch
+from components.fabric.edit import asked_of_switch
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.hypervisor.reboot import explain_refusal

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
 from components.core.problem import Lines
@@ -23,15 +22,19 @@ from components.disruption.forecast import (
 )
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Unreachable
-from components.drift.watched import Watched
-from components.fabric.drift import applied_switch
-from components.fabric.edit import Edit, read_baseline
+from components.drift.device_drift import DeviceDrift, Unreachable, Watched
+from components.fabric.edit import (
+    Edit,
+    applied_switch,
+    interrupted_words,
+    preview_switch,
+    read_baseline,
+    render_waves,
+)
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
-from components.fabric.preview import interrupted_words, preview_switch, render_waves
 from components.fabric.state import SwitchState
+from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.plan import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.model.guards import Guards

@@ -19,9 +19,8 @@ from components.core.key_values import parse_state
 from components.core.problem import Lines
 from components.disruption.leave_plan import renamed_nodes
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
-from components.drift.watched import Watched
-from components.fabric.drift import applied_switch
+from components.drift.device_drift import DeviceDrift, Watched
+from components.fabric.edit import applied_switch
 from components.hosts.preview import hosts_refused, refuse_settings
 from components.kubernetes.kubespray.perform import kubespray_changes
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY

@@ -12,13 +12,12 @@ from itertools import permutations
 from typing import Final
 
 from components.core.key_values import HostState, parse_state, split_key
-from components.core.placeholder import matches
+from components.core.plain_text import matches
 from components.core.problem import Lines, Place, SpecPath, render_path
 from components.disruption.plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift, Unreachable
-from components.drift.watched import Watched
+from components.drift.device_drift import DeviceDrift, Unreachable, Watched
 from components.kubernetes.client import Body
 from components.kubernetes.live.look import ClusterLook
 from components.model.cluster import ClusterSpec

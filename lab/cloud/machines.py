@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.instance_types import InstanceType, find_type
+from components.catalogue.environments import InstanceType, find_type
 from lab.cloud.adapters import adapters
 from lab.cloud.crusoe.instances import Event, MadeInstance
 from lab.cloud.crusoe.server import CrusoeCloud

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.catalogue.cni_folders import UPSTREAM
+from components.catalogue.cluster_parts import UPSTREAM
 from lab.cluster.document import Doc, Json, at, doc_at, docs_at, number_at, text_at
 from lab.cluster.pod_view import NodeState
 

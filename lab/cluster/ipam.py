@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from components.catalogue.cni_folders import UPSTREAM
+from components.catalogue.cluster_parts import UPSTREAM
 from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, at, docs_at, text_at, texts_at
 from lab.cluster.nv_ipam import IMAGE, NoAddressError, NodeStore, give_address

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from components.catalogue.cni_folders import DISTRIBUTIONS, CniPaths
+from components.catalogue.cluster_parts import DISTRIBUTIONS, CniPaths
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import Card, NodeDevices
 from lab.cluster.document import (

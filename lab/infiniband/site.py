@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.ib_switches import IbSwitch, list_ib_switches
+from components.model.places import IbSwitch, list_ib_switches
 from lab.cloud.adapters import adapters
 from lab.infiniband.config import UFM_PCI, PlainSwitchConfig, UfmLab
 from lab.keys import certificate

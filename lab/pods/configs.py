@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.cni_folders import DISTRIBUTIONS
+from components.catalogue.cluster_parts import DISTRIBUTIONS
 from lab.cluster.document import Doc
 from lab.pods.cgroups import PLACE
 

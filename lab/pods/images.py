@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from components.artefacts.manifest import MANIFESTS, Manifest
+from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient
 from components.artefacts.web import Access
 

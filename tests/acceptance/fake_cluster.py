@@ -11,7 +11,7 @@ from typing import Literal, cast
 from components.acceptance.collect.waits import NETWORK_STATUS, Body
 from components.core.errors import DeviceError
 
-Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image"]
+Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image", "no_secret"]
 CONDITIONS: Mapping[tuple[str, Fate], str] = {
     ("Job", "succeeds"): "Complete",
     ("MPIJob", "succeeds"): "Succeeded",
@@ -25,9 +25,11 @@ PHASES: Mapping[Fate, str] = {
     "unschedulable": "Pending",
     "no_network": "Pending",
     "no_image": "Pending",
+    "no_secret": "Pending",
 }
 NO_NETWORK = 'Failed to create pod sandbox: plugin type="multus" failed (add): no VF is left'
 NO_IMAGE = 'Back-off pulling image "reg/a:1": ErrImagePull: reg/a:1: not found'
+NO_SECRET = 'secret "registry" not found'
 NO_VF = "0/3 nodes are available: 1 node(s) had taint, 2 Insufficient intel.com/sriov_111."
 
 
@@ -179,6 +181,8 @@ class FakeCluster:
         waits: Body = {"reason": "ContainerCreating"}
         if fate == "no_image":
             waits = {"reason": "ImagePullBackOff", "message": NO_IMAGE}
+        if fate == "no_secret":
+            waits = {"reason": "CreateContainerConfigError", "message": NO_SECRET}
         name = re.sub(r"-+", "-", f"{job}-{role or 'pod'}-{number}")
         plain = any(path.endswith(f"/pods/{job}") for path in self.objects)
         name = job if plain else name

@@ -10,8 +10,7 @@ from components.acceptance.evidence import Evidence, as_seen, dump_evidence, par
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report import archive
 from components.acceptance.report.text import render_table
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from tests.lab_physics.site import Site, take_evidence
 
 FOUND = as_seen(

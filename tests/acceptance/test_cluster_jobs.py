@@ -10,14 +10,19 @@ import pytest
 import yaml
 
 from components.acceptance.collect import cluster_jobs
-from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
+from components.acceptance.collect.cluster_jobs import (
+    KubernetesApi,
+    ProbeRun,
+    run_probe,
+)
+from components.acceptance.collect.patience import GIVE_UP_S, LOOK_S, Patience
 from components.acceptance.collect.waits import Body
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.templates import number_objects
 from components.plan.make import make_plan
 from tests.acceptance import fake_cluster
-from tests.acceptance.fake_cluster import NO_VF, FakeCluster
+from tests.acceptance.fake_cluster import NO_VF, FakeCluster, Fate
 from tests.golden.site import load_example
 
 PLAN = make_plan(load_example("dgx-roce"), "dev").acceptance
@@ -101,6 +106,75 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
     server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
     assert ran.reason.startswith(f"its server has no address: {server}")
     assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS], "no client is made"
+
+
+LONG_S = 600.0
+"""The default of `acceptance.timeout_s`."""
+NEVER: dict[str, dict[str, Fate]] = {
+    "an image that is not there": {"nccl": "no_image"},
+    "a Secret that is not there": {"nccl": "no_secret"},
+    "devices that no node offers": {"nccl": "unschedulable"},
+}
+
+
+def wait_long(cluster: FakeCluster, patience: Patience) -> ProbeRun:
+    objects = objects_of(-1)
+    watched = objects[job_of(-1).watched]
+    return run_probe(
+        cluster, objects, watched, deadline_s=LONG_S, patience=patience, clock=cluster.clock
+    )
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_what_does_not_come_by_itself_is_waited_for_three_minutes(
+    cluster: FakeCluster, what: str
+) -> None:
+    cluster.fates = NEVER[what]
+    told: list[str] = []
+    ran = wait_long(cluster, Patience(lacks=lambda: True, tell=told.append))
+    assert (ran.ended, ran.succeeded) == (False, False)
+    words, _, end = ran.reason.rpartition("; ")
+    assert words == told[-1]
+    assert words.startswith("pod nccl-all-reduce-7-launcher-0 ")
+    assert end == "given up after 180 s"
+    assert GIVE_UP_S <= cluster.now_s <= GIVE_UP_S + LOOK_S
+    assert len(told) == GIVE_UP_S / LOOK_S, "said again at each look"
+    assert cluster.objects == {}
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_it_may_come_before(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A plugin that registers late, a pull that is tried again, a Secret that is made."""
+    cluster.fates = NEVER[what]
+
+    def pause() -> None:
+        cluster.pause()
+        if cluster.now_s > GIVE_UP_S - LOOK_S:
+            cluster.fates = {}
+
+    monkeypatch.setattr(cluster_jobs, "pause", pause)
+    assert wait_long(cluster, Patience(lacks=lambda: True)).succeeded
+
+
+def test_devices_that_others_hold_are_waited_for_to_the_deadline(cluster: FakeCluster) -> None:
+    cluster.fates = {"nccl": "unschedulable"}
+    ran = wait_long(cluster, Patience(lacks=lambda: False))
+    assert ran.reason == f"pod nccl-all-reduce-7-launcher-0 is not scheduled: {NO_VF}"
+    assert cluster.now_s == pytest.approx(LONG_S, abs=2)
+
+
+def test_what_others_held_meanwhile_does_not_count(cluster: FakeCluster) -> None:
+    """A node that is there again begins the time anew."""
+    cluster.fates = {"nccl": "unschedulable"}
+    ran = wait_long(cluster, Patience(lacks=lambda: not 90 <= cluster.now_s < 150))
+    assert ran.reason.endswith("given up after 300 s")
+
+
+def test_after_one_long_wait_a_place_is_waited_for_one_minute(cluster: FakeCluster) -> None:
+    cluster.fates = {"nccl": "unschedulable"}
+    assert wait_long(cluster, Patience(place_s=60.0)).reason.endswith("; given up after 60 s")
 
 
 TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}."

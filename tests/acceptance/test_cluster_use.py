@@ -11,6 +11,7 @@ import pytest
 from components.acceptance.collect.turn import (
     NodeUse,
     find_hindrance,
+    lacks_places,
     needs_of,
     read_nodes,
 )
@@ -85,6 +86,32 @@ def test_a_perftest_needs_no_gpu_and_is_hindered_by_cards_alone() -> None:
         "busy: pod train/cards uses 8 of 8 intel.com/sriov_111 of gpu01",
     )
     assert why(BOTH, [pod("cards", "gpu01", intel_dot_com__sriov_111=7)], PERFTEST) is None
+
+
+FEW: dict[str, Any] = {"allocatable": {**OFFERS, "nvidia.com/gpu": "7"}, "conditions": [READY]}
+NONE: dict[str, Any] = {"allocatable": {"cpu": "80"}, "conditions": [READY]}
+
+
+@pytest.mark.parametrize(
+    ("second", "objects", "lacks"),
+    [
+        (node("gpu02"), NCCL, False),
+        (node("gpu02", unschedulable=True), NCCL, False),
+        (node("gpu03"), NCCL, True),
+        (node("gpu02") | {"status": FEW}, NCCL, True),
+        (node("gpu02") | {"status": FEW}, PERFTEST, False),
+        (node("gpu02") | {"status": NONE}, PERFTEST, True),
+    ],
+)
+def test_places_lack_where_too_few_nodes_offer_enough_whoever_has_it(
+    second: dict[str, Any], objects: list[Any], *, lacks: bool
+) -> None:
+    nodes = read_nodes([node("gpu01"), second], [gpus("job-0", "gpu01", 8)])
+    assert lacks_places(objects, nodes) is lacks
+
+
+def test_a_cluster_that_does_not_list_its_nodes_lacks_no_place() -> None:
+    assert not lacks_places(NCCL, {})
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -14,7 +14,7 @@ from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters
-from components.model.acceptance import LossLimits
+from components.model.jobs import LossLimits
 
 ROCE = Limits(priority=3, traffic_class=5)
 

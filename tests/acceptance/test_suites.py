@@ -15,8 +15,8 @@ from components.acceptance.judge.site import judge_probe
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.acceptance.probes.suites import LIMIT_S, MOST_TESTS, Test, in_rounds, plan_pairs
 from components.checks.site import check_loaded
-from components.model.acceptance import SuiteName
 from components.model.cluster import ClusterSpec
+from components.model.jobs import SuiteName
 from components.plan.make import make_plan
 from components.plan.text import render_plan
 from components.reading.load import load_site

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.collect import probe_runs
+from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Evidence
@@ -17,12 +17,12 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import AcceptancePlan, Policy
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.report.text import PASSED_LINE, render_table
-from components.jobs.templates import number_objects
+from components.jobs.templates import GPU, number_objects
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.update.proof import Accept, narrow
-from tests.acceptance.fake_cluster import FakeCluster
-from tests.acceptance.test_cluster_use import BOTH, gpus, node
+from tests.acceptance.fake_cluster import NO_VF, FakeCluster
+from tests.acceptance.test_cluster_use import BOTH, OFFERS, READY, gpus, node
 from tests.acceptance.test_run import PLAN, SECRETS, Wire, cluster
 from tests.golden.site import changed_spec, load_example
 
@@ -100,7 +100,40 @@ def test_the_gate_does_as_the_site_says(
     assert judge_evidence(without_allocatable(evidence)).gate_code == code
 
 
-def test_waiting_ends_when_the_pod_does() -> None:
+def test_a_run_says_what_it_waits_for_and_gives_up_what_no_node_offers(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second node has lost its GPUs, which no pod holds."""
+    cards = {key: count for key, count in OFFERS.items() if key != GPU}
+    fill(
+        cluster, [BOTH[0], BOTH[1] | {"status": {"allocatable": cards, "conditions": [READY]}}], []
+    )
+    cluster.fates = {"nccl": "unschedulable"}
+    said: list[str] = []
+    pause = cluster.pause
+    progress = tmp_path / "r7/progress.txt"
+
+    def look() -> None:
+        pause()
+        said.append(progress.read_text())
+
+    monkeypatch.setattr(cluster_jobs, "pause", look)
+    evidence = collect(monkeypatch, tmp_path)
+    (nccl,) = [item for item in evidence.probes if item.probe.name == "nccl-all-reduce"]
+    assert nccl.outcome == "not_run"
+    words = f"pod nccl-all-reduce-7-launcher-0 is not scheduled: {NO_VF}"
+    assert nccl.detail == f"{words}; given up after 180 s"
+    assert list(dict.fromkeys(said)) == [
+        "acceptance: image-jobs: is run\n",
+        "acceptance: probe 1 of 3, perftest-rail-0-gpu01-gpu02: is run\n",
+        "acceptance: probe 2 of 3, perftest-rail-1-gpu01-gpu02: is run\n",
+        "acceptance: probe 3 of 3, nccl-all-reduce: is run\n",
+        f"acceptance: probe 3 of 3, nccl-all-reduce: {words}\n",
+    ]
+    assert not progress.exists(), "the run has ended"
+
+
+def test_waiting_ends_when_the_pod_does(tmp_path: Path) -> None:
     fake = FakeCluster()
     pods = [gpus("job-0", "gpu01", 8)]
     fill(fake, BOTH, pods)
@@ -110,10 +143,13 @@ def test_waiting_ends_when_the_pod_does() -> None:
         if fake.now_s >= 30:
             pods.clear()
 
-    turn = Turn(Policy(when_busy="wait", busy_wait_s=60), fake, fake.clock, pause)
+    progress = tmp_path / "progress.txt"
+    policy = Policy(when_busy="wait", busy_wait_s=60)
+    turn = Turn(policy, fake, fake.clock, pause, progress)
     probe = PLAN.acceptance.probes[-1]
     assert probe.job is not None
     assert turn.why_skipped(probe, number_objects(probe.job.objects, 1)) == ""
+    assert progress.read_text() == f"acceptance: nccl-all-reduce: {BUSY}\n"
     assert 30 <= fake.now_s < 40
 
 

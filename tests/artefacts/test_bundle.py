@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from components.artefacts.gather import fetch_ahead
 from components.artefacts.lock import read_lock
 from components.artefacts.pin import Reach
-from components.artefacts.store import fetch_ahead
 from components.catalogue.upstream import K3S_SELINUX
 from components.checks.site import load_checked_site
 from components.core.errors import SpecError

@@ -7,7 +7,6 @@ from functools import cache
 
 import pytest
 
-from components.checks.docs import render_rules_page
 from components.checks.site import CheckedSite, check_site, load_checked_site
 from components.reading.load import parse_site
 from tests.checks.cases import (
@@ -21,6 +20,7 @@ from tests.checks.cases import (
     recorded,
     report_of,
 )
+from tests.checks.rules_page import render_rules_page
 
 RULES_PAGE = ROOT / "docs" / "reference" / "rules.md"
 CONSEQUENCES: Mapping[str, set[str]] = {

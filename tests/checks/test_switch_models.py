@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.catalogue.other_vendors import why_unplanned
+from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.checks.capability import nearest_model
 from components.fabric.plan import plan_fabric

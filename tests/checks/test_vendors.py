@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.catalogue.cards import CARDS
-from components.catalogue.other_vendors import (
+from components.catalogue.cards import (
+    CARDS,
     gpu_vendor,
     nic_vendor,
     prefix_vendor,

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.checks.registry import FILE_RULES, RULES
+from components.checks.registry import FILE_RULES, NEVER_WAIVED, RULES
 from components.checks.site import CheckedSite, check_site, load_checked_site
-from components.checks.waivers import NEVER_WAIVED
 from components.cli.main import app
 from components.core.errors import SpecError
 from components.plan.make import make_plan

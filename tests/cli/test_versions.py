@@ -25,7 +25,7 @@ from components.catalogue.version_pairs import (
 )
 from components.checks.site import load_checked_site
 from components.cli.versions import describe_age
-from components.model.version_sets import versions_of
+from components.model.operators import versions_of
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES
 

@@ -23,10 +23,10 @@ from components.cloud.observe import cloud_drift, observe_cloud, with_generation
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.cloud.request import PREVIOUS_OUTPUT
 from components.core.errors import RailyardError
-from components.core.placeholder import fill, instances_in, parse_facts
+from components.core.plain_text import fill, instances_in, parse_facts
 from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.reading.yaml_text import parse_yaml
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.cloud.crusoe.server import CrusoeCloud

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from components.catalogue.instance_types import GPU_TYPES, find_type, fits_image
+from components.catalogue.environments import GPU_TYPES, find_type, fits_image
 from components.cloud.calls import list_calls
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of, with_instances, written_at
+from components.model.worker_kinds import crusoe_of, with_instances, written_at
 from components.reading.load import load_site
 from tests.cloud.small_engine import HOST_KEY, ROOT, SECRETS, SITE, plan_of, site
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from components.checks import containers
+from components.checks import software
 from components.checks.access import list_secrets
 from components.checks.rule import rule_of
-from components.model.containers import ImageBuild
+from components.model.jobs import ImageBuild
 from tests.containers.site import load_spec
 
 RULES = (
-    containers.check_payload_choice,
-    containers.check_container_hosts,
-    containers.check_container_image,
-    containers.check_image_download,
-    containers.check_registry_login,
-    containers.check_payload_benchmark,
+    software.check_payload_choice,
+    software.check_container_hosts,
+    software.check_container_image,
+    software.check_image_download,
+    software.check_registry_login,
+    software.check_payload_benchmark,
 )
 BUILD = ImageBuild(base="nvcr.io/nvaie/tensorflow:21.07-tf1-py3")
 SHA256 = "0123456789abcdef" * 4

@@ -11,7 +11,7 @@ import pytest
 from components.containers.plan import build_digest, container_flags, dockerfile_text, plan_payload
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers, ImageBuild, RegistryLogin
+from components.model.jobs import Containers, ImageBuild, RegistryLogin
 from components.model.units import SecretRef
 from components.reading.load import load_site
 from tests.containers.site import STACK, load_plan, load_spec

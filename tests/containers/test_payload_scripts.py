@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from components.cli.payload import make_keys
 from components.core.key_values import parse_state
-from components.model.containers import RegistryLogin
+from components.model.jobs import RegistryLogin
 from components.model.units import SecretRef
 from tests.containers.fake_docker import PASSWORD, save
 from tests.containers.machine import Machine

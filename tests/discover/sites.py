@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.discover.report import Report
-from components.discover.run import compare
-from components.discover.site_file import read_site_file
-from components.discover.targets import find_targets
+from components.discover.run import Report, compare
+from components.discover.site_file import find_targets, read_site_file
 from components.hosts.look import HostLook
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from components.checks.site import load_checked_site
 from components.core.errors import SpecError, UsageError
 from components.core.problem import Json
-from components.discover.report import render_report
-from components.discover.run import compare
-from components.discover.site_file import read_site_file
-from components.discover.targets import find_targets
+from components.discover.run import compare, render_report
+from components.discover.site_file import find_targets, read_site_file
 from components.hosts.look import CardFact, HostLook, LinkFact
 from components.reading.yaml_text import parse_yaml
 from tests.discover.played import bare, dgx, look_at, nic

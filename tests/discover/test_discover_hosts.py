@@ -9,10 +9,8 @@ import pytest
 
 from components.core.errors import UnreachableError, UsageError
 from components.discover import site_file
-from components.discover.report import render_report
-from components.discover.run import compare, replace_file
-from components.discover.site_file import read_site_file
-from components.discover.targets import find_targets
+from components.discover.run import compare, render_report, replace_file
+from components.discover.site_file import find_targets, read_site_file
 from components.hosts.look import HostLook
 from components.reading.yaml_text import YamlText, parse_yaml
 from tests.discover.played import bare, dgx, instance, look_at, nic

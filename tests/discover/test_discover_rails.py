@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.discover.report import render_report
+from components.discover.run import render_report
 from components.hosts.look import HostLook, parse_look
 from tests.discover.played import dgx, look_at
 from tests.discover.sites import BLOCK, GPU01, HEAD, RANGES, TAIL, run

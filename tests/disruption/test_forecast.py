@@ -10,8 +10,8 @@ import pytest
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.disruption.plan import RebootGroup
+from components.model.cards import DriverPackage
 from components.model.cluster import Disruption
-from components.model.drivers import DriverPackage
 from tests.disruption.played import groups_of
 from tests.golden.site import changed_spec, load_example
 

@@ -19,8 +19,8 @@ from components.disruption.leave_plan import (
 from components.disruption.ports import LeaveRun
 from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
 from components.model.kubernetes import ExistingPlane
+from components.model.worker_kinds import with_instances
 from tests.disruption.played import BUDGET, PlayedCluster, make_pod, small_cluster
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.kubernetes.plans import planned

@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 from typing import Final, cast
 
 from components.acceptance.plan import ProbePlan
-from components.core.to_json import to_json
+from components.core.to_json import as_lines, flatten, to_json
 from components.kubernetes.manifest import Manifest
-from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
 from components.plan.sections import stages_of_steps
 from components.remote.lines import parse_lines

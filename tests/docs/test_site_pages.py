@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from components.catalogue.operator_versions import MPI_OPERATOR
-from components.model.cloud import CrusoeProvision
 from components.model.cluster import ClusterSpec
-from components.model.environments import CloudIb
+from components.model.environments import CloudIb, CrusoeProvision
 from components.project.engine import wanted_versions
-from components.project.files import example_text
+from components.project.write import example_text
 from components.reading.load import find_marks
 from tests.cli.conftest import Call, railyard
 from tests.docs.markdown import ROOT, blocks

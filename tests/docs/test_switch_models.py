@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from components.catalogue.switches import MODELS, find_model
-from components.catalogue.switches.model_file import FOLDER
-from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.switch_model import FOLDER, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import PlainFile, find_plain, list_plain
 from components.fabric.plan import plan_fabric

@@ -18,7 +18,7 @@ from components.drift.device_drift import (
     drift_of_step,
     render_drift,
 )
-from components.fabric.drift import asked_of_switch, drift_of_switch
+from components.fabric.edit import asked_of_switch, drift_of_switch
 from components.fabric.plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts

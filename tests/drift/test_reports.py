@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.beside import Beside
-from components.core.difference import Difference, diff_settings
+from components.core.difference import Beside, Difference, diff_settings
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
@@ -15,6 +14,7 @@ from components.drift.device_drift import (
     LostWay,
     Misplaced,
     Unreachable,
+    Watched,
     asked_of_step,
     drift_exit_code,
     drift_of_step,
@@ -22,7 +22,6 @@ from components.drift.device_drift import (
     next_note,
     render_drift,
 )
-from components.drift.watched import Watched
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, ToolCall
 

@@ -9,11 +9,10 @@ import yaml
 
 from components.artefacts.lock import lock_path, write_lock
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.project.engine import wanted_versions
-from components.project.files import Example, ProjectPlan, render_files
 from components.project.wheel import pack_wheel
-from components.project.write import write_project
+from components.project.write import Example, ProjectPlan, render_files, write_project
 from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
 from lab.site import load_document, overlay

@@ -24,7 +24,7 @@ from tests.over_ssh.switch_room import running_loop
 pytestmark = pytest.mark.engine
 ORDERED: Final = PROGRAM.replace(
     "applied = read_own_state()",
-    "from components.fabric.drift import ordered\n"
+    "from components.fabric.edit import ordered\n"
     "applied = read_own_state()\n"
     "plans = ordered(plans, applied)",
 )

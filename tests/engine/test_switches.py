@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.fabric.exec_plan import find_form
+from components.fabric.targets import find_form
 from components.model.cluster import ClusterSpec, Disruption
 from tests.engine.runner import EngineRunner, Result
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 import pulumi
-from components.fabric.drift import asked_of_switch, drift_of_switch
+from components.fabric.edit import asked_of_switch, drift_of_switch
 from components.update.refusals import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch

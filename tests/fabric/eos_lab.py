@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.eos.system import EosDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.in_process import leaf, load_site, talk_to

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from components.fabric.queues import marking_of
+from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Driver, Question, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem

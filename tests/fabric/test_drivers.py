@@ -151,7 +151,7 @@ print(folders, "asyncssh" in sys.modules)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert done.stdout.strip() == "['components.fabric.systems.eos.driver'] False"
+    assert done.stdout.strip() == "['components.fabric.systems.eos.system'] False"
 
 
 def test_a_step_of_a_switch_loads_one_ssh_client() -> None:

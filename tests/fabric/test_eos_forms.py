@@ -21,8 +21,8 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import eos as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Occupied, Unreadable
-from components.fabric.systems.eos.driver import INTERFACES, MAPS, NEIGHBOURS, VLANS, EosDriver
 from components.fabric.systems.eos.routing import ROUTER, ROUTING, parse_routing
+from components.fabric.systems.eos.system import INTERFACES, MAPS, NEIGHBOURS, VLANS, EosDriver
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
 from tests.fabric.in_process import load_table

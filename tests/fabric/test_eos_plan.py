@@ -8,7 +8,7 @@ from components.catalogue.switches.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.eos.system import EosDriver
 from tests.fabric.eos_lab import load_spec
 
 PFC = "priority-flow-control priority 3 no-drop"

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import Bug, DeviceError, UsageError
-from components.fabric import exec_plan
+from components.fabric import targets
 from components.fabric.device import SwitchEvidence
 from components.fabric.edit import every_key
-from components.fabric.exec_plan import ExecPlan, numbered, plan_exec
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import driver_of, system_of
+from components.fabric.targets import ExecPlan, numbered, plan_exec
 from components.remote.lines import parse_lines
 from lab.switches.onyx.cli import Session as OnyxSession
 from tests.fabric import test_cumulus_exchange, test_exchange, test_sonic_exchange
@@ -79,7 +79,7 @@ def judge(plan: SwitchPlan, output: str, kind: Any = "apply") -> SwitchEvidence:
     return SwitchEvidence(**json.loads(run_judge(request, {OUTPUT_VARIABLE: output})))
 
 
-FORMS = [name for name in SWITCH_SYSTEMS if exec_plan.find_form(name)]
+FORMS = [name for name in SWITCH_SYSTEMS if targets.find_form(name)]
 
 
 @pytest.fixture(params=FORMS)
@@ -88,7 +88,7 @@ def system(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_system_is_in_or_out_with_a_reason() -> None:
-    without = {name for name in SWITCH_SYSTEMS if exec_plan.why_no_exec(name)}
+    without = {name for name in SWITCH_SYSTEMS if targets.why_no_exec(name)}
     assert without == {*SWITCH_SYSTEMS} - {*FORMS}
     assert {*FORMS} == {*HISTORIES}, "a new form brings the histories it is tested over"
     assert not any(plan_exec(name, SwitchState()) for name in without)
@@ -253,7 +253,7 @@ def test_a_full_disk_is_found(system: str, tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_is_no_yes(system: str, output: str) -> None:
-    assert not exec_plan.is_expected(system, output)
+    assert not targets.is_expected(system, output)
     with pytest.raises(DeviceError, match="tells no success"):
         judge(plan_of(system), output)
 
@@ -278,8 +278,8 @@ def test_a_repeated_run_has_a_number_that_the_switch_ignores(system: str, tmp_pa
     text = texts_of(system).apply
     assert numbered(system, text, "") == text
     again = numbered(system, text, "7")
-    assert (exec_plan.number_of(text), exec_plan.number_of(again)) == (0, 7)
-    assert exec_plan.digest_of(again) != exec_plan.digest_of(text)
+    assert (targets.number_of(text), targets.number_of(again)) == (0, 7)
+    assert targets.digest_of(again) != targets.digest_of(text)
     judge(plan_of(system), send(system, switch_of(system, tmp_path), again))
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.port_names import CountedParts
-from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemEntry
+from components.catalogue.switches.systems import SWITCH_SYSTEMS, CountedParts, SystemEntry
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
-from components.fabric.exec_plan import plan_exec, why_no_exec
 from components.fabric.state import SwitchState
+from components.fabric.targets import plan_exec, why_no_exec
 from components.model.cluster import ClusterSpec
 from lab.switches.emulators import EMULATORS
 from lab.views import SwitchConfig

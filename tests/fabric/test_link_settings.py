@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from components.checks.links import fecs_of
-from components.fabric.exec_plan import plan_exec, why_no_exec
 from components.fabric.plan import plan_fabric
-from components.fabric.splits import speeds_of
+from components.fabric.ports import speeds_of
 from components.fabric.state import SwitchState
+from components.fabric.targets import plan_exec, why_no_exec
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import chain_of, rooms_of
 

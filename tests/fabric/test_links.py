@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.checks.tiers import reachable
+from components.checks.topology import reachable
 from components.fabric.links import list_ends, list_links, rails_on_link, switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort

@@ -7,9 +7,8 @@ from typing import Any, Final
 import pytest
 
 from components.catalogue.switches import MODELS, find_model
-from components.catalogue.switches.port_names import PortPlace
 from components.catalogue.switches.switch_model import parse_release
-from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortPlace
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem

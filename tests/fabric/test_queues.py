@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.catalogue.switches.marking import RECOMMENDED
+from components.catalogue.switches.systems import RECOMMENDED
 from components.fabric.plan import plan_fabric
-from components.fabric.queues import marking_of
+from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.model.fabric import Rdma
 from lab.switches.sonic.server import SonicSwitch

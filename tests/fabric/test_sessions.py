@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.core.beside import LostWay
+from components.core.difference import LostWay
 from components.fabric.cabling import (
     RoutedLinks,
     Way,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.exec_plan import LONGEST, plan_exec, why_no_exec
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.targets import LONGEST, plan_exec, why_no_exec
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.fabric_lab import routed_of
 from tests.fabric.sonic_lab import PORTS, make_switch, talk

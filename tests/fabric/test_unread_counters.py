@@ -11,7 +11,7 @@ from components.acceptance.collect.counters import Snapshot, flatten_port, measu
 from components.acceptance.evidence import HopRole
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PortCounters, Unread
-from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.eos.system import EosDriver
 from components.fabric.systems.onyx import CONGESTION
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.system import OnyxDriver

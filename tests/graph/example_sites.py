@@ -10,7 +10,7 @@ import yaml
 
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from components.testing import Run
 from components.update.secrets import secret_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from components.fabric import Fabric
-from components.fabric.exec_plan import digest_of
 from components.fabric.judge import OUTPUT_VARIABLE
 from components.fabric.plan import SwitchPlan
+from components.fabric.targets import digest_of
 from components.remote.component import Remote
 from components.remote.lines import parse_lines
 from components.testing import Graph, Run, record_program

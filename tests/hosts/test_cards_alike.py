@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_of_step
 from components.hosts.plan import HostPlan, plan_hosts

@@ -12,7 +12,7 @@ from components.hosts.preview import hosts_refused
 from components.hosts.scripts import proxy_file, proxy_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import HostDefaults, Manage, User
-from components.model.jump_hosts import Proxy
+from components.model.sources import Proxy
 from components.plan.make import make_plan
 from components.remote.tools import ToolCall
 from tests.plan.test_text import SPEC

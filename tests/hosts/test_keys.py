@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.checks.site import check_loaded, load_checked_site
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.core.problem import Json
 from components.hosts.keys.ask import (
     KEYS,

@@ -10,7 +10,7 @@ from components.hosts.plan import plan_hosts
 from components.hosts.scripts import boot_unit_text
 from components.model.cards import HcaPf, HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
-from components.model.ib_switches import vf_guids
+from components.model.places import vf_guids
 from lab.hosts.units import load_unit, order_units
 from tests.golden.site import changed_spec, load_example
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.catalogue.esxi_releases import AtsSupport, parse_release
+from components.catalogue.environments import AtsSupport, parse_release
 
 
 @pytest.mark.parametrize(

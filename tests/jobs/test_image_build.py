@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.catalogue.upstream import PROBE_IMAGE_BASE, SOURCES
-from components.cli.image import app
+from components.cli.job import image_app as app
 from components.core.errors import RailyardError
 from components.jobs.image_build import BUILDERS, choose_builder, context_folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 
 
 def planned(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan:

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import fill_known
+from components.core.plain_text import fill_known
 from components.kubernetes.planes.balancers import CA_FILE, render_haproxy
 from components.kubernetes.planes.k3s import k3s_plane, render_config
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Ssh
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 

@@ -32,9 +32,8 @@ from components.kubernetes.kubespray.wanted import (
 )
 from components.kubernetes.plan import plan_kubernetes, plan_request
 from components.model.cluster import ClusterSpec
-from components.model.jump_hosts import Proxy
 from components.model.kubernetes import Alignment
-from components.model.sources import Registry, Sources
+from components.model.sources import Proxy, Registry, Sources
 from components.remote.step import Endpoint
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import PROJECT

@@ -16,10 +16,10 @@ from components.core.to_json import to_json
 from components.kubernetes.manifest import RegistryAccount, login_value
 from components.kubernetes.planes.node_files import render_registries, script_text
 from components.model.cluster import ClusterSpec
-from components.model.containers import RegistryLogin
-from components.model.instances import with_instances
+from components.model.jobs import RegistryLogin
 from components.model.sources import Registry, Sources
 from components.model.units import SecretRef
+from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from tests.artefacts.certificates import Authority
 from tests.golden.site import changed_spec, load_example

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from components.checks.ib_links import check_ib_one_subnet, check_ib_routing_engine
+from components.checks.infiniband import check_ib_one_subnet, check_ib_routing_engine
 from components.model.cluster import ClusterSpec
 from lab.debian import unpacked_whole
 from lab.infiniband.fabric import Fabric

@@ -11,7 +11,7 @@ from components.checks.site import check_config_value
 from components.core.errors import UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
 from lab.keys import client_key, host_key

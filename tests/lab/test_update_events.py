@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.update_events import Update, follow_update, name_of, stage_of
+from lab import update_events
+from lab.update_events import Update, follow_update, name_of, progress_of, stage_of
 
 HERE = Path(__file__).parent
 URN = (
@@ -104,3 +105,33 @@ def test_an_engine_that_hangs_behind_a_failed_step_is_ended(tmp_path: Path) -> N
     assert not update.succeeded
     assert "the engine did not come to its end after the failed step" in update.messages[-1]
     assert "only deletions are left to do" in update.messages[-1]
+
+
+EVIDENCE = (
+    "urn:pulumi:dev::railyard::railyard:acceptance:Acceptance$command:local:Command"
+    "::acceptance-evidence"
+)
+
+
+def test_what_acceptance_waits_for_is_shown_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(update_events, "QUIET_S", -1.0)
+    screen = vars(update_events)["_Screen"](60.0, tmp_path)
+    screen.running[EVIDENCE] = screen.last_word
+    for number, words in ((3, "of a killed run"), (4, "probe 3 of 12, nccl: pod a waits")):
+        file = tmp_path / f"run-000{number}" / "progress.txt"
+        file.parent.mkdir()
+        file.write_text(f"acceptance: {words}\n")
+        os.utime(file, (number, number))
+    screen.tick()
+    shown = capfd.readouterr().out.splitlines()
+    assert shown[0].startswith("  ... working on acceptance-evidence (")
+    assert shown[1:] == ["      acceptance: probe 3 of 12, nccl: pod a waits"]
+    screen.running = {URN: screen.last_word}
+    screen.tick()
+    assert "acceptance" not in capfd.readouterr().out, "another step runs"
+
+
+def test_a_run_that_says_nothing_has_no_line(tmp_path: Path) -> None:
+    assert progress_of(tmp_path / "none") == ""

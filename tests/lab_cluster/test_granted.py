@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from components.catalogue.cni_folders import DISTRIBUTIONS
+from components.catalogue.cluster_parts import DISTRIBUTIONS
 from components.core.errors import DeviceError
 from lab.cluster.attach import Site, attach
 from lab.cluster.device_plugin import plan_pools

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from components.catalogue import upstream
-from components.catalogue.cni_folders import DISTRIBUTIONS
+from components.catalogue.cluster_parts import DISTRIBUTIONS
 from components.jobs.templates import ssh_options, sshd_command
 from components.pod_network.networks import macvlan_attachment
 from components.pod_network.programs import reference_cni_daemon_set

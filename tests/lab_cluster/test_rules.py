@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.catalogue.cni_folders import UPSTREAM
+from components.catalogue.cluster_parts import UPSTREAM
 from components.core.errors import DeviceError
 from lab.cluster.artefact import LabPlaces, checksums, publish
 from lab.cluster.attach import AttachError, parse_networks

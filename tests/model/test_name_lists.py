@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.model.name_lists import fold_names, unfold_names
+from components.model.texts import fold_names, unfold_names
 
 
 @pytest.mark.parametrize(

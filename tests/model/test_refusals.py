@@ -8,14 +8,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from components.core.problem import Json
-from components.model.acceptance import Acceptance
-from components.model.cloud import CrusoeProvision
-from components.model.containers import Containers
-from components.model.drivers import DriverPackage
-from components.model.environments import CloudIb, Hypervisor, VirtualMachine
+from components.model.cards import DriverPackage
+from components.model.environments import CloudIb, CrusoeProvision, Hypervisor, VirtualMachine
 from components.model.fabric import Routing
 from components.model.hosts import Host, Nic, User
 from components.model.infiniband import IbPartition
+from components.model.jobs import Acceptance, Containers
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import K3sPlane
 from components.model.pod_network import PodNetwork

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 
 if TYPE_CHECKING:
     from tests.over_ssh.test_k3s_ha import Site

@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 import pytest
 
 from components.core.errors import DeviceError
-from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.targets import ExecPlan, numbered
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.emulators import Switch, make_switch

@@ -17,8 +17,8 @@ import pytest
 from components.core.errors import UsageError
 from components.core.key_values import HostState
 from components.hosts.plan import HostPlan
+from components.model.cards import DriverPackage, DriverRepository
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage, DriverRepository
 from components.remote.host_session import HostAnswer
 from tests.over_ssh.host_lab import HostLab, running_hosts, without_driver
 

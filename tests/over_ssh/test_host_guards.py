@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.core.key_values import diff_states, parse_state
 from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step

@@ -10,9 +10,8 @@ import pytest
 
 from components.hosts.plan import HostPlan
 from components.hosts.preview import hosts_refused
-from components.model.cards import Firmware, HcaPf
+from components.model.cards import DriverPackage, Firmware, HcaPf
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from lab.views import HostConfig
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import HostLab, own_stack, running_hosts

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from components.core.key_values import diff_states, parse_state
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.planes.base import KubernetesPlan, secret_again
 from components.model.cluster import ClusterSpec
-from components.model.containers import RegistryLogin
+from components.model.jobs import RegistryLogin
 from components.model.sources import Registry, Sources
 from components.model.units import SecretRef
 from components.plan.make import make_plan

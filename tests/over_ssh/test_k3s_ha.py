@@ -17,8 +17,8 @@ import yaml
 from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, diff_states, parse_state
-from components.core.placeholder import fill, instances_in
-from components.drift.watched import Watched
+from components.core.plain_text import fill, instances_in
+from components.drift.device_drift import Watched
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts

@@ -12,10 +12,10 @@ import pytest
 
 from components.artefacts.lock import Lock
 from components.checks.site import check_site
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sSource
 from components.plan.make import make_plan
 from components.preflight.run import run_preflight

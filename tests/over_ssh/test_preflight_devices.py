@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.artefacts.lock import Lock
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan

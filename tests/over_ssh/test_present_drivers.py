@@ -10,7 +10,7 @@ import pytest
 
 from components.core.key_values import HostState
 from components.hosts.plan import HostPlan
-from components.model.drivers import ContainerToolkit, DriverPackage, DriverRepository
+from components.model.cards import ContainerToolkit, DriverPackage, DriverRepository
 from lab.views import HostConfig
 from tests.over_ssh.host_lab import HostLab, running_hosts
 

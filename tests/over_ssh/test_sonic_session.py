@@ -11,9 +11,9 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric import device
-from components.fabric.exec_plan import plan_exec
 from components.fabric.plan import plan_fabric
 from components.fabric.systems.sonic.driver import RELOAD_LOCK
+from components.fabric.targets import plan_exec
 from lab import keys
 from lab.switches.emulators import make_switch as make_lab_switch
 from lab.switches.sonic.server import SonicSwitch

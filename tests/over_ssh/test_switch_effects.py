@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.edit import Edit

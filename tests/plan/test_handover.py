@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.probes.unproven import list_unproven
-from components.checks.link_addresses import check_routed_port
+from components.checks.rail_leaves import check_routed_port
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec
 from components.model.owners import left_alone

@@ -13,17 +13,14 @@ from components.artefacts.pin import Reach
 from components.checks.site import load_checked_site
 from components.core.errors import Bug
 from components.core.problem import Json
-from components.discover.report import render_report
-from components.discover.run import compare
-from components.discover.site_file import read_site_file
-from components.discover.targets import find_targets
+from components.discover.run import compare, render_report
+from components.discover.site_file import find_targets, read_site_file
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import render_plan
 from components.preflight.here import fetched_here
-from components.preflight.page import render_html
-from components.preflight.report import Preflight, render_text
+from components.preflight.report import Preflight, render_html, render_text
 from components.preflight.wants import wants_of
 from components.preview.from_plans import preview_plans
 from components.update.secrets import secret_names

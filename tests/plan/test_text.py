@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.core.to_json import to_json
-from components.plan.flat import flatten
+from components.core.to_json import flatten, to_json
 from components.plan.make import make_plan, scripts_of
 from components.plan.sections import list_sections, port_lines, stages_of_steps, yaml_of
 from components.plan.text import STAGES, Choice, choose, render_plan, render_summary

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 import yaml
 
 from components.model.cluster import ClusterSpec
-from components.model.cni import Way
 from components.model.hosts import Host
+from components.model.owners import Way
 from components.pod_network.plan import plan_pod_network
 from components.reading.port_ranges import spread_document
 from tests.golden.site import EXAMPLES, changed_spec

@@ -11,12 +11,11 @@ import pytest
 
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.probes.plan import plan_probes
-from components.catalogue.cni_folders import CniPaths
+from components.catalogue.cluster_parts import CniPaths
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
-from components.model.cluster_parts import ClusterParts
-from components.model.cni import cni_paths
-from components.model.kubernetes import CniFolders, ExistingPlane, Toleration
+from components.model.kubernetes import ClusterParts, CniFolders, ExistingPlane, Toleration
+from components.model.owners import cni_paths
 from components.plan.make import make_plan
 from components.pod_network.manifests import cni_check
 from components.pod_network.plan import plan_pod_network

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.artefacts.listing import images_of
-from components.checks.pod_pools import check_pod_pool
+from components.checks.pod_networks import check_pod_pool
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address

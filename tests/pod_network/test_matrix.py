@@ -12,7 +12,7 @@ import pytest
 
 from components.checks.site import check_site
 from components.core.errors import SpecError
-from components.model.cni import Way
+from components.model.owners import Way
 from components.model.pod_network import Ipam
 from components.pod_network.attachment import expected_allocatable, pod_attachment
 from components.pod_network.matrix import ADDRESSES, MATRIX, WAYS, Refused, Works

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.artefacts.listing import images_of
-from components.checks.pod_pools import check_multus_owner
+from components.checks.pod_networks import check_multus_owner
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels, plan_operators
 from components.pod_network.plan import plan_pod_network

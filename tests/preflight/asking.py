@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.run import host_script
 from components.preflight.wants import HostWants

@@ -14,10 +14,10 @@ from typing import Final
 from components.artefacts.listing import Artefact
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
-from components.catalogue.cni_folders import CniPaths
+from components.catalogue.cluster_parts import CniPaths
 from components.checks.site import load_checked_site
-from components.core.finding import Finding
 from components.core.key_values import HostState
+from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.plan import plan_hosts

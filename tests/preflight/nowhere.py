@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.artefacts.lock import Lock
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from tests.graph.locked import lock_of

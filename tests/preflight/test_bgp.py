@@ -8,8 +8,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.fabric.parts import Session, Sessions
 from components.fabric.plan import plan_fabric
 from components.preflight.judge_others import judge_links, list_neighbors
-from components.preflight.page import render_html
-from components.preflight.report import Neighbors, Preflight, render_json, render_text
+from components.preflight.report import Neighbors, Preflight, render_html, render_json, render_text
 from components.update.seen import Seen
 from tests.fabric.fabric_lab import routed_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.plan.make import make_plan
 from components.preflight.run import run_preflight

@@ -10,7 +10,7 @@ import yaml
 
 from components.artefacts.lock import Lock, write_lock
 from components.cli import preflight as cli
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan

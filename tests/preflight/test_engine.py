@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.project.engine import (
     judge_engine,
     judge_lab_parts,

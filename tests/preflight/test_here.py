@@ -16,12 +16,12 @@ import yaml
 from components.artefacts import listing
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
-from components.checks.pins import refused_unpinned
-from components.core.finding import Finding
+from components.checks.site_files import refused_unpinned
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
 from components.model.sources import Mirror, Sources
+from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of
 from components.preflight.cluster import look_at_cluster

@@ -8,16 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.finding import Finding
 from components.core.key_values import HostState
+from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.plan import plan_hosts
 from components.hosts.preview import refuse_settings
 from components.preflight.artefacts import Artefact
 from components.preflight.judge_others import judge_session, judge_switch, read_refusals
-from components.preflight.page import render_html
-from components.preflight.report import Preflight, render_json, render_text
+from components.preflight.report import Preflight, render_html, render_json, render_text
 from tests.golden.site import load_example
 from tests.preflight.lacks import (
     LACKS,

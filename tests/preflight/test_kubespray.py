@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from components.checks.site import load_checked_site
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.kubernetes.kubespray.tree import tree_digest
 from components.model.cluster import ClusterSpec
 from components.model.kubespray import KubespraySource

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.preflight.wants import HostWants
 from tests.preflight.asking import ask
 

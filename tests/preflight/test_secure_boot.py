@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.preflight.wants import HostWants
 from tests.hosts.fake_host import make_fake, module, tool
 from tests.preflight.asking import ask

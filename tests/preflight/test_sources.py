@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.model.sources import Registry
 from components.preflight.artefacts import Artefact
 from components.preflight.wants import HostWants

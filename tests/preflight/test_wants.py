@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from components.artefacts.lock import Lock
 from components.checks.site import load_checked_site
+from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
-from components.model.drivers import ContainerToolkit
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of, charts_without_images
 from components.preflight.run import host_script

@@ -17,9 +17,8 @@ from packaging.utils import canonicalize_name
 
 from components.checks.site import load_checked_site
 from components.core.errors import UsageError
-from components.project.files import EXAMPLES, project_name
 from components.project.wheel import pack_wheel
-from components.project.write import write_project
+from components.project.write import EXAMPLES, project_name, write_project
 from components.reading.load import MARK
 from tests.cli.conftest import Call, railyard
 

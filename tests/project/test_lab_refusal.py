@@ -11,7 +11,12 @@ import yaml
 
 from components.core.errors import UsageError
 from components.model.cluster import ClusterSpec
-from components.project.engine import look_at_engine, wanted_versions
+from components.project.engine import (
+    lab_findings,
+    look_at_engine,
+    refuse_lab_parts,
+    wanted_versions,
+)
 from components.project.lab_marks import (
     LAB_PASSPHRASE,
     devices_outside_lab,
@@ -19,7 +24,6 @@ from components.project.lab_marks import (
     is_lab_backend,
     is_stand_in,
 )
-from components.project.lab_refusal import lab_findings, refuse_lab_parts
 from lab.clean import STATES, clean
 from lab.engine.env import PASSPHRASE
 from lab.engine.plugin_cache import MARK, STAND_INS, render_module_shim, render_program_shim

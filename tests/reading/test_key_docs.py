@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from components.model.kubernetes import VirtualAddress
-from components.reading.key_docs import docs_of
+from components.reading.members import docs_of
 
 
 class Base(BaseModel):

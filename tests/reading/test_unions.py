@@ -12,8 +12,7 @@ from components.core.problem import Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition
 from components.model.units import Frozen
-from components.reading.members import models_in
-from components.reading.unions import settle_unions
+from components.reading.members import models_in, settle_unions
 from components.reading.wording import word_error
 
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from bench.sites import EIGHT_RAILS, site_text
 from components.core.problem import Json, SpecPath, Spot
-from components.model.yaml_scalars import plain_scalar
+from components.reading.loose import plain_scalar
 from components.reading.yaml_text import YamlText, parse_yaml
 from tests.checks.cases import ROOT
 

@@ -9,8 +9,7 @@ import pytest
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.write import write_report
 from components.cli.app import say
-from components.core.beside import Beside, LostWay
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference, LostWay
 from components.core.plain_text import plain_text
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour

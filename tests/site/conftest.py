@@ -18,7 +18,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from components.model.cluster import ClusterSpec
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 from lab.up import choose_site, load_spec, play, start_lab
 from tests.site.leftovers import (
     MARK,

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from components.artefacts.naming import LOCAL_FILES
-from components.project.files import EXAMPLES
+from components.project.write import EXAMPLES
 from lab.registry.images import Images
 from lab.sources.server import REGISTRY_PORT, authority_of
 from lab.sources.site import sources_of

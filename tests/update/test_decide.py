@@ -15,7 +15,7 @@ from components.drift.device_drift import (
     render_drift,
 )
 from components.model.cluster import ClusterSpec, Disruption
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.step import RemoteStep, render_step_command

@@ -21,7 +21,7 @@ from components.drift.device_drift import DeviceDrift, Misplaced, Unreachable
 from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
 from components.update.decide import intend, judge_drift, refusals, unrecorded_switches
 from components.update.seen import Seen

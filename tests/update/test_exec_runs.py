@@ -10,10 +10,10 @@ import pytest
 from components.checks.site import load_checked_site
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
-from components.fabric.drift import drift_of_switch
-from components.fabric.exec_plan import numbered
+from components.fabric.edit import drift_of_switch
 from components.fabric.judge import judge_request
 from components.fabric.plan import SwitchPlan
+from components.fabric.targets import numbered
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import Choice, render_plan

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.model.guards import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan

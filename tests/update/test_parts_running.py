@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
-from components.cli.rbac import app
-from components.core.finding import Finding
+from components.cli.plan import rbac_app as app
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes.client import KubernetesCalls
 from components.kubernetes.live.look import Asked, find_not_ready

@@ -12,8 +12,8 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from components.acceptance.collect.patience import ALONE, Patience, ProbeWait
 from components.acceptance.collect.waits import (
-    NOT_PLACED,
     Api,
     Body,
     end_of,
@@ -241,7 +241,7 @@ def run_probe(
     watched: Body,
     *,
     deadline_s: float,
-    place_s: float | None = None,
+    patience: Patience = ALONE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
@@ -254,19 +254,20 @@ def run_probe(
         objects: Jobs, MPIJobs, Services in the order of creation.
         watched: The job whose end is the probe's end.
         deadline_s: Seconds until the probe is given up.
-        place_s: Seconds until it is given up if its pods get no place; None for its whole deadline.
+        patience: How it is waited for.
         clock: A monotonic clock in seconds.
     """
     try:
         for body in objects:
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
-        wait = _Wait(clock, deadline_s, place_s)
+        wait = ProbeWait(clock, deadline_s, patience)
         for number, body in enumerate(objects):
             sent = _addressed(api, objects[:number], body, wait)
             api.post(collection_of(body), sent)
         ran = _await_end(api, objects, watched, wait)
         if not ran.ended:
-            ran = replace(ran, reason=why_waiting(api, objects))
+            why = why_waiting(api, objects)
+            ran = replace(ran, reason="; ".join(filter(None, (why, ran.reason))))
         elif not ran.succeeded:
             said = _said_by_others(api, objects, watched)
             ran = replace(ran, reason="; ".join((ran.reason, *said)))
@@ -276,25 +277,7 @@ def run_probe(
     return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
 
 
-class _Wait:
-    """How long one probe is waited for."""
-
-    def __init__(
-        self, clock: Callable[[], float], deadline_s: float, place_s: float | None
-    ) -> None:
-        self._clock, self._begun_s = clock, clock()
-        self._deadline_s, self._place_s = deadline_s, place_s
-
-    def is_over(self, api: Api, objects: Sequence[Body]) -> bool:
-        """Whether the deadline has passed, or that for a place, which is looked at once."""
-        waited_s = self._clock() - self._begun_s
-        if self._place_s is not None and waited_s >= self._place_s:
-            self._place_s = None
-            return NOT_PLACED in why_waiting(api, objects)
-        return waited_s >= self._deadline_s
-
-
-def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: _Wait) -> Body:
+def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) -> Body:
     """A client with the address of the server that was created before it, once that has one.
 
     Raises:
@@ -339,14 +322,14 @@ def pause() -> None:
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
-def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: _Wait) -> ProbeRun:
+def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -> ProbeRun:
     while True:
         current = api.get(path_of(body))
         end = _GONE if current is None and body["kind"] == "Pod" else end_of(current or {})
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
         if wait.is_over(api, objects):
-            return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
+            return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason=wait.words)
         pause()
 
 

@@ -27,7 +27,7 @@ from components.acceptance.collect.counter_names import (
 )
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
-from components.core.beside import LostWay
+from components.core.difference import LostWay
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_lost
 from components.fabric.device import read_counted, read_counters

@@ -24,6 +24,7 @@ from components.acceptance.collect.counters import (
     measure_hops,
     read_snapshot,
 )
+from components.acceptance.collect.patience import ALONE, Patience
 from components.acceptance.collect.turn import Turn
 from components.acceptance.collect.waits import NOT_PLACED, Api
 from components.acceptance.digest import digest_log
@@ -67,8 +68,8 @@ class Round:
 AT_ONCE: Final = 512
 """Most probes that run at once: the pairs of 1,024 hosts. Each waits in a thread of its own."""
 PLACE_S: Final = 60.0
-"""Seconds for a scheduler to place pods, once a probe of this run has waited for a whole deadline
-in vain. Devices that a pod gave back are offered again within seconds."""
+"""Seconds for a scheduler to place pods, once a probe of this run has waited for a place in vain.
+Devices that a pod gave back are offered again within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,8 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
         return ProbeRun("", ended=False, succeeded=False, reason=broken)
     watched = objects[probe.job.watched]
     deadline_s = this.plan.timeout_s + probe.job.runs_s
-    return try_probe(this.api, objects, watched, deadline_s, this.place_s)
+    patience = this.turn.patience(probe.probe.name, objects, this.place_s)
+    return try_probe(this.api, objects, watched, deadline_s, patience)
 
 
 def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
@@ -286,11 +288,11 @@ def try_probe(
     objects: list[Body],
     watched: Body,
     deadline_s: float,
-    place_s: float | None = None,
+    patience: Patience = ALONE,
 ) -> ProbeRun:
     """Run a probe; a cluster that refuses or does not answer is evidence too."""
     try:
-        return run_probe(api, objects, watched, deadline_s=deadline_s, place_s=place_s)
+        return run_probe(api, objects, watched, deadline_s=deadline_s, patience=patience)
     except DeviceError as error:
         return ProbeRun("", ended=False, succeeded=False, reason=str(error))
 

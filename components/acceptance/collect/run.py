@@ -20,6 +20,7 @@ from components.acceptance.collect.cluster_jobs import (
     PodList,
     lend_class,
 )
+from components.acceptance.collect.patience import Patience
 from components.acceptance.collect.probe_runs import (
     AT_ONCE,
     Round,
@@ -27,7 +28,7 @@ from components.acceptance.collect.probe_runs import (
     run_all,
     try_probe,
 )
-from components.acceptance.collect.turn import Hindrance, Turn
+from components.acceptance.collect.turn import PROGRESS, Hindrance, Turn
 from components.acceptance.collect.waits import Api
 from components.acceptance.evidence import MAX_AGE_DAYS, Evidence, LeftOut
 from components.acceptance.handover import AcceptRequest
@@ -99,7 +100,7 @@ def collect_evidence(
     asked = plan.policy.asked
     api = open_cluster(plan.access, secrets) if asked else None
     api = api if api is None or isinstance(api, Absent) else PodList(api)
-    turn = Turn(plan.policy, api)
+    turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=plan.probes)
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
     classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
@@ -197,13 +198,15 @@ def _read_memlock(this: Round, api: Api) -> dict[str, str]:
     def ask(body: Body, hindered: Hindrance | None) -> str | None:
         if hindered is not None:
             return None if hindered.kind == "closed" else f"no answer: {hindered.reason}"
-        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S, this.place_s)
+        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S, Patience(this.place_s))
         return ran.log.strip() or f"no answer: {ran.reason}"
 
-    hindrances = [this.turn.hindrance([body]) for body in bodies]
+    hindrances = [this.turn.hindrance([body], "memlock") for body in bodies]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         said = zip(this.plan.workers, pool.map(ask, bodies, hindrances), strict=True)
-        return {node: text for node, text in said if text is not None}
+        found = {node: text for node, text in said if text is not None}
+    (this.folder / PROGRESS).unlink(missing_ok=True)
+    return found
 
 
 def _now() -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal
 
 from components.acceptance.collect.cluster_jobs import pause
+from components.acceptance.collect.patience import Patience
 from components.acceptance.collect.waits import Api
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.image import judge_image
@@ -155,6 +159,18 @@ def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hin
     return min(found, key=lambda each: order.index(each.kind), default=None) if nodes else None
 
 
+def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
+    """Whether too few nodes offer what the pods of a probe need, whoever has it now."""
+    needs = [need for need in needs_of(objects) if need.nodes and nodes]
+    return any(_places(need, nodes) < need.count for need in needs)
+
+
+def _places(need: Need, nodes: Mapping[str, NodeUse]) -> int:
+    offers = [nodes[name].offers for name in need.nodes if name in nodes]
+    wanted = need.resources.items()
+    return sum(all(each.get(name, 0) >= count for name, count in wanted) for each in offers)
+
+
 def _hindrances(need: Need, nodes: Mapping[str, NodeUse]) -> list[Hindrance]:
     uses = [nodes.get(name, NodeUse(name)) for name in need.nodes]
     found = [each for use in uses if (each := _hindrance(use, need)) is not None]
@@ -193,6 +209,7 @@ _FRESH_S: Final = 5.0
 NOT_READY_WAIT_S: Final = 60.0
 """A kubelet that was just restarted reports within this time (its default lease is 40 s)."""
 _PODS: Final = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+PROGRESS: Final = "progress.txt"  # in the folder of a run, until it ends
 NEVER: Final = f"{NOT_ASKED}acceptance.accept is never"
 
 
@@ -204,6 +221,9 @@ class Turn:
     api: Api | None
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[], None] = pause
+    progress: Path | None = None
+    """The file that says what the run does now: of a step that runs Pulumi shows nothing."""
+    probes: Sequence[ProbePlan] = ()
     _started_s: float = field(init=False)
     _waited_s: float = field(default=0.0, init=False)
     _seen: tuple[float, Mapping[str, NodeUse]] | None = field(default=None, init=False)
@@ -227,10 +247,23 @@ class Turn:
         unfit = self._unfit.get(probe.job.image if probe.job else "", "")
         if unfit:
             return unfit
-        found = self.hindrance(objects)
+        found = self.hindrance(objects, probe.probe.name)
         return found.reason if found is not None and found.kind != "broken" else ""
 
-    def hindrance(self, objects: Sequence[Body]) -> Hindrance | None:
+    def patience(self, name: str, objects: Sequence[Body], place_s: float | None) -> Patience:
+        """How a probe is waited for that is run now."""
+        self._tell(name, "is run")
+        lacks = lambda: lacks_places(objects, self._nodes())  # noqa: E731 - one argument of a call
+        return Patience(place_s, lacks, partial(self._tell, name))
+
+    def _tell(self, name: str, words: str) -> None:
+        names = [each.probe.name for each in self.probes]
+        number = f"probe {names.index(name) + 1} of {len(names)}, " if name in names else ""
+        if self.progress:
+            with suppress(OSError):  # a full disk ends no probe
+                self.progress.write_text(f"acceptance: {number}{name}: {words}\n")
+
+    def hindrance(self, objects: Sequence[Body], name: str = "a probe") -> Hindrance | None:
         """What is in the way of a probe, after the waiting that the site allows."""
         found = find_hindrance(objects, self._nodes())
         allowed = self.policy.busy_wait_s if self.policy.when_busy == "wait" else 0.0
@@ -238,6 +271,7 @@ class Turn:
             limit = NOT_READY_WAIT_S if found.kind == "broken" else allowed
             if self._waited_s >= limit:
                 return found
+            self._tell(name, found.reason)
             before = self.clock()
             self.pause()
             self._waited_s += self.clock() - before

@@ -12,7 +12,9 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-WaitKind = Literal["place", "node", "network", "mount", "image", "start", "ended", "refused"]
+WaitKind = Literal[
+    "place", "node", "network", "mount", "image", "config", "start", "ended", "refused"
+]
 _OF_EVENT: Final[Mapping[str, WaitKind]] = {
     "FailedCreatePodSandBox": "network",
     "FailedMount": "mount",
@@ -25,7 +27,10 @@ _OF_STATE: Final[Mapping[str, WaitKind]] = {
     "ImagePullBackOff": "image",
     "InvalidImageName": "image",
     "ErrImageNeverPull": "image",
+    "CreateContainerConfigError": "config",
 }
+STUCK: Final[frozenset[WaitKind]] = frozenset({"image", "config"})
+"""What hardly ends by itself: an image that cannot be had, an object that is not there."""
 _QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
 _HINTS: Final[Mapping[WaitKind, str]] = {
     "place": "it starts when they are free; `railyard drift` says whether nodes offer too few",
@@ -33,6 +38,7 @@ _HINTS: Final[Mapping[WaitKind, str]] = {
     "network": "`railyard drift` compares attachments, plugins and VFs with the file",
     "mount": "what it mounts has to be on its node",
     "image": "is the image's name right, and is the registry's login in sources.registry?",
+    "config": "the Secret or ConfigMap that it names has to be in its namespace",
     "start": "the image, or what the pod asks of its node, is not as the job needs it",
     "ended": "its own log says why",
     "refused": "a quota or a policy of the namespace says so",
@@ -90,6 +96,8 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     if waits:
         return waits
     jobs = [body for body in objects if body["kind"] in POD_LABELS]
+    if not jobs and all(pod.get("status", {}).get("phase") == "Running" for pod in pods):
+        return []  # the warnings of a namespace are a long list
     warned = {space: _warnings(api, space) for space in {_space(pod) for pod in (*jobs, *pods)}}
     waits = [each for pod in pods for each in _warned(pod, warned[_space(pod)])]
     return waits or [each for body in jobs for each in _refused(body, warned[_space(body)])]

@@ -17,7 +17,7 @@ from components.acceptance.judge.amount import judge_amount, sent_bytes, show_si
 from components.acceptance.judge.pauses import other_pauses
 from components.acceptance.judge.verdict import Finding, Verdict
 from components.core.plain_text import counted
-from components.model.acceptance import LossLimits
+from components.model.jobs import LossLimits
 
 _READ = ("observed", "uncounted")
 DARK: Final = "not proven: no login"

@@ -13,8 +13,8 @@ from components.acceptance.probes.ib_paths import PathAsk, RailLimit, plan_paths
 from components.acceptance.seen import Seen
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.ib_switches import list_ib_switches
 from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership
+from components.model.places import list_ib_switches
 from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint

@@ -16,9 +16,8 @@ from components.jobs.deepspeed import (
 from components.jobs.environment import mpirun_command, program_path
 from components.jobs.mpi import launched_job, mpi_job
 from components.jobs.templates import fit_name
-from components.model.acceptance import Collective, DeepSpeedScan
 from components.model.cluster import ClusterSpec
-from components.model.jobs import DeepSpeed
+from components.model.jobs import Collective, DeepSpeed, DeepSpeedScan
 from components.model.worker_kinds import WorkerKind
 
 SCAN_PROBE: Final = "deepspeed-scan"

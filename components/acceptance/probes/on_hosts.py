@@ -20,10 +20,10 @@ from components.containers.mpi import (
 from components.core.to_json import OMIT_EMPTY
 from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers
 from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.rail_subnets import subnet_of
+from components.model.jobs import Containers
+from components.model.places import subnet_of
 from components.model.worker_kinds import RailPair, WorkerKind, gpu_kinds, nic_on, rail_pairs
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint

@@ -22,12 +22,12 @@ from components.jobs.templates import (
     make_limits,
     make_pod,
 )
-from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.operator_owned import gpu_paths
-from components.model.rail_subnets import pod_links
+from components.model.jobs import PerftestCase
+from components.model.owners import gpu_paths
+from components.model.places import pod_links
 from components.model.worker_kinds import RailPair, nic_on
 from components.pod_network.attachment import (
     PodAttachment,

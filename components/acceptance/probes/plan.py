@@ -30,8 +30,8 @@ from components.jobs.environment import job_script, program_path
 from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.hosts import Host
+from components.model.owners import way_of
 from components.model.worker_kinds import PAIR, gpu_kinds, rail_pairs
 
 NODE_S: Final = 180

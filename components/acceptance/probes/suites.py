@@ -20,10 +20,10 @@ from components.acceptance.probes.perftest import (
     PairTest,
     with_flows,
 )
-from components.model.acceptance import PerftestCase, PerftestTool, SuiteName
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.rail_subnets import has_way, leaves_of_hosts, shares_resource
+from components.model.jobs import PerftestCase, PerftestTool, SuiteName
+from components.model.places import has_way, leaves_of_hosts, shares_resource
 from components.model.worker_kinds import (
     RailPair,
     nic_on,

@@ -8,7 +8,7 @@ from components.acceptance.evidence import Unproven, WorkerGroup
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.owners import runs_on_foreign_fabric
-from components.model.rail_subnets import shares_resource
+from components.model.places import shares_resource
 from components.model.worker_kinds import (
     PAIR,
     WorkerKind,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from components.catalogue.switches.model_file import FOLDER, list_models, read_model
-from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.switch_model import FOLDER, SwitchModel, list_models, read_model
 
 
 class Catalogue(Mapping[str, SwitchModel]):

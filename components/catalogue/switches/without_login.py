@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.catalogue.switches import find_model
-from components.catalogue.switches.model_file import FOLDER, list_models, read_file, spell
+from components.catalogue.switches.switch_model import FOLDER, list_models, read_file, spell
 
 WITHOUT_LOGIN: Final = FOLDER / "without_login"
 

@@ -20,7 +20,7 @@ from components.fabric.identity import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain, Driver
 from components.model.fabric import Rdma
-from components.model.switch_ports import Fec
+from components.model.switch_models import Fec
 from components.remote.session_profile import SessionProfile
 
 DSCP_PER_CLASS: Final = 8

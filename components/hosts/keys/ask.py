@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.hosts.keys.row import PLACES, HostKey, Number, Values, effect_of
 from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 

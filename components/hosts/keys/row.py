@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 
 Part = Literal[
     "system", "driver", "docker", "kernel", "pci", "routing", "vfs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.hosts.keys.row import (
     NAME,
     ON_OFF,

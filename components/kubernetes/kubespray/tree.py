@@ -17,7 +17,7 @@ from typing import Final
 
 import yaml
 
-from components.artefacts.digests import digest_of
+from components.artefacts.naming import digest_of
 from components.artefacts.web import Access, FetchError, download
 from components.core.errors import DeviceError
 from components.core.limits import read_text

@@ -22,7 +22,7 @@ from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
 from components.kubernetes.planes.node_files import kubelet_fields, upstream_registries
 from components.model.cluster import ClusterSpec
-from components.model.operator_owned import toolkit_owner
+from components.model.owners import toolkit_owner
 from components.remote.lines import read_request, render_lines
 from components.remote.step import Endpoint, bracketed
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version_in
 from components.catalogue.operator_versions import nri_works
-from components.core.finding import Finding, Severity
+from components.core.problem import Finding, Level
 from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.live.parts_look import PartsAsked, PartsLook, Workload, managers_of
 from components.kubernetes.live.why import state_of, troubles_of
@@ -91,7 +91,7 @@ def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
 
 
 def _finding(
-    cause: str, what: str, actual: str, wanted: str, fix: str, severity: Severity = "problem"
+    cause: str, what: str, actual: str, wanted: str, fix: str, severity: Level = "problem"
 ) -> Finding:
     return Finding(CLUSTER, cause, what, actual, wanted, fix, severity)
 

@@ -13,7 +13,7 @@ from components.kubernetes.live.look import why_not_ready
 from components.kubernetes.live.read import Key, Live, Reader
 from components.kubernetes.live.why import state_of
 from components.kubernetes.manifest import Body, containers_in, list_at, map_at, name_of
-from components.model.cluster_parts import Owner
+from components.model.kubernetes import Owner
 
 _WORKLOADS: Final = {
     "DaemonSet": "/apis/apps/v1/daemonsets",

@@ -15,8 +15,8 @@ from importlib import resources
 from typing import Final
 
 from components.core.key_values import HostState
-from components.core.placeholder import placeholder
-from components.drift.watched import Watched
+from components.core.plain_text import placeholder
+from components.drift.device_drift import Watched
 from components.hosts.scripts import through_proxy
 from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from components.core.key_values import parse_state
-from components.core.placeholder import Facts, fill_known
+from components.core.plain_text import Facts, fill_known
 from components.core.to_json import OMIT_EMPTY
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.kubernetes.manifest import (
     RegistryAccount,
 )

@@ -12,7 +12,7 @@ from components.artefacts.listing import k3s_key
 from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.balancers import ca_step, plan_balancer, plan_keepalived
@@ -40,7 +40,7 @@ from components.kubernetes.planes.node_files import (
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
-from components.model.operator_owned import toolkit_owner
+from components.model.owners import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 

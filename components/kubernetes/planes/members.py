@@ -17,8 +17,8 @@ from typing import Final
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.core.placeholder import placeholder
-from components.drift.watched import Watched
+from components.core.plain_text import placeholder
+from components.drift.device_drift import Watched
 from components.kubernetes.planes.base import FILTER_SUFFIX, NODE_SUFFIX, REMOVAL_SUFFIX
 from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines, unit_text
 from components.model.cluster import ClusterSpec

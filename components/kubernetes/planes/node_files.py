@@ -17,11 +17,10 @@ from importlib import resources
 from typing import Final, Literal, cast
 
 from components.artefacts.listing import artefacts_of
-from components.artefacts.naming import registry_host, registry_path
-from components.artefacts.reference import parse_image
+from components.artefacts.naming import parse_image, registry_host, registry_path
 from components.model.cluster import ClusterSpec
-from components.model.containers import DOCKER_HUB
 from components.model.hosts import Host
+from components.model.jobs import DOCKER_HUB
 from components.model.kubernetes import Alignment
 from components.model.sources import Registry
 from components.remote.tools import Tool, ToolCall, assemble, linux_text

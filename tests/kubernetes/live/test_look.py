@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.core.errors import DeviceError
-from components.core.placeholder import placeholder
+from components.core.plain_text import placeholder
 from components.drift.device_drift import Unreachable
 from components.kubernetes.live.look import (
     Asked,

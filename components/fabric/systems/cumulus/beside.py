@@ -18,8 +18,7 @@ from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import rows
 from components.fabric.systems.cumulus import tree as nvue
 from components.fabric.systems.cumulus.patch import Line
-from components.fabric.systems.membership import fill_membership
-from components.fabric.systems.ranges import collapse_vlans
+from components.fabric.systems.ranges import collapse_vlans, fill_membership
 
 
 def read_member(entry: nvue.Tree) -> dict[str, object]:

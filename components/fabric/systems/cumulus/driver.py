@@ -22,8 +22,7 @@ from components.fabric.systems.cumulus import beside, patch, rows, tree
 from components.fabric.systems.cumulus.patch import Line
 from components.fabric.systems.cumulus.rows import States, Tail
 from components.fabric.systems.cumulus.tree import ROCE, parse_profile
-from components.fabric.systems.membership import holders_of, named_vlans, others_of
-from components.fabric.systems.ranges import port_key
+from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 
 CONFIG: Final = "nv config show -o json"
 INTERFACES: Final = "nv show interface -o json"

@@ -1,19 +1,199 @@
-"""EOS as the rest of the house knows it."""
+"""The driver of Arista EOS, and EOS as the rest of the house knows it.
+
+Changes come as a configuration session that is committed with a timer: unless it is confirmed after
+the second reading, the switch takes it back by itself (docs/explanation/sources.md#eos).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.queues import marking_of
-from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import switch_system
+from components.fabric.parts import Sessions, write_list
+from components.fabric.ports import marking_of
+from components.fabric.state import BgpState, PortState, SwitchState
+from components.fabric.systems import base, switch_system
+from components.fabric.systems import eos as show
+from components.fabric.systems import rows as table
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Drain
-from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.eos import routing, rows
 from components.fabric.systems.eos.routing import LINK_LOCAL
 from components.fabric.systems.eos.rows import DEFAULT_CLASSES, ROWS
+from components.fabric.systems.ranges import holders_of, others_of
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
+
+VLANS: Final = "show vlan | json"
+STATUS: Final = "show interfaces status | json"
+INTERFACES: Final = "show running-config sanitized | section ^interface"
+"""`sanitized`: no key of a routing protocol may come into an error message of ours."""
+MAPS: Final = "show running-config sanitized | include ^qos"
+NEIGHBOURS: Final = "show lldp neighbors detail | json"
+ROLLBACK_S: Final = 300
+"""Of `commit timer 00:05:00`: a second reading of 64 ports takes seconds, a person some minutes."""
+_REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
+"""EOS prints `% ` before an error; the other words are a precaution."""
+_NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
+"""Interfaces that are no ports of a bridge."""
+_TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
+
+
+def _words(command: str, text: str) -> dict[str, object]:
+    """Every front panel port that there is, split ones too, to the word for its link."""
+    return show.parse_ports(Answer(command, text))
+
+
+def _links(command: str, text: str) -> dict[str, bool]:
+    words = _words(command, text).items()
+    return {name: word == "connected" for name, word in words if word is not None}
+
+
+class EosDriver(base.Driver):
+    """See `components.fabric.systems.base.Driver`."""
+
+    system = "eos"
+    title = "EOS"
+    ports = base.ask_once(STATUS, lambda command, text: tuple(_words(command, text)))
+    neighbours = base.ask_once(
+        NEIGHBOURS, lambda command, text: show.parse_neighbours(Answer(command, text))
+    )
+    links = base.ask_once(STATUS, _links)
+    enter = ("enable",)
+    guard = base.Guard(
+        open="configure session {name}",
+        # The diff changes nothing: it puts what is about to happen into the session's record.
+        force=("show session-config diffs", f"commit timer {_TIMER}"),
+        confirm="configure session {name} commit",
+        abandon="abort",
+        revert="configure session {name} abort",
+        rollback_s=ROLLBACK_S,
+        list_command=show.SESSIONS,
+        find_stale=show.find_stale,
+    )
+    save = "write memory"
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """VLANs, every interface as configured, and the maps if any of QoS is ours."""
+        asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
+        asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
+        is_routed = wanted.addresses is not None or wanted.bgp is not None
+        routes = (routing.ROUTING, routing.ROUTER) if is_routed else ()
+        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+        """Read what `read_commands` asked for."""
+        parts: dict[str, Any] = {}
+        with Answer(INTERFACES, answers[INTERFACES]).reading():
+            sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
+        if routing.ROUTER in answers:
+            plain, router = answers[routing.ROUTING], answers[routing.ROUTER]
+            with Answer(routing.ROUTER, router).reading():
+                parts |= routing.parse_routing(sections, plain, router)
+        if MAPS in answers:
+            with Answer(MAPS, answers[MAPS]).reading():
+                parts |= _maps(answers[MAPS], wanted)
+        state = SwitchState(
+            vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
+            **parts,
+            ports={
+                name: rows.read_port(sections[name], port)
+                for name, port in wanted.ports.items()
+                if name in sections and not sections[name].values["is_odd"]
+            },
+        )
+        rest = {name: each for name, each in sections.items() if name not in wanted.ports}
+        named = {name: section.named_vlans(name) for name, section in rest.items()}
+        carrying = {
+            name: rows.read_port(each, PortState())
+            for name, each in rest.items()
+            if not _NO_PORT.match(name)
+        }
+        return base.Reading(state, holders_of(named), others_of(carrying))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+        """The lines from `actual` to `target`; empty when they agree.
+
+        Raises:
+            Unsettable: A port is missing, or is no plain switch port.
+        """
+        missing = [name for name in target.ports if name not in actual.ports]
+        if missing:
+            raise base.Unsettable(
+                f"{', '.join(missing)}: there is no such port, or it is part of a bundle, a tunnel "
+                "or a tap; look at `show running-config interfaces`"
+            )
+        return table.write_steps(_STEPS, actual, target)
+
+    def find_refusal(self, output: str) -> str | None:
+        """EOS reports by lines that start with `%`; a terminal session has no exit status."""
+        found = _REFUSAL.search(output)
+        return found[1].strip() if found else None
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """VLAN 1 on access ports, which are up; trust CoS, no ECN, no PFC, every queue strict."""
+        port = rows.read_port(rows.Section(), PortState()).model_copy(update={"ecn": {}})
+        return SwitchState(
+            vlans=(rows.FACTORY_VLAN,),
+            dscp_classes=rows.DEFAULT_CLASSES,
+            addresses={},
+            bgp=BgpState(),
+            native={routing.WORDS: write_list((routing.MODEL,))},
+            ports=dict.fromkeys(ports, port),
+        )
+
+    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
+        """The summary, the routes, and BFD's peers if any neighbour has it."""
+        return base.Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
+
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+        """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
+        of_port = [each for each in show.COUNTERS.values() if "{port}" in each]
+        of_all = [each for each in show.COUNTERS.values() if each not in of_port]
+        return base.Question(
+            (*(each.format(port=port) for port in ports for each in of_port), *of_all),
+            lambda answers: {port: show.port_counters(port, answers) for port in ports},
+        )
+
+
+def _maps(text: str, wanted: SwitchState) -> table.Values:
+    maps = table.take_lines(rows.MAP_ROWS, map(str.strip, text.splitlines()))
+    classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
+    for port in wanted.ports.values():
+        for tc in {*port.ecn, *(port.strict_classes or ())} - {0}:
+            if (queue := maps.get("class_queues", {}).get(tc, tc)) != tc:
+                why = (
+                    f"traffic class {tc} is mapped to queue {queue}, but its ECN and schedule "
+                    f"are set on queue {tc}; remove that line"
+                )
+                raise base.Unreadable(MAPS, text, why)
+    asked = wanted.dscp_classes
+    return {
+        "dscp_classes": None if asked is None else {dscp: classes[dscp] for dscp in asked},
+        "rewrite_dscp": None if wanted.rewrite_dscp is None else "rewrite_dscp" in maps,
+    }
+
+
+def _blocks(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
+    """A block for each port: how a range of split ports is written differs between platforms."""
+    for name, port in target.ports.items():
+        if lines := [*rows.port_lines(actual.ports[name], port)]:
+            yield (f"interface {name}", *lines, "exit")
+
+
+_STEPS: Final[tuple[table.Step, ...]] = (
+    table.add_vlans,
+    lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
+    routing.leaving_lines,
+    _blocks,
+    routing.coming_lines,
+    routing.forwarding_lines,
+    routing.router_lines,
+    table.remove_vlans,
+)
+
 
 MIN_RELEASE: Final = (4, 28, 0)
 """A guess: no text that was found says which release brought the commit timer of configuration

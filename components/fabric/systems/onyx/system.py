@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from components.fabric.queues import marking_of
+from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import base, mellanox_cli
 from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
-from components.fabric.systems.ranges import port_key
+from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.fabric.systems.rows import factory_values, read_answers
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY, Intent, SwitchSystem
 from components.model.fabric import Rdma

@@ -16,7 +16,7 @@ from typing import Final
 
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.membership import fill_membership
+from components.fabric.systems.ranges import fill_membership
 from components.fabric.systems.sonic import read
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.rows import Cell, Cells

@@ -16,8 +16,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.fabric.parts import sources
 from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.membership import holders_of
-from components.fabric.systems.ranges import port_key
+from components.fabric.systems.ranges import holders_of, port_key
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows, Tables
 

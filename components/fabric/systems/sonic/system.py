@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.queues import marking_of
+from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli, switch_system
 from components.fabric.systems.base import Drain, Script

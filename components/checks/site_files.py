@@ -1,4 +1,4 @@
-"""Rules on what lies beside the site: its lock, its charts, its bundle."""
+"""Rules on the files around a site: its stack file, its lock, its charts, its bundle."""
 
 from __future__ import annotations
 
@@ -7,13 +7,71 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from components.artefacts.bundle import INDEX, open_bundle, wanted_of
 from components.artefacts.listing import Artefact, artefacts_of
-from components.artefacts.lock import Entry, Lock
+from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
+from components.checks.access import list_secrets
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
+from components.reading.load import SETTINGS, StackSecrets
+from components.reading.wording import did_you_mean
+
+_SITES = frozenset({"cluster", "site"})
+
+
+def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
+    """Each `railyard:` key of a stack file is the site, a secret that it names, or a switch.
+
+    A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
+    """
+    wanted = {own for ref, _ in list_secrets(spec) if (own := ref.secret)}
+    known = sorted({*SETTINGS, *wanted})
+    for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
+        where = (_place(name, secrets),)
+        choices = SETTINGS.get(name)
+        if choices is not None:
+            value = secrets.switches.get(name, "")
+            if value not in choices:
+                yield Finding(
+                    f"railyard:{name} cannot be {value or 'a secret or a mapping'}."
+                    f"{did_you_mean(value, choices)}",
+                    where,
+                    f"choose one of: {', '.join(choices)}.",
+                )
+        elif name not in wanted:
+            hint = did_you_mean(name, known)
+            needless = not hint and name in secrets.encrypted
+            what = f"railyard:{name} is neither a switch nor a secret that the site names.{hint}"
+            fix = f"correct it, or remove it: `pulumi config rm railyard:{name}`."
+            yield Finding(what, where, fix, "warning" if needless else "error")
+
+
+def _place(name: str, secrets: StackSecrets) -> Place:
+    key = f"railyard:{name}"
+    return Place(("config", key), None, secrets.file, secrets.lines.get(key))
+
+
+def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
+    """Each secret that the site names is in the stack's configuration, encrypted.
+
+    It is checked only for a stack file; a plain site file holds no secrets. What comes from the
+    environment or a program is asked for when it is needed.
+    """
+    places: dict[str, list[Place]] = {}
+    for ref, path in list_secrets(spec):
+        if ref.secret is not None:
+            places.setdefault(ref.secret, []).append(at(path, ref.secret))
+    for name, where in places.items():
+        command = f"`pulumi config set --secret railyard:{name}`"
+        if name in secrets.in_clear:
+            what = f"the secret railyard:{name} is in the stack file in clear text."
+            fix = f"set it again with {command}, and change it on the device: it has been readable."
+            yield Finding(what, tuple(where), fix)
+        elif name not in secrets.encrypted and secrets.complete:
+            what = f"the secret railyard:{name} is not in the stack's configuration."
+            yield Finding(what, tuple(where), f"run {command}.")
+
 
 MENDED_BY_FETCHING: Final = frozenset({"lock-entry", "lock-file", "bundle", "project-path"})
 """What `pin` and `bundle` are for, or do without."""
@@ -28,18 +86,14 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     """
     for artefact in artefacts_of(spec):
         if artefact.kind == "chart" and artefact.local and not _is_chart(project, artefact):
-            yield Finding(
-                f"the chart {artefact.address} is not in the project.",
-                (at(artefact.path, artefact.address),),
-                "correct the path, or leave chart and repo out: the default is upstream's own.",
-            )
+            where = (at(artefact.path, artefact.address),)
+            fix = "correct the path, or leave chart and repo out: the default is upstream's own."
+            yield Finding(f"the chart {artefact.address} is not in the project.", where, fix)
     bundle = spec.sources.bundle
     if bundle is not None and not (project / bundle / INDEX).is_file():
-        yield Finding(
-            f"the bundle {bundle} is not there: it has no bundle.json.",
-            places(spec, "sources.bundle"),
-            "make it with `railyard bundle SITE DIR` where there is a network, and copy it here.",
-        )
+        where = places(spec, "sources.bundle")
+        fix = "make it with `railyard bundle SITE DIR` where there is a network, and copy it here."
+        yield Finding(f"the bundle {bundle} is not there: it has no bundle.json.", where, fix)
 
 
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
@@ -59,11 +113,8 @@ def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
         yield Finding(words, (place,), "make it with `railyard bundle`.")
         return
     for artefact, words in bundle.problems(wanted_of(spec, lock)) if bundle else ():
-        yield Finding(
-            _below(project, words),
-            (place, at(artefact.path, artefact.address)),
-            "make it again with `railyard bundle SITE DIR` where there is a network.",
-        )
+        fix = "make it again with `railyard bundle SITE DIR` where there is a network."
+        yield Finding(_below(project, words), (place, at(artefact.path, artefact.address)), fix)
 
 
 def _below(project: Path, words: str) -> str:
@@ -158,12 +209,9 @@ def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
         if key not in wanted and entry.name not in charts and entry not in stale
     ]
     if left and lock.path is not None:
-        yield Finding(
-            f"the lock has {', '.join(left[:_NAMED])}, which the site does not bring any more.",
-            (Place((), None, str(lock.path), 1),),
-            f"run `railyard pin {_site_of(lock)}`: it leaves them out.",
-            "warning",
-        )
+        what = f"the lock has {', '.join(left[:_NAMED])}, which the site does not bring any more."
+        fix = f"run `railyard pin {_site_of(lock)}`: it leaves them out."
+        yield Finding(what, (Place((), None, str(lock.path), 1),), fix, "warning")
 
 
 def _release(of: Artefact | Entry) -> str:

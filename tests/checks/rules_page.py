@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from components.checks.registry import FILE_RULES, RULES
+from components.checks.registry import FILE_RULES, NEVER_WAIVED, RULES
 from components.checks.rule import Rule
-from components.checks.waivers import NEVER_WAIVED
 
 _HEAD = """\
 # Rules

@@ -1,0 +1,64 @@
+"""How long a probe is waited for, by what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from components.acceptance.collect.waits import STUCK, Api, Body, find_waits
+
+LOOK_S: Final = 30.0
+"""Seconds between two looks at what a probe waits for: they list its pods and the warnings."""
+GIVE_UP_S: Final = 180.0
+"""Seconds until a probe ends that waits for what does not come by itself. A kubelet tries a pull
+again 10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a probe is waited for."""
+
+    place_s: float | None = None
+    """Seconds until it is given up if its pods get no place; None for its whole deadline."""
+    lacks: Callable[[], bool] = bool
+    """Whether its pods would get no place even if all others ended; by default not."""
+    tell: Callable[[str], object] = str
+    """Takes what the probe waits for; by default it goes nowhere."""
+
+
+ALONE: Final = Patience()
+
+
+class ProbeWait:
+    """How long one probe is waited for."""
+
+    def __init__(self, clock: Callable[[], float], deadline_s: float, patience: Patience) -> None:
+        self._clock, self._deadline_s, self._patience = clock, deadline_s, patience
+        self._begun_s = self._looked_s = self._hoped_s = clock()
+        self._limit_s = inf
+
+    def is_over(self, api: Api, objects: Sequence[Body]) -> bool:
+        """Whether the deadline has passed, or what the probe waits for does not come by itself."""
+        now = self._clock()
+        if now - self._looked_s >= LOOK_S:
+            self._looked_s, self._limit_s = now, self._look(api, objects)
+            self._hoped_s = now if self._limit_s == inf else self._hoped_s
+        return now - self._hoped_s >= self._limit_s or now - self._begun_s >= self._deadline_s
+
+    @property
+    def words(self) -> str:
+        """After how long it was given up, if before its deadline."""
+        waited_s = self._clock() - self._begun_s
+        return f"given up after {waited_s:.0f} s" if waited_s < self._deadline_s else ""
+
+    def _look(self, api: Api, objects: Sequence[Body]) -> float:
+        waits = find_waits(api, objects)
+        kinds = {each.kind for each in waits}
+        if waits:
+            self._patience.tell(waits[0].words)
+        if "place" in kinds and self._patience.place_s is not None:
+            return self._patience.place_s
+        stuck = kinds & STUCK or ("place" in kinds and self._patience.lacks())
+        return GIVE_UP_S if stuck else inf

@@ -1,0 +1,297 @@
+"""Rules on RoCE packets: their sizes along the path, and the one traffic class on every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import (
+    PlacedNic,
+    PlacedPort,
+    list_all_ports,
+    list_cables,
+    list_link_ports,
+    list_nics,
+)
+from components.core.problem import Place, SpecPath
+from components.fabric.links import link_addresses
+from components.fabric.ports import marking_of, port_marking
+from components.fabric.systems import system_of
+from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
+from components.model.cluster import ClusterSpec
+from components.model.units import FULL_RDMA_NEEDS_BYTES, LARGEST_RDMA_MTU, rdma_mtu
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    name: str
+    mtu_bytes: int
+    path: SpecPath
+
+    @property
+    def place(self) -> Place:
+        return at(self.path, self.mtu_bytes)
+
+
+def _hop(
+    spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
+) -> _Hop:
+    """One hop with an MTU of its own, or with the site's."""
+    if own is None:
+        return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
+    return _Hop(name, own, path)
+
+
+def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+    return _hop(spec, "PF", nic.nic.mtu_bytes, (*nic.path, "mtu_bytes"))
+
+
+def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+    if nic.nic.vf_mtu_bytes is None:
+        return replace(_pf(spec, nic), name="VF")
+    return _Hop("VF", nic.nic.vf_mtu_bytes, (*nic.path, "vf_mtu_bytes"))
+
+
+def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
+    path = (*port.path, "mtu_bytes")
+    return _hop(spec, "switch port", port.port.mtu_bytes, path, "port_mtu_bytes")
+
+
+def check_mtu_chain(spec: ClusterSpec) -> Findings:
+    """The MTU never shrinks on the way out: pod <= VF <= PF <= switch port.
+
+    A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
+    ping works, and RDMA hangs in retries.
+    """
+    own = spec.pod_network.mtu_bytes
+    pod = _hop(spec, "pod interface", own, ("pod_network", "mtu_bytes"))
+    for nic in list_nics(spec):
+        yield from _compare(pod, _vf(spec, nic), _pf(spec, nic))
+    for cable in list_cables(spec):
+        yield from _compare(_pf(spec, cable.nic), _port(spec, cable.port))
+
+
+def _compare(*chain: _Hop) -> Findings:
+    for inner, outer in pairwise(chain):
+        if inner.mtu_bytes > outer.mtu_bytes:
+            yield Finding(
+                f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
+                f"{outer.mtu_bytes}.",
+                (inner.place, outer.place),
+                f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
+                f"to {outer.mtu_bytes} or less.",
+            )
+
+
+_IPV6_BYTES: Final = 1280
+"""Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
+
+
+def _largest(spec: ClusterSpec) -> _Hop:
+    """The PF with the largest MTU that its own port takes: of the others `mtu-chain` tells."""
+    cards = ((_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec))
+    fit = (pf for pf, port in cards if pf.mtu_bytes <= port.mtu_bytes)
+    return max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))
+
+
+def check_link_mtu(spec: ClusterSpec) -> Findings:
+    """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
+
+    A smaller one drops the large packets of every rail that crosses it, and none of the small ones:
+    ping works, and RDMA hangs in retries.
+    """
+    numbered = link_addresses(spec)
+    plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
+    is_told = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
+    card = _largest(spec)
+    for port in list_link_ports(spec):
+        if is_told and port.port.mtu_bytes is None:
+            continue  # `mtu-chain` tells of `rdma.port_mtu_bytes`
+        hop, limit = _port(spec, port), (card.place,)
+        bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
+        least, why = card.mtu_bytes, "the cards send packets of"
+        if bare and least < _IPV6_BYTES:
+            least, why, limit = _IPV6_BYTES, "BGP without an address of the link needs", ()
+        if hop.mtu_bytes < least:
+            what = f"the link at {port} has an MTU of {hop.mtu_bytes}, and {why} {least}."
+            fix = f"raise it to {least} or more at both ends."
+            yield Finding(what, (hop.place, *limit), fix)
+
+
+def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
+    """The VF's MTU leaves room for an RDMA path MTU of 4096.
+
+    The kernel takes the largest of 256, 512, 1024, 2048 and 4096 that fits after 96 bytes of RoCE
+    headers, so 4192 is the least MTU for 4096. A smaller one works, at a lower message rate.
+    """
+    for nic in list_nics(spec):
+        vf = _vf(spec, nic)
+        path_mtu = rdma_mtu(vf.mtu_bytes)
+        if path_mtu < LARGEST_RDMA_MTU:
+            what = f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}."
+            fix = f"set it to {FULL_RDMA_NEEDS_BYTES} or more; 9000 is usual."
+            yield Finding(what, (vf.place,), fix, "warning")
+
+
+def check_rail_mtu(spec: ClusterSpec) -> Findings:
+    """All VFs of one rail have the same MTU.
+
+    The path MTU of a connection is the smaller one of its two ends: one host with a small MTU
+    slows all its partners, and no error is seen anywhere.
+    """
+    first: dict[str, _Hop] = {}
+    for nic in list_nics(spec):
+        vf = _vf(spec, nic)
+        other = first.setdefault(nic.nic.rail, vf)
+        if other.mtu_bytes != vf.mtu_bytes:
+            what = f"VFs of {nic} have MTU {vf.mtu_bytes}, others of the rail {other.mtu_bytes}."
+            fix = f"give all NICs of {nic.nic.rail} the same MTU."
+            yield Finding(what, (vf.place, other.place), fix)
+
+
+def check_one_traffic_class(spec: ClusterSpec) -> Findings:
+    """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
+
+    What the application writes into its packets decides the queue on every hop. Packets that are
+    not marked travel in class 0, where neither ECN nor PFC of the RoCE class does anything. A
+    two-node test often runs at full speed all the same. With the lowest bits `00` a switch drops
+    where it should mark, and `11` says that it has marked already; `01` and `10` are both
+    ECN-capable (RFC 3168), and a public cloud documents the first, 41.
+    """
+    wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
+    if actual is None:
+        return
+    dscp, codepoint = actual >> 2, actual & _ECN_BITS
+    if dscp == spec.rdma.dscp and codepoint in _ECN_CAPABLE:
+        return
+    reason = f"which is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
+    yield Finding(
+        f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
+        f"(DSCP {spec.rdma.dscp}, ECN-capable).",
+        places(spec, "jobs.nccl_ib_tc", "rdma.dscp"),
+        f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
+    )
+
+
+_ECN_BITS: Final = 0b11
+_ECN_CAPABLE: Final = frozenset({0b01, 0b10})
+_NOT_CAPABLE: Final = {
+    0b00: "which switches do not mark: its ECN bits are `00`",
+    0b11: "which every receiver takes for marked: its ECN bits are `11`",
+}
+"""RFC 3168, section 5."""
+
+
+def check_cnp_separate(spec: ClusterSpec) -> Findings:
+    """Congestion notifications do not share the queue of the RoCE data.
+
+    They are served strictly before it; in the same queue they would wait for what they are to
+    slow down.
+    """
+    rdma = spec.rdma
+    if rdma.cnp_priority == rdma.priority:
+        key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
+        yield Finding(
+            f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}: "
+            "RoCE data and its congestion notifications share a queue.",
+            (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp)),
+            "give the notifications a priority of their own: cnp_dscp 48 is priority 6.",
+        )
+
+
+def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
+    """Marking begins at a smaller queue than the one at which most packets are marked.
+
+    Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
+    take bytes. What the file leaves out is what the vendor recommends for the speed of the port.
+    """
+    yield from _common_thresholds(spec)
+    for speed, marking in spec.rdma.ecn_by_speed.items():
+        if marking.min_kib >= marking.max_kib:
+            path = ("rdma", "ecn_by_speed", str(speed))
+            yield Finding(
+                f"on ports of {speed} Gbit/s ECN marking would begin at {marking.min_kib} KiB, "
+                f"not below its maximum of {marking.max_kib} KiB.",
+                (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
+                "make min_kib the smaller one.",
+            )
+    for port in list_all_ports(spec):
+        own = port_marking(spec.rdma, port.switch.os, port.port, 0)
+        low, high = own.min_kib, own.max_kib
+        if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
+            key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
+            what = f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB."
+            where = (at((*port.path, key), low if key == "ecn_min_kib" else high),)
+            yield Finding(what, where, "give the port both thresholds, the smaller one first.")
+
+
+def _common_thresholds(spec: ClusterSpec) -> Findings:
+    """What the file says for every speed, beside what is recommended for the rest."""
+    rdma = spec.rdma
+    said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
+    places = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
+    for os in dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if places else ():
+        marking = marking_of(rdma, os)
+        if marking.min_kib >= marking.max_kib:
+            what = f"ECN marking begins at {marking.min_kib} KiB, not below {marking.max_kib} KiB."
+            fix = "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports."
+            yield Finding(what, places, fix)
+            return
+
+
+def check_pfc_priority(spec: ClusterSpec) -> Findings:
+    """A lossless class is neither priority 0 nor 7.
+
+    PFC pauses all that is in the priority. Priority 0 holds every unmarked packet, and
+    7 the network's own control traffic: pausing either stops the site. A switch that is made
+    lossless by a one-shot, as by Onyx' `roce`, knows priority 3 only.
+    """
+    rdma = spec.rdma
+    if rdma.host_pfc and rdma.priority in {0, 7}:
+        content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
+        what = f"PFC on priority {rdma.priority} (DSCP {rdma.dscp}) would pause {content}."
+        fix = "use DSCP 26, which is priority 3, or mode lossy_ecn."
+        yield Finding(what, places(spec, "rdma.dscp", "rdma.mode"), fix)
+        return
+    bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
+    if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
+        what = f"{bound[0].name} makes priority {ONE_SHOT_PRIORITY} lossless, not {rdma.priority}."
+        fix = "use DSCP 26, which is priority 3, or mode lossy_ecn."
+        yield Finding(what, places(spec, "rdma.dscp", "rdma.mode"), fix)
+
+
+WHOLE: Final = 100
+"""Percent of a port. Cumulus refuses more; EOS and SONiC would weigh what is over it again."""
+BEST_EFFORT: Final = 0
+"""The class of everything that is not marked (NIC and switch maps)."""
+
+
+def check_queue_shares(spec: ClusterSpec) -> Findings:
+    """The shares of a port are 100 together, and RoCE and everything unmarked have one.
+
+    A class without a share gets what the others leave, which is nothing while RoCE sends: then
+    the unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A
+    strict class goes before every share, so it is for small traffic alone.
+    """
+    rdma, schedule = spec.rdma, spec.rdma.schedule
+    if schedule is None:
+        return
+    place = ("rdma", "schedule", "shares")
+    shares, total = schedule.shares, sum(schedule.shares.values())
+    said = ", ".join(f"{tc}: {share}" for tc, share in sorted(shares.items()))
+    where = (at(place, f"{{{said}}}"),)
+    strict = {*schedule.strict, rdma.cnp_priority}
+    both = sorted({*shares} & strict)
+    needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
+    example = f"{{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}"
+    if both:
+        what = f"class {both[0]} has a share of the port and is served strictly, before all shares."
+        yield Finding(what, where, f"leave it out of shares, for example shares: {example}.")
+    elif needed:
+        what = f"class {needed[0]} has no share of the port: it would starve while others send."
+        yield Finding(what, where, f"give it one, for example shares: {example}.")
+    elif total != WHOLE:
+        fix = f"make them {WHOLE}, for example shares: {example}."
+        yield Finding(f"the shares of the classes are {total} % of the port together.", where, fix)

@@ -1,0 +1,287 @@
+"""Where things of a site are: ways to devices, subnets of leaves, InfiniBand switches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final, TypeVar
+
+from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.without_login import find_plain
+from components.core.problem import SpecPath
+from components.model.cards import HcaPf
+from components.model.cluster import ClusterSpec
+from components.model.environments import Esxi, Hypervisor
+from components.model.fabric import Rail, Switch
+from components.model.hosts import Host, Nic
+from components.model.once import once
+from components.model.reach import is_machine_ipv4
+from components.model.sources import JumpError, with_way
+from components.model.units import Ssh
+
+_Device = TypeVar("_Device", Switch, Host, Hypervisor)
+
+
+def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
+    """Each `ssh` of the site with the name of its device and its place, jump hosts last."""
+    for s, switch in enumerate(spec.switches):
+        yield switch.name, switch.ssh, ("switches", s, "ssh")
+    for h, host in enumerate(spec.hosts):
+        if host.ssh is not None:
+            yield host.name, host.ssh, ("hosts", h, "ssh")
+    for y, hypervisor in enumerate(spec.hypervisors):
+        yield hypervisor.name, hypervisor.ssh, ("environment", "hypervisors", y, "ssh")
+    for j, hop in enumerate(spec.jump_hosts):
+        yield hop.name, hop.ssh, ("jump_hosts", j, "ssh")
+
+
+def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:
+    """The jump hosts of a device that names none itself."""
+    return spec.host_defaults.jump if path[0] == "hosts" else ()
+
+
+def with_ways(spec: ClusterSpec) -> ClusterSpec:
+    """The same site with each device's jump hosts looked up.
+
+    A way that cannot be gone stays as it is written: the rule `jump-host` refuses it.
+    """
+    known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
+    if not known:
+        return spec
+
+    def along(ssh: Ssh, default: tuple[str, ...]) -> Ssh:
+        try:
+            return with_way(ssh, default, known)
+        except JumpError:
+            return ssh
+
+    def reached(device: _Device, default: tuple[str, ...] = ()) -> _Device:
+        if device.ssh is None:
+            return device
+        return device.model_copy(update={"ssh": along(device.ssh, default)})
+
+    update: dict[str, object] = {
+        "switches": tuple(reached(each) for each in spec.switches),
+        "hosts": tuple(reached(each, spec.host_defaults.jump) for each in spec.hosts),
+    }
+    if isinstance(spec.environment, Esxi):
+        hypervisors = tuple(reached(each) for each in spec.hypervisors)
+        update["environment"] = spec.environment.model_copy(update={"hypervisors": hypervisors})
+    return spec.model_copy(update=update)
+
+
+_TWO_ENDS: Final = 31
+"""Prefix length of a network of two addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailSubnet:
+    """One subnet of a rail, whose machines reach each other without a router."""
+
+    rail: str
+    leaf: str
+    """The leaf that has it; empty where the rail is one subnet."""
+    network: IPv4Network
+    gateway: IPv4Address | None
+
+
+@once
+def is_flat(spec: ClusterSpec) -> bool:
+    """Whether all rails are one network: several rails with one VLAN and one subnet.
+
+    Each card and pod then has all others of every rail as its neighbours.
+    """
+    networks = {(rail.vlan, rail.subnet) for rail in spec.rails}
+    return len(spec.rails) > 1 and len(networks) == 1 and not any(r.leaves for r in spec.rails)
+
+
+@once
+def shares_resource(spec: ClusterSpec) -> bool:
+    """Whether all rails have one extended resource, so that a VF of it may be of any rail."""
+    names = {rail.resource for rail in spec.rails}
+    return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
+
+
+def has_way(spec: ClusterSpec, one: Rail, other: Rail) -> bool:
+    """Whether pods on one rail reach another one; in the host's network a gateway is a way."""
+    ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
+    by_host = spec.pod_network.host_network and all(each.gateway for each in subnets_of(one))
+    return is_flat(spec) or by_host or any(other.subnet.subnet_of(to) for to in ways)
+
+
+def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
+    """The subnets of a rail: one, or one on each of its leaves, in the order of the file."""
+    if not rail.leaves:
+        return (RailSubnet(rail.name, "", rail.subnet, rail.gateway),)
+    return tuple(
+        RailSubnet(rail.name, leaf, each.subnet, each.gateway) for leaf, each in rail.leaves.items()
+    )
+
+
+@once
+def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
+    """Host and rail to the switch that the host's card there is plugged into; of two the first."""
+    found: dict[tuple[str, str], str] = {}
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            host, slash, rail = port.to.partition("/")
+            if slash:
+                found.setdefault((host, rail), switch.name)
+    return found
+
+
+@once
+def routed_cards(spec: ClusterSpec) -> frozenset[tuple[str, str]]:
+    """Host and rail of each card that is plugged into a routed port."""
+    found: set[tuple[str, str]] = set()
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            host, slash, rail = port.to.partition("/")
+            if slash and port.mode == "routed":
+                found.add((host, rail))
+    return frozenset(found)
+
+
+def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
+    """The network of a card on a routed port, of two addresses (RFC 3021), and the switch's one."""
+    network = IPv4Network((address, _TWO_ENDS), strict=False)
+    return network, next(each for each in network if each != address)
+
+
+def link_address(card: Nic) -> IPv4Address | None:
+    """The address at the host's end of a routed port: the card's own, or that of its one pod.
+
+    None: it has none, or the file has a placeholder there.
+    """
+    text = card.address or card.pod_address or ""
+    return IPv4Address(text) if is_machine_ipv4(text) else None
+
+
+@once
+def pod_links(spec: ClusterSpec) -> Mapping[str, Mapping[str, IPv4Address]]:
+    """Rail to worker to the address of the one pod there, where cards are on routed ports."""
+    found: dict[str, dict[str, IPv4Address]] = {}
+    for host in spec.workers:
+        for nic in host.nics:
+            if nic.pod_address is not None and (host.name, nic.rail) in routed_cards(spec):
+                found.setdefault(nic.rail, {})[host.name] = IPv4Address(nic.pod_address)
+    return found
+
+
+def _own_link(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
+    card = next((nic for nic in host.nics if nic.rail == rail.name), None)
+    address = link_address(card) if card is not None else None
+    if address is None or (host.name, rail.name) not in routed_cards(spec):
+        return None
+    network, gateway = link_of(address)
+    return RailSubnet(rail.name, "", network, gateway)
+
+
+def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
+    """The subnet in which a host's card on a rail is; None: its leaf has none of this rail.
+
+    A card on a routed port has a network of its own, with the switch as its gateway.
+    """
+    own = _own_link(spec, rail, host)
+    if own is not None:
+        return own
+    if not rail.leaves:
+        return RailSubnet(rail.name, "", rail.subnet, rail.gateway)
+    leaf = leaves_of_hosts(spec).get((host.name, rail.name), "")
+    found = rail.leaves.get(leaf)
+    return RailSubnet(rail.name, leaf, found.subnet, found.gateway) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class IbSwitch:
+    """One of them: its place in the file, its model, and what is plugged in where."""
+
+    name: str
+    path: SpecPath
+    model: str
+    described: str
+    """The model with its article, for people."""
+    names: tuple[str, ...]
+    """Its ports on the front; none of a model that is not known."""
+    halves: tuple[tuple[str, ...], ...]
+    """The same by the switches in its housing."""
+    speeds_gbit_s: tuple[int, ...]
+    ports: Mapping[str, str]
+    """Port to `host/hca-n`, or to `switch:port` at the other end of a link."""
+
+    hardware: SwitchModel | None
+    """What the catalogue or the file has of a switch that is logged in to."""
+
+    def has_port(self, name: str) -> bool:
+        """Whether a port, or the one that was split into it, is on the front."""
+        model = self.hardware
+        return name in self.names if model is None else model.has_port("mlnxos", name)
+
+    def describe_ports(self) -> str:
+        """Their names, for people."""
+        if self.hardware is not None:
+            return self.hardware.describe_ports("mlnxos")
+        return ", and ".join(f"{half[0]} to {half[-1]}" for half in self.halves)
+
+    def peer(self, port: str) -> tuple[str, str] | None:
+        """The switch and the port at the other end; None where a host is plugged in."""
+        switch, colon, far = self.ports[port].partition(":")
+        return (switch, far) if colon else None
+
+
+@once
+def list_ib_switches(spec: ClusterSpec) -> tuple[IbSwitch, ...]:
+    """Those of `switches` in the order of the file, then those of `infiniband.switches`."""
+    return (*_managed(spec), *_plain(spec))
+
+
+def _managed(spec: ClusterSpec) -> Iterator[IbSwitch]:
+    for s, switch in enumerate(spec.switches):
+        if switch.carries != "infiniband":
+            continue
+        model = switch.hardware
+        names = model.ports.get(switch.os, ()) if model else ()
+        yield IbSwitch(
+            name=switch.name,
+            path=("switches", s),
+            model=switch.model,
+            described=model.described if model else f"a {switch.model}",
+            names=names,
+            halves=(names,),
+            speeds_gbit_s=model.port_speeds_gbit_s if model and names else (),
+            hardware=model,
+            ports={name: port.to for name, port in switch.ports.items()},
+        )
+
+
+def _plain(spec: ClusterSpec) -> Iterator[IbSwitch]:
+    for s, switch in enumerate(spec.infiniband.switches if spec.infiniband else ()):
+        model = find_plain(switch.model)
+        yield IbSwitch(
+            name=switch.name,
+            path=("infiniband", "switches", s),
+            model=switch.model,
+            described=f"a {switch.model}",
+            names=model.ports if model else (),
+            halves=model.halves if model else (),
+            speeds_gbit_s=model.speeds_gbit_s if model else (),
+            hardware=None,
+            ports=dict(switch.ports),
+        )
+
+
+def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
+    """The GUIDs of a port's VFs: those of the file, or derived ones that are the same each time.
+
+    A derived GUID begins with 02, the sign of one that no vendor gave out (EUI-64's local bit);
+    seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
+    """
+    return pf.guids or tuple(_derived(site, host.name, pf))
+
+
+def _derived(site: str, host: str, pf: HcaPf) -> Iterator[str]:
+    for number in range(pf.vfs):
+        digest = hashlib.sha256(f"{site}/{host}/{pf.pci}/{number}".encode()).hexdigest()
+        yield f"02{digest[:14]}"
