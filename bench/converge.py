@@ -19,9 +19,8 @@ from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
 from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
-from components.remote.host_runs import look_with
-from components.remote.host_session import HostAnswer, connect_to_host, run_on_host
-from components.remote.script import render_step_command
+from components.remote.host_session import HostAnswer, connect_to_host, look_with, run_on_host
+from components.remote.step import render_step_command
 from lab.steps import sender_of
 
 DEADLINE_S = 600.0

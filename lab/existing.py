@@ -27,8 +27,7 @@ from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
 from components.model.units import SecretRef, Ssh
 from components.remote.host_session import HostAnswer, run_on_host
-from components.remote.script import render_remote_command
-from components.remote.step import RemoteStep
+from components.remote.step import RemoteStep, render_remote_command
 from lab.cluster.build import K3S_VERSION
 from lab.cluster.pod_view import DISTRIBUTION
 from lab.keys import host_key

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
-from components.remote.request import read_request
-from components.remote.script import render_step_command
+from components.remote.lines import read_request
 from components.remote.send import Sender
 from components.remote.sending import REQUEST, plan_sending
-from components.remote.step import RemoteStep
+from components.remote.step import RemoteStep, render_step_command
 from components.remote.tools import Tool, ToolCall
 
 

@@ -25,7 +25,7 @@ from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.reading.load import CONFIG_KEY
 from components.reading.site_path import CONFIG_FILE, SITE_KEY
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from lab import control
 from lab.cache import cache_root
 from lab.cluster.artefact import checksums

@@ -40,7 +40,7 @@ ROOMS: Final[dict[str, Room]] = {
             ),
         ),
     ),
-    "hosts": Room(("hosts/qos.py", "hosts/sriov.py"), ("hosts", "golden", "plan")),
+    "hosts": Room(("hosts/settings.py",), ("hosts", "golden", "plan")),
     "judge": Room(
         ("acceptance/judge/*.py", "acceptance/logs/*.py"),
         ("acceptance", "cli"),

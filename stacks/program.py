@@ -29,7 +29,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
-from components.kubernetes.live.judge import CLUSTER, ClusterDrift
+from components.kubernetes.live.look import CLUSTER, ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.model.cluster import ClusterSpec
 from components.model.owners import not_touched
@@ -40,11 +40,10 @@ from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
-from components.update.decide import Intentions, intend, strangers_to_undo
+from components.update.cluster import look_at_existing, parts_refused
+from components.update.decide import Intentions, intend, unrecorded_switches
 from components.update.observe import observe_site
-from components.update.outside_secrets import outside_secrets
 from components.update.own_state import note_names, read_own_state
-from components.update.parts import look_at_existing, parts_refused
 from components.update.proof import (
     Accept,
     is_edited,
@@ -55,9 +54,9 @@ from components.update.proof import (
 )
 from components.update.refusals import host_departures, known_hosts, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
-from components.update.secret_names import secret_names
+from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
-from components.update.upgrades import describe_upgrades, node_versions
+from components.update.servers import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
 
@@ -229,7 +228,7 @@ def _look(
         raise _refusal("\n".join(refused))
     for loss in situation.losses:
         _warn(f"WILL BE LOST: {loss.what}")
-    for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
+    for line in unrecorded_switches(plan, intentions.drifts, seen.devices):
         _warn(line)
     _tell(observe, intentions)
     for line in not_touched(plan.unreached):

@@ -6,7 +6,7 @@ from campaign.intent.edits import replace_name
 from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
-from components.remote.script import railyard_program
+from components.remote.step import railyard_program
 from components.update.decide import judge_drift
 from components.update.refuse import Situation, refuse_update
 from components.update.seen import Seen

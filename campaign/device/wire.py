@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from components.remote import step
 from components.remote.session_profile import SessionProfile
-from components.remote.terminal import CHUNK_BYTES
+from components.remote.switch_channels import CHUNK_BYTES
 
 COMMAND_S: Final[float] = getattr(step, "COMMAND_S", 0.0)
 """Seconds by which each command moves the deadline of a session."""

@@ -15,7 +15,7 @@ from campaign.intent.sites import Site
 from components import testing
 from components.model.cluster import ClusterSpec
 from components.testing import Graph, Run
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from stacks import program
 from tests.graph.whole_program import record_main
 

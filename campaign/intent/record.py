@@ -11,9 +11,15 @@ from components.disruption.leave_plan import STEP as DRAIN
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState
 from components.plan.make import ClusterPlan
-from components.remote.script import create_text, railyard_program
 from components.remote.sending import with_repair
-from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, render_request
+from components.remote.step import (
+    REPAIR_LINE,
+    Endpoint,
+    RemoteStep,
+    create_text,
+    railyard_program,
+    render_request,
+)
 
 Machine = tuple[str, int, str]
 """Address, port and host key: what a device is, whatever the file calls it."""

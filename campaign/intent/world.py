@@ -9,7 +9,7 @@ from typing import Final
 
 from campaign.intent.record import Machine, Registration, machine_of
 from components.core.key_values import HostState
-from components.disruption.pending import IN_SERVICE
+from components.disruption.forecast import IN_SERVICE
 from components.drift.device_drift import Unreachable
 from components.fabric.edit import render_baseline
 from components.fabric.state import PortState, SwitchState

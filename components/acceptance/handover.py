@@ -37,8 +37,7 @@ from components.acceptance.report.text import (
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import counted
 from components.core.to_json import to_json
-from components.remote.lines import as_json, render_lines
-from components.remote.request import read_request
+from components.remote.lines import as_json, read_request, render_lines
 
 SHORT: Final = 2_000
 """Characters of the gate's table: one line a probe fits for some twenty, else counts and faults."""

@@ -27,8 +27,7 @@ from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.plan import switch_endpoint
 from components.kubernetes.manifest import Body
-from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.reference import ClusterRef, refer_to
+from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
 from components.model.cluster import ClusterSpec
 from components.model.environments import InfiniBandFabric
 from components.model.hosts import Host
@@ -37,7 +36,7 @@ from components.model.once import once
 from components.model.owners import gpu_paths
 from components.model.units import rdma_mtu
 from components.model.worker_kinds import nic_on, on_infiniband
-from components.pod_network.plan import expected_allocatable
+from components.pod_network.attachment import expected_allocatable
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 

@@ -26,7 +26,7 @@ from components.model.places import (
     subnets_of,
 )
 from components.model.reach import is_machine_ipv4
-from components.pod_network.leaf_pools import pools_of
+from components.pod_network.rails import pools_of
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""

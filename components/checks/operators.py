@@ -12,7 +12,7 @@ from components.catalogue.cluster_parts import PARTS, TABLE, Part
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.problem import Place, SpecPath
-from components.hosts.firmware import offered_vfs
+from components.hosts.software import offered_vfs
 from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
 from components.model.owners import (

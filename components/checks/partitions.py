@@ -12,8 +12,8 @@ from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
 from components.model.owners import vfs_by_operator, way_of
-from components.pod_network.ib_rails import rail_ports
 from components.pod_network.matrix import WAYS
+from components.pod_network.rails import rail_ports
 from components.reading.wording import did_you_mean
 
 _KEY_TABLE: Final = 128

@@ -9,8 +9,8 @@ from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, at, places
 from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
-from components.kubernetes.kubespray.settings import LEFT, fights_ours
-from components.kubernetes.planes.alignment import kubelet_fields
+from components.kubernetes.kubespray.wanted import LEFT, fights_ours
+from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of

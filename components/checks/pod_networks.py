@@ -13,9 +13,9 @@ from components.model.cluster import ClusterSpec
 from components.model.owners import uses_multus, way_of, written_owner
 from components.model.places import pod_links, subnets_of
 from components.model.pod_network import PodRoute
-from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 from components.pod_network.pools import Pool, plan_pools, pooled_rails
+from components.pod_network.rails import ib_rails, rail_ports
 
 _BLOCK: SpecPath = ("pod_network",)
 _WITHOUT_LEAVES: Final = {

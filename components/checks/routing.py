@@ -22,7 +22,7 @@ from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.pod_network.leaf_pools import pools_of
+from components.pod_network.rails import pools_of
 
 
 def check_routing(spec: ClusterSpec) -> Findings:

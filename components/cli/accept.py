@@ -36,12 +36,10 @@ from components.cli.stack import (
 from components.core.errors import RailyardError, UsageError
 from components.core.to_json import to_json
 from components.drift.applied import applied_from_export
-from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.client import read_kubeconfig
-from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.ready import await_ready, find_not_ready
-from components.kubernetes.live.release import ReleaseRef
-from components.remote.host_runs import run_on_hosts
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.live.look import Asked, await_ready, find_not_ready
+from components.kubernetes.live.read import ReleaseRef
+from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
 from components.update.cluster import manifests_of
 

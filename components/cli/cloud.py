@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from components.cli.app import StackName, command_app, say
-from components.cloud import ensure, preflight, ready
+from components.cloud import ensure, instances, preflight
 from components.cloud.crusoe_api import Patience
 from components.cloud.request import (
     ImageRequest,
@@ -48,7 +48,7 @@ def _remove(text: str, environ: Mapping[str, str], patience: Patience | None) ->
 def _await(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(ReadyRequest, text)
     api = open_api(request.api, secrets_from(environ), patience)
-    return ready.await_instance(api, request, previous_of(environ))
+    return instances.await_instance(api, request, previous_of(environ))
 
 
 def _image(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
@@ -114,7 +114,7 @@ def export(stack: StackName) -> None:
     """Print the site with its made instances as hosts: a `bring_your_own` site file."""
     # Only here: the inner commands run once an object, and start in half the time without these.
     from components.cli.stack import load_stack  # noqa: PLC0415 - see above
-    from components.cloud.export import export_bring_your_own  # noqa: PLC0415 - see above
+    from components.cloud.instances import export_bring_your_own  # noqa: PLC0415 - see above
 
     loaded = load_stack(stack)
     recorded = {host.name: loaded.applied.step(f"{host.name}-await") for host in loaded.spec.hosts}

@@ -23,7 +23,7 @@ from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
 from components.reading.site_path import config_file
 from components.remote.step import env_name, secrets_from
-from components.update.outside_secrets import resolve
+from components.update.secrets import resolve
 
 app = command_app()
 _SITE: Final = Path("site.yaml")

@@ -19,26 +19,35 @@ from components.cli.stack import load_stack
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
 from components.jobs.torchrun import TorchForm
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
 from components.plan.make import make_plan
 from components.remote.step import secrets_from
-from components.submit.choose import Asked, Chosen, JobKind, Trouble, choose, chosen_hosts
 from components.submit.follow import (
     START_DEADLINE_S,
     create,
     delete_line,
     has_trainer,
     how_to_go_on,
+    judge_end,
     node_troubles,
     object_troubles,
     read_job,
 )
-from components.submit.make import UserJob, make_job, render_objects
-from components.submit.verdict import judge_end
-from components.update.outside_secrets import outside_secrets
+from components.submit.make import (
+    Asked,
+    Chosen,
+    JobKind,
+    Trouble,
+    UserJob,
+    choose,
+    chosen_hosts,
+    make_job,
+    render_objects,
+)
+from components.update.secrets import outside_secrets
 
 app = command_app()
 INTERRUPTED: Final = 130

@@ -1,13 +1,49 @@
-"""`railyard payload keys`: what the key step of an update calls."""
+"""`railyard payload keys`: what the key step of an update calls.
+
+It makes the two SSH key pairs of a payload once; the stack's state keeps them as a secret.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+from typing import Annotated, Final
 
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from components.cli.app import command_app, say
-from components.containers.keys import make_keys
+
+PAIRS: Final = ("container", "host")
+"""From container to container, through the forced command; and from host to host."""
+
+
+def make_keys(comment: str) -> str:
+    """Two new ed25519 pairs as `<pair>.private=` and `<pair>.public=` lines.
+
+    A value is the whole file in OpenSSH's form, in base64, so that a shell script can take it out.
+
+    Args:
+        comment: Ends the public keys, so that a reader of authorized_keys knows whose they are.
+    """
+    lines: list[str] = []
+    for pair in PAIRS:
+        key = Ed25519PrivateKey.generate()
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        lines.append(_line(f"{pair}.private", private))
+        lines.append(_line(f"{pair}.public", public + f" railyard-{pair}@{comment}\n".encode()))
+    return "\n".join(lines)
+
+
+def _line(name: str, content: bytes) -> str:
+    return f"{name}={base64.b64encode(content).decode()}"
+
 
 app = command_app("What the step of the containers' SSH keys calls.")
 

@@ -33,7 +33,7 @@ from components.model.sources import Registry
 from components.operators.plan import chart_values
 from components.reading.load import load_site
 from components.remote.step import env_name, secrets_from
-from components.update.outside_secrets import resolve
+from components.update.secrets import resolve
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.

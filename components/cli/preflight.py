@@ -21,7 +21,7 @@ from components.preflight.report import Preflight, render_html, render_json, ren
 from components.preflight.run import run_preflight
 from components.project.engine import judge_engine, look_at_engine, says_lab
 from components.remote.step import secrets_from
-from components.update.outside_secrets import outside_secrets
+from components.update.secrets import outside_secrets
 
 app = command_app()
 Form = Literal["text", "json", "html"]

@@ -29,7 +29,7 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
 from components.plan.make import make_plan
-from components.preview.engine import read_engine
+from components.preview.engine import items_of_state, read_engine, recorded_inputs
 from components.preview.from_plans import (
     PROVEN_AGAIN,
     added_programs,
@@ -37,11 +37,14 @@ from components.preview.from_plans import (
     preview_plans,
     preview_state,
 )
-from components.preview.items import renamed_items
-from components.preview.keys import edited_keys
-from components.preview.report import Preview, render_json
-from components.preview.state_items import items_of_state, recorded_inputs
-from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
+from components.preview.items import edited_keys, renamed_items
+from components.preview.report import (
+    GITHUB_LIMIT,
+    Preview,
+    render_json,
+    render_markdown,
+    render_text,
+)
 
 app = command_app()
 Form = Literal["text", "markdown", "json"]

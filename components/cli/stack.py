@@ -21,7 +21,7 @@ from components.plan.make import ClusterPlan, make_plan
 from components.project.engine import backend_of, project_name, refuse_lab_parts, says_lab
 from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
-from components.update.outside_secrets import outside_secrets
+from components.update.secrets import outside_secrets
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600

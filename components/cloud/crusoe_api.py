@@ -6,22 +6,99 @@ asked again; what happened to a change whose answer was lost is for the caller t
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import json
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from threading import Event
 from typing import Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from pydantic import JsonValue
 from urllib3.exceptions import HTTPError
 
-from components.cloud.errors import AmbiguousError, CloudError, NotFoundError
-from components.cloud.signing import Query, authorization, canonical_query, sign, timestamp_now
 from components.core import limits
+from components.core.errors import DeviceError, UsageError
+
+
+class CloudError(DeviceError):
+    """The API refused or failed. It is never read as "there is nothing": nothing was deleted."""
+
+    exit_code = 4
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        """Keep the status.
+
+        Args:
+            text: The whole report.
+            status: The HTTP status; 0 where there was no answer.
+        """
+        super().__init__(text)
+        self.status = status
+
+
+class AmbiguousError(CloudError):
+    """A change was asked for and the answer was lost: it may or may not have happened."""
+
+
+class NotFoundError(CloudError):
+    """The API does not know the id; only with a list that lacks it, the thing is gone."""
+
+
+class OutOfStockError(DeviceError):
+    """The cloud has no machine of that type at present, or our quota is used up."""
+
+
+VERSION = "1.0"
+Query = Sequence[tuple[str, str]]
+
+
+def canonical_query(query: Query) -> str:
+    """Keys sorted, values of one key in their order, form-encoded (a space is `+`)."""
+    return urlencode(sorted(query, key=lambda item: item[0]))
+
+
+def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> str:
+    """The signature of one request.
+
+    Args:
+        secret: The secret key as the vendor shows it: base64 for URLs, without padding.
+        method: `GET` and so on.
+        path: With the version: `/v1/capacities`.
+        query: The parameters as they are sent.
+        timestamp: As in `X-Crusoe-Timestamp`.
+
+    Raises:
+        UsageError: The secret is no key.
+    """
+    message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
+    digest = hmac.new(_key(secret), message.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _key(secret: str) -> bytes:
+    padded = secret + "=" * (-len(secret) % 4)
+    try:
+        return base64.b64decode(padded, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UsageError(
+            "the secret key of the cloud's API is no key: it is base64 for URLs, without padding.\n"
+            "  fix    set it again with `pulumi config set --secret`, as the cloud's console shows "
+            "it"
+        ) from error
+
+
+def authorization(access_key: str, signature: str) -> str:
+    """The value of the `Authorization` header."""
+    return f"Bearer {VERSION}:{access_key}:{signature}"
+
 
 _NOT_FOUND: Final = 404
 _ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
@@ -167,7 +244,7 @@ class CrusoeApi:
         full = f"{self._base.path}{path}"
         text = canonical_query(query)
         url = f"{self._base.scheme}://{self._base.netloc}{full}{'?' if text else ''}{text}"
-        now = timestamp_now()
+        now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # RFC 3339
         signature = sign(self._access.secret_key, method, full, query, now)
         headers = {
             "X-Crusoe-Timestamp": now,

@@ -11,8 +11,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.cloud.crusoe_api import CrusoeApi, Document
-from components.cloud.errors import AmbiguousError, CloudError, NotFoundError, OutOfStockError
+from components.cloud.crusoe_api import (
+    AmbiguousError,
+    CloudError,
+    CrusoeApi,
+    Document,
+    NotFoundError,
+    OutOfStockError,
+)
 from components.cloud.kinds import KINDS, Item, Kind, differing, find, get_by_id
 from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError

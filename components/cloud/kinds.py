@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from components.cloud.crusoe_api import CrusoeApi, Document
-from components.cloud.errors import CloudError
+from components.cloud.crusoe_api import CloudError, CrusoeApi, Document
 from components.core.errors import DeviceError
 
 ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "instance"]

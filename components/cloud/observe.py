@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from components.cloud.crusoe_api import CrusoeApi, Patience
-from components.cloud.errors import CloudError
+from components.cloud.crusoe_api import CloudError, CrusoeApi, Patience
 from components.cloud.kinds import (
     KINDS,
     RUNNING,

@@ -17,8 +17,8 @@ from pydantic import JsonValue, TypeAdapter
 from components.cloud.crusoe_api import Access, CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
-from components.remote.lock import hold_lock
-from components.remote.request import read_request
+from components.remote.lines import read_request
+from components.remote.one_run import hold_lock
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts what this step printed last time, if it is asked to."""

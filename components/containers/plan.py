@@ -6,13 +6,13 @@ Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md says w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.containers.ssh_files import peer_list, peer_texts
+from components.containers.mpi import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.device_drift import Watched
@@ -237,18 +237,11 @@ def _arguments(build: ImageBuild) -> dict[str, str]:
     }
 
 
-def _numbered(name: str, lines: Sequence[str]) -> dict[str, str]:
-    """A text as settings: the form of which a build's fingerprint is taken."""
-    return {f"{name}.line_{number:03}": line for number, line in enumerate(lines, 1)}
-
-
 def build_digest(build: ImageBuild) -> str:
     """The fingerprint of a build: the image carries it as its label `railyard.build`."""
-    return short_digest(
-        HostState(
-            _arguments(build) | _numbered("dockerfile", dockerfile_text().splitlines())
-        ).render()
-    )
+    lines = enumerate(dockerfile_text().splitlines(), 1)
+    file = {f"dockerfile.line_{number:03}": line for number, line in lines}
+    return short_digest(HostState(_arguments(build) | file).render())
 
 
 def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:

@@ -14,7 +14,7 @@ from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
 from components.discover.rails import SiteRails, choose_rails
 from components.hosts.look import CardFact, HostLook
-from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of, without_node
+from components.hosts.placement import Distance, Pair, assign_gpus, gpus_of, without_node
 
 _KNOWN: Final[Mapping[str, CardName]] = {
     device: card.name

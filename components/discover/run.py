@@ -22,15 +22,14 @@ from components.discover.site_file import (
     write_proposals,
 )
 from components.hosts.look import CardFact, HostLook, parse_look
+from components.hosts.placement import Pair, matrix
 from components.hosts.scripts import discover_text
-from components.hosts.topology import Pair, matrix
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL
 from components.reading.wording import show_value
 from components.remote.host_session import connect_to_host
-from components.remote.jump import JumpHosts, jump_hosts
-from components.remote.script import render_remote_command
-from components.remote.step import Endpoint
+from components.remote.ssh import JumpHosts, jump_hosts
+from components.remote.step import Endpoint, render_remote_command
 from components.update.observe import AT_ONCE, refusal_words
 
 

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.disruption.leave_plan import STEP, DepartureStep
-from components.disruption.leave_plan import VERB as DRAIN
-from components.disruption.plan import VERB, HostRebootStep, RebootGroup
+from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
+from components.disruption.plan import (
+    REBOOT_VERB,
+    UPGRADE_VERB,
+    HostRebootStep,
+    RebootGroup,
+    UpgradeGroup,
+    UpgradeStep,
+)
 from components.disruption.request import groups_file, groups_text
-from components.disruption.upgrade_plan import VERB as UPGRADE
-from components.disruption.upgrade_plan import UpgradeGroup, UpgradeStep
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate
 from components.remote.step import env_name
-from components.remote.tool_files import keep_current, keep_text
+from components.remote.tools import keep_current, keep_text
 
 
 class Reboots(pulumi.ComponentResource):
@@ -69,7 +73,7 @@ class Reboots(pulumi.ComponentResource):
         notes = filter(None, (remote.note(step.serves), remote.note(step.name)))
         stdin = remote.filled(request.render("; ".join(notes)))
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
-        call = LocalCall(step.name, VERB, stdin, environment)
+        call = LocalCall(step.name, REBOOT_VERB, stdin, environment)
         return local_call(call, remote.on_machine(request.endpoint, opts))
 
 
@@ -113,7 +117,7 @@ class Upgrades(pulumi.ComponentResource):
             environment |= remote.environment(endpoint)
         stdin = step.kept or remote.filled(request.render())
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
-        call = LocalCall(step.name, UPGRADE, stdin, environment)
+        call = LocalCall(step.name, UPGRADE_VERB, stdin, environment)
         return local_call(call, remote.on_machine(request.endpoint, opts))
 
 
@@ -141,6 +145,6 @@ class Departures(pulumi.ComponentResource):
         for endpoint in step.request.endpoints:
             environment |= remote.environment(endpoint)
         stdin = step.kept or step.request.render()
-        call = LocalCall(STEP, DRAIN, stdin, environment)
+        call = LocalCall(STEP, DRAIN_VERB, stdin, environment)
         self.ready = NodesDrained(local_call(call, pulumi.ResourceOptions(parent=self)))
         self.register_outputs({})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias, cast
 
 from components.core.errors import DeviceError
-from components.kubernetes.calls import Body, Calls
+from components.kubernetes.client import Body, Calls
 
 Nodes: TypeAlias = Mapping[str, Body]
 """Name to node."""

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from components.core.errors import DeviceError
 from components.disruption.health import is_ready, part_of, read_nodes
-from components.kubernetes.calls import Body, Calls
+from components.kubernetes.client import Body, Calls
 
 POLL_S: Final = 2.0
 """Seconds between two looks."""

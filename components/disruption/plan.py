@@ -1,28 +1,37 @@
-"""Which hosts may have to leave service, in which groups, and one step for each of them.
+"""Which hosts may leave service for a reboot or an upgrade of K3s, in which groups, one step each.
 
-Whether a host really has to is read from the host when its turn comes: a step where nothing waits
-looks once and ends.
+Whether a host really has to boot is read from the host when its turn comes: a step for a host that
+waits for nothing looks once and ends. A step of an upgrade is there only from a node's first
+upgrade on: the state of a site that was never upgraded holds none, and its first install waits for
+no group (`chosen`).
+
+What an edit of `kubernetes.version` may ask for follows Kubernetes' version skew policy and K3s'
+documentation of upgrades (lab/sources.md#k3s).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from components.core.key_values import parse_state
-from components.disruption.request import READY_DEADLINE_S, HostReboot
+from components.catalogue.operator_versions import parse_k3s
+from components.core.key_values import HostState, parse_state
+from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
+from components.drift.applied import Applied
 from components.hosts.keys.ask import needs_boot, needs_drain
 from components.hosts.plan import HostPlan
-from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.reference import ClusterRef, refer_to
+from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
+from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.once import once
 from components.model.texts import fold_names
+from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 
-VERB: Final = "device reboot-host"
+REBOOT_VERB: Final = "device reboot-host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ class HostRebootStep:
             endpoint=asked.endpoint,
             dialect="device",
             desired=asked.render(),
-            apply=VERB,
+            apply=REBOOT_VERB,
             deadline_s=phases_s + 2 * asked.converge_deadline_s,
             why_no_undo="a reboot cannot be taken back; other steps put back what it loaded",
             reboots=True,
@@ -145,3 +154,211 @@ def _step(
         ),
         serves=plan.converge.name,
     )
+
+
+UPGRADE_VERB: Final = "device upgrade-node"
+UPGRADE_SUFFIX: Final = "-upgrade"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeStep:
+    """The way of one node to another release."""
+
+    request: NodeUpgrade
+    install: str
+    """Name of the step that installed K3s there."""
+    kept: str = ""
+    """The stdin of an upgrade that is done: it stays as it was recorded, and does not run again."""
+
+    @property
+    def name(self) -> str:
+        """`<node>-upgrade`."""
+        return f"{self.request.name}{UPGRADE_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeGroup:
+    """Nodes that may be out of service together; the next group waits for all of them."""
+
+    steps: tuple[UpgradeStep, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names, in the order of the file."""
+        return tuple(step.request.name for step in self.steps)
+
+
+def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
+    """Plan the groups of all nodes; empty where Railyard does not install K3s."""
+    if spec.k3s is None or kubernetes is None:
+        return ()
+    installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
+    hosts = {host.name: host for host in (*spec.servers, *spec.workers)}
+    workers = fold_names(host.node for host in spec.workers)
+    cluster = refer_to(spec, kubernetes)
+    if cluster is None:
+        return ()
+    # Servers first: a kubelet may be older than its API server, and never newer. They go one at a
+    # time: each is a member of etcd, and two at once may be its majority.
+    workers_in_groups = worker_groups(spec.workers, spec.disruption.max_unavailable)
+    order = [*((host,) for host in spec.servers), *workers_in_groups]
+    groups: list[UpgradeGroup] = []
+    for members in order:
+        names = tuple(host.name for host in members)
+        shared = NodeUpgrade(
+            endpoint=installs[names[0]].endpoint,
+            role="worker",
+            stack="",
+            version=kubernetes.version,
+            group=tuple(hosts[name].node for name in names),
+            cluster=cluster,
+            reboots=spec.disruption.reboots,
+            max_unavailable=spec.disruption.max_unavailable,
+            drain_deadline_s=spec.disruption.drain_deadline_s,
+            install_deadline_s=0,
+            workers=workers,
+        )
+        steps = (_upgrade_step(shared, hosts[name], installs[name]) for name in names)
+        groups.append(UpgradeGroup(tuple(steps)))
+    return tuple(groups)
+
+
+def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> UpgradeStep:
+    lines = dict(parse_state(install.desired).values)
+    if "cluster" in lines:
+        lines["cluster"] = "running"  # a cluster that is upgraded is there
+    request = replace(
+        shared,
+        endpoint=install.endpoint,
+        role="control_plane" if host.role == "control_plane" else "worker",
+        stack=lines["stack"],
+        install=HostState(lines).render(),
+        install_deadline_s=install.deadline_s,
+        arguments=install.apply.arguments if isinstance(install.apply, ToolCall) else (),
+        kubelet=arguments_in(lines),
+    )
+    return UpgradeStep(request, install.name)
+
+
+def recorded_release(applied: Applied, install: str) -> str:
+    """The release that an install step last brought to its node; empty where it never ran."""
+    recorded = applied.step(install)
+    if recorded is None or not recorded.stdin:
+        return ""
+    return parse_state(recorded.stdin).values.get("version", "")
+
+
+def _recorded_kubelet(applied: Applied, install: str) -> str:
+    """The arguments of the kubelet that an install step last brought to its node."""
+    recorded = applied.step(install)
+    return arguments_in(parse_state(recorded.stdin).values) if recorded else ""
+
+
+def chosen(
+    groups: tuple[UpgradeGroup, ...],
+    applied: Applied,
+    versions: Mapping[str, str],
+    new: Collection[str] = (),
+) -> tuple[UpgradeGroup, ...]:
+    """The steps of this update: nodes that run another release, and upgrades that are done.
+
+    Args:
+        groups: All nodes.
+        applied: What the state recorded.
+        versions: Node to the release that it runs.
+        new: Nodes whose machine is another one in this update: they are installed, not upgraded.
+    """
+    found: list[UpgradeGroup] = []
+    for group in groups:
+        steps = [
+            each
+            for step in group.steps
+            if step.request.name not in new and (each := _chosen(step, applied, versions))
+        ]
+        if steps:
+            found.append(UpgradeGroup(tuple(steps)))
+    return tuple(found)
+
+
+def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) -> UpgradeStep | None:
+    wanted, installed = step.request.version, recorded_release(applied, step.install)
+    runs = versions.get(step.request.name, installed)
+    recorded = applied.step(step.name)
+    last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
+    kubelet = step.request.kubelet
+    asked = last.get("version"), last.get("kubelet", "")
+    if recorded is not None and asked == (wanted, kubelet):
+        return replace(step, kept=recorded.stdin)
+    if not installed:
+        return None
+    had = _recorded_kubelet(applied, step.install)
+    if (installed, had) == (wanted, kubelet):
+        return None  # its install step ran with the release
+    request = replace(step.request.from_release(runs), leaves="" if kubelet else had)
+    return replace(step, request=request)
+
+
+def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
+    """The groups of which something is to be done in this update, with those nodes alone."""
+    left = (UpgradeGroup(tuple(s for s in group.steps if not s.kept)) for group in groups)
+    return tuple(group for group in left if group.steps)
+
+
+UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
+_SHOWN: Final = 8
+"""Nodes that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionProblem:
+    """Why the version of the file cannot be reached from what the nodes run."""
+
+    what: str
+    fix: str
+
+
+def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | None:
+    """Refuse a way back, and a way over more than one minor release.
+
+    Args:
+        found: Node to the release that it runs; one that cannot be read as K3s' is passed over.
+        wanted: `kubernetes.version`.
+    """
+    target = parse_k3s(wanted)
+    known = {node: each for node, text in found.items() if (each := parse_k3s(text))}
+    if target is None:
+        return None
+    newer = [node for node, each in known.items() if each > target]
+    if newer:
+        latest = found[max(newer, key=lambda node: known[node])]
+        return VersionProblem(
+            f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
+            " back to an earlier release.",
+            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE})",
+        )
+    major, minor = target[:2]
+    far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]
+    if not far:
+        return None
+    first = min(known[node][:2] for node in far)
+    return VersionProblem(
+        f"{_runs(far, found)}, and kubernetes.version is {wanted}: Kubernetes is upgraded one minor"
+        " release at a time.",
+        f"write a release of {first[0]}.{first[1] + 1} first and run `pulumi up`; then {wanted}",
+    )
+
+
+def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
+    """`gpu01, gpu02 run K3s v1.36.3+k3s1; mgmt01 runs K3s v1.37.1+k3s1`."""
+    by_release: dict[str, list[str]] = {}
+    for node in nodes:
+        by_release.setdefault(found[node], []).append(node)
+    return "; ".join(
+        f"{_named(names)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
+        for release, names in by_release.items()
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

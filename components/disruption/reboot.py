@@ -15,13 +15,13 @@ from typing import Final
 
 from components.core.errors import Bug, DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
+from components.disruption.forecast import Waiting, read_waiting
 from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
-from components.disruption.pending import Waiting, read_waiting
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
 from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one part on the host: `take_lock` alone waits that long for a script before it."""

@@ -17,13 +17,12 @@ from pydantic import JsonValue, TypeAdapter
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY, to_json
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.model.hosts import HostRole
 from components.model.texts import fold_names, unfold_names
-from components.remote.lines import parse_lines, render_lines
-from components.remote.request import read_request
+from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
-from components.remote.tool_files import digest_of, load_current, load_text
+from components.remote.tools import digest_of, load_current, load_text
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit

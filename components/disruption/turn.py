@@ -1,8 +1,4 @@
-"""One node's turn out of service: what a reboot and an upgrade have in common.
-
-Both ask the cluster whether it can spare the node, cordon and drain it, run a tool on its host, and
-put it back; both go on where a killed run ended, and say the same of one that got stuck.
-"""
+"""The cluster of a host that may leave service, opened when its node has to be drained."""
 
 from __future__ import annotations
 
@@ -14,18 +10,45 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final, Generic, Protocol, TypeVar
 
-from components.core.errors import DeviceError, HostKeyError
-from components.disruption.access import open_cluster
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.disruption.health import Nodes, check_quorum, is_ready, read_nodes
+from components.disruption.leave_plan import how_to_allow
 from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
-from components.disruption.ports_plan import how_to_allow
-from components.kubernetes.calls import Calls
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.planes.base import ClusterRef
 from components.model.texts import unfold_names
-from components.remote.host_runs import Run, run_call, run_on_hosts
-from components.remote.lock import hold_lock
-from components.remote.step import Endpoint
+from components.remote.host_session import Run, run_call, run_on_hosts
+from components.remote.one_run import hold_lock
+from components.remote.step import Endpoint, secrets_from
 from components.remote.tools import ToolCall
+
+
+def open_cluster(
+    cluster: ClusterRef,
+    host: str,
+    run: Run,
+    environ: Mapping[str, str],
+    connect: Callable[[str], Calls] = KubernetesCalls,
+) -> Calls | None:
+    """The cluster, or None where there is none yet.
+
+    Args:
+        cluster: Which one.
+        host: The host that shall leave service: its own API is the last choice.
+        run: How a server is asked.
+        environ: Holds the secret kubeconfig of an existing cluster.
+        connect: Makes a client from a kubeconfig.
+
+    Raises:
+        DeviceError: It cannot be known whether there is one, since a server does not answer.
+        UsageError: The secret kubeconfig is not in the environment.
+    """
+    try:
+        kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
+    except UnreachableError as error:
+        words = f"whether {host} is a node that has to be drained is not known: {error}"
+        raise DeviceError(words) from error
+    return None if kubeconfig is None else connect(kubeconfig)
 
 
 class Leaving(Protocol):

@@ -21,9 +21,8 @@ from components.disruption.health import is_ready, part_of
 from components.disruption.node import POLL_S, Node, open_node
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
-from components.kubernetes.calls import Body, Calls
-from components.kubernetes.planes.alignment import ours_among
-from components.kubernetes.planes.scripts import kubernetes_call
+from components.kubernetes.client import Body, Calls
+from components.kubernetes.planes.node_files import kubernetes_call, ours_among
 
 NODE_ARGUMENTS: Final = "k3s.io/node-args"
 """The annotation in which K3s lists what it was started with (its pkg/nodeconfig)."""

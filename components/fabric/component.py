@@ -19,7 +19,7 @@ from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import FabricReady, NodesDrained, gate
 from components.remote.objects import Sent, SwitchExec, printed, switch_exec
 from components.remote.step import Endpoint, env_name, render_request
-from components.remote.tool_files import keep_current
+from components.remote.tools import keep_current
 
 
 class HostsLeave(Protocol):

@@ -48,9 +48,9 @@ from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import target_of_restore
 from components.remote.lines import as_json
+from components.remote.one_run import WatchedSession, stop_on_signals
 from components.remote.step import Endpoint, secrets_for
 from components.remote.switch_session import open_device as open_session
-from components.remote.watched import WatchedSession, stop_on_signals
 
 READ_DEADLINE_S: Final = 60.0
 """Seconds for the login and the first answers; each command adds `COMMAND_S` of remote/step.py."""

@@ -36,7 +36,7 @@ from components.fabric.ports import find_splits, plan_changes, refuse_missing, w
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
-from components.remote.watched import Interrupted, InterruptedTwice, Session
+from components.remote.one_run import Interrupted, InterruptedTwice, Session
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""

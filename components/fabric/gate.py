@@ -27,9 +27,9 @@ from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves
 from components.model.texts import fold_names
-from components.remote.lock import hold_lock
+from components.remote.one_run import hold_lock
 from components.remote.step import Endpoint
-from components.remote.tool_files import FOLDER, keep_current, load_current
+from components.remote.tools import FOLDER, keep_current, load_current
 
 LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""

@@ -1,6 +1,6 @@
 """What of a host is not ours, can harm our traffic all the same, and is looked at; or is repaired.
 
-`beside` judges what a look found. What `guards.host` of the file repairs is in the plan, as any
+`harms` judges what a look found. What `guards.host` of the file repairs is in the plan, as any
 other setting: it is set, kept and undone by the host's step.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState
-from components.hosts.kernel import CARD_SYSCTLS, conf_name, routed_cards
+from components.hosts.settings import CARD_SYSCTLS, conf_name, routed_cards
 from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY
 from components.model.hosts import Host, Nic

@@ -90,8 +90,10 @@ class CardFact(PciFunction):
         slot = self.slot_link
         if _above(self.link.gt_s, slot.gt_s) or _above(self.link.width, slot.width):
             return self.card_link
+        links = (self.card_link, slot)
         return LinkFact(
-            _least(self.card_link.gt_s, slot.gt_s), _least_width(self.card_link.width, slot.width)
+            min((each.gt_s for each in links if each.gt_s is not None), default=None),
+            min((each.width for each in links if each.width is not None), default=None),
         )
 
 
@@ -227,13 +229,3 @@ def _link(fields: Mapping[str, str], name: str) -> LinkFact:
 
 def _above(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other
-
-
-def _least(one: float | None, other: float | None) -> float | None:
-    known = [value for value in (one, other) if value is not None]
-    return min(known, default=None)
-
-
-def _least_width(one: int | None, other: int | None) -> int | None:
-    known = [value for value in (one, other) if value is not None]
-    return min(known, default=None)

@@ -14,30 +14,31 @@ from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
-from components.hosts.drivers import (
+from components.hosts.guards import Guarded, plan_guards, repaired_settings
+from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
+from components.hosts.look import LOOK_LINE
+from components.hosts.placement import Placement, plan_placement
+from components.hosts.scripts import boot_files_digest, host_call, through_proxy
+from components.hosts.settings import (
+    kernel_settings,
+    qos_settings,
+    routing_settings,
+    sriov_settings,
+)
+from components.hosts.software import (
     DRIVER_DEADLINE_S,
     DRIVER_PARAMETERS,
     driver_parameters,
     driver_settings,
+    firmware_settings,
 )
-from components.hosts.firmware import firmware_settings
-from components.hosts.guards import Guarded, plan_guards, repaired_settings
-from components.hosts.kernel import kernel_settings, routing_settings
-from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
-from components.hosts.look import LOOK_LINE
-from components.hosts.placement import Placement, plan_placement
-from components.hosts.proxy import through_proxy
-from components.hosts.qos import qos_settings
-from components.hosts.scripts import boot_files_digest, host_call
-from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
 from components.model.places import subnet_of
 from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
-from components.remote.file_plan import plan_files
-from components.remote.sending import plan_sending
+from components.remote.sending import plan_files, plan_sending
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, ToolCall, make_tool
 
@@ -230,7 +231,7 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
         desired=HostState({**desired.values, **lines}).render_short(),
         apply=through_proxy(spec, _converge_call(spec, host)),
         undo=host_call("undo"),
-        deadline_s=_deadline_s(spec, desired, with_package=bool(package)) + _firmware_s(spec, host),
+        deadline_s=_deadline_s(spec, host, desired, with_package=bool(package)),
         reads=(names,) if names else (),
     )
     verify = _verify_step(spec, host, stack)
@@ -242,18 +243,15 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
     )
 
 
-def _deadline_s(spec: ClusterSpec, desired: HostState, *, with_package: bool) -> float:
-    asked_s = float(spec.deadlines.host.converge_s)
+def _deadline_s(spec: ClusterSpec, host: Host, desired: HostState, *, with_package: bool) -> float:
+    least_s = 0.0
     if with_package:
-        return max(DRIVER_DEADLINE_S, asked_s)
-    installs = {"docker.engine", "docker.toolkit"} & desired.values.keys()
-    return max(DOCKER_DEADLINE_S, asked_s) if installs else asked_s
-
-
-def _firmware_s(spec: ClusterSpec, host: Host) -> float:
-    asked = spec.settings_of(host).firmware
-    ports = len(host.nics) + len(host.hca_sriov)
-    return FIRMWARE_DEADLINE_S * ports if asked.sets_anything else 0.0
+        least_s = DRIVER_DEADLINE_S
+    elif {"docker.engine", "docker.toolkit"} & desired.values.keys():
+        least_s = DOCKER_DEADLINE_S
+    sets_firmware = spec.settings_of(host).firmware.sets_anything
+    ports = len(host.nics) + len(host.hca_sriov) if sets_firmware else 0
+    return max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
 
 
 def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:

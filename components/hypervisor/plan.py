@@ -8,23 +8,107 @@ holds the GPU, and `numa_node` is the node of both devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Final, Literal
+
+from pydantic import TypeAdapter
 
 from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
+from components.core.to_json import to_json
 from components.drift.device_drift import Watched
-from components.hypervisor.request import Guest, RebootRequest
-from components.hypervisor.scripts import hypervisor_call
 from components.model.cluster import ClusterSpec
 from components.model.environments import Hypervisor, VirtualMachine
 from components.model.hosts import Host
 from components.remote.endpoint import endpoint_of, host_endpoint
+from components.remote.lines import read_request, render_lines
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
-from components.remote.tools import ToolCall
+from components.remote.tools import Tool, ToolCall, assemble
+
+REBOOT_DEADLINE_S: Final = 1800.0
+"""Seconds for one host: a GPU server's self-test takes many minutes (sources.md#esxi)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One virtual machine: how its operating system is reached."""
+
+    endpoint: Endpoint
+    cards: tuple[str, ...] = ()
+    """PCI addresses, as the guest counts, of the cards whose firmware may wait for a boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebootRequest:
+    """What is on stdin."""
+
+    endpoint: Endpoint
+    stack: str
+    settings: Mapping[str, str]
+    """What the hypervisor shall have, as its converge step left it."""
+    order: tuple[str, ...]
+    """The virtual machines, in the order in which they are powered on."""
+    guests: tuple[Guest, ...]
+    reboots: Literal["allow", "deny"]
+    power_off: Literal["guest", "hard"]
+    shutdown_s: float
+    deadline_s: float = REBOOT_DEADLINE_S
+    repair: str = ""
+    """Why this runs although the plan is the same: the notes of the steps that it serves."""
+
+    def render(self, repair: str = "") -> str:
+        """The request, a line a value: a preview shows the changed ones."""
+        return render_lines(to_json(replace(self, repair=repair)))
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Everything that the step connects to."""
+        return (self.endpoint, *(guest.endpoint for guest in self.guests))
+
+
+_REQUEST: Final = TypeAdapter(RebootRequest)
+
+
+def parse_request(text: str) -> RebootRequest:
+    """Read a request.
+
+    Raises:
+        UsageError: It is no request; the text names the first fault.
+    """
+    return read_request(_REQUEST, text, "reboot request")
+
+
+Verb = Literal["observe", "converge", "undo", "reboot", "place"]
+_PARTS: Final = ("input", "reading", "writing")
+_VERBS: Final[tuple[Verb, ...]] = ("observe", "converge", "undo", "reboot", "place")
+
+
+@cache
+def _file(name: str) -> str:
+    folder = resources.files("components.hypervisor").joinpath("scripts")
+    return folder.joinpath(f"{name}.sh").read_text("utf-8")
+
+
+@cache
+def hypervisor_tool() -> Tool:
+    """Everything that is run on an ESXi host.
+
+    ESXi logs root in directly and has no `sudo`; and only from some release on a `timeout` with
+    the usual options: the tool ends itself after `deadline_s=`, and says what was done until then.
+    """
+    verbs = {verb: _file(verb) for verb in _VERBS}
+    return assemble("hypervisor", tuple(map(_file, _PARTS)), verbs)
+
+
+def hypervisor_call(verb: Verb) -> ToolCall:
+    """One verb of the tool for ESXi hosts."""
+    return ToolCall(hypervisor_tool(), verb)
+
 
 EDIT_DEADLINE_S: Final = 300.0
 """Seconds for the work on one host beside waiting for its guests to shut down."""
@@ -116,6 +200,8 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
     )
     guests = [(vm, _guest(spec, vm)) for vm in hypervisor.vms]
     ats = any(host.nics and spec.settings_of(host).firmware.ats for _, host in guests)
+    # The steps of `plan_hosts` that write and prove a card's firmware setting.
+    firmware = [f"{host.name}-{end}" for _, host in guests for end in ("host", "ats")]
     return HypervisorPlan(
         name=hypervisor.name,
         endpoint=endpoint,
@@ -135,18 +221,11 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         firmware_reboot=RebootStep(
             f"{hypervisor.name}-firmware-reboot",
             _request(spec, hypervisor, stack, asked=True),
-            (converge.name, *_guest_steps(host.name for _, host in guests)),
+            (converge.name, *firmware),
         )
         if ats
         else None,
     )
-
-
-def _guest_steps(hosts: Iterable[str]) -> Iterator[str]:
-    """The steps of `plan_hosts` that write and prove a card's firmware setting."""
-    for host in hosts:
-        yield f"{host}-host"
-        yield f"{host}-ats"
 
 
 def _parameters(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> dict[str, str]:
@@ -229,3 +308,67 @@ def _machine(vm: VirtualMachine) -> dict[str, str]:
         state[f"pci.{device}.passthrough"] = "true"
         state[f"pci.{device}.current_owner"] = PASSED_THROUGH
     return state
+
+
+_AT_BOOT: Final = ("runtime", "current_owner")
+"""Settings that only a boot of the hypervisor brings about."""
+_NO_STOP: Final = ("power",)
+"""Settings of a virtual machine that can be set without stopping it."""
+
+
+def reboots_refused(
+    plans: tuple[HypervisorPlan, ...], observed: Mapping[str, HostState]
+) -> tuple[str, ...]:
+    """Say, at preview, what would go out of service although the file denies it.
+
+    Call it only where `disruption.reboots` is `deny`.
+
+    Args:
+        plans: The hypervisors.
+        observed: Device name to what was seen of it: hypervisors, and hosts for the firmware of
+            their cards. What was not observed cannot be judged here; the steps refuse it.
+    """
+    found = [line for plan in plans for line in _of_hypervisor(plan, observed)]
+    return tuple(
+        f"disruption: {line}\n"
+        "  where  disruption.reboots = deny\n"
+        "  fix    plan a window and set disruption.reboots to allow, or take the change back"
+        for line in found
+    )
+
+
+def _of_hypervisor(plan: HypervisorPlan, observed: Mapping[str, HostState]) -> Iterator[str]:
+    seen = observed.get(plan.name)
+    if seen is not None:
+        yield from _boots(plan, seen)
+        yield from _stops(plan, seen)
+    if plan.firmware_reboot is None:
+        return
+    for guest in plan.firmware_reboot.request.guests:
+        facts = observed.get(guest.endpoint.device)
+        for card in guest.cards if facts else ():
+            key = f"nic.{card}.ats"
+            now = facts.values.get(key, "on") if facts else "on"
+            if now != "on":
+                yield (
+                    f"{plan.name} would be rebooted: ATS_ENABLED of {card} in"
+                    f" {guest.endpoint.device} is {now}, want on"
+                )
+
+
+def _boots(plan: HypervisorPlan, seen: HostState) -> Iterator[str]:
+    for key, wanted in sorted(plan.desired.values.items()):
+        actual = seen.values.get(key, wanted)
+        if key.rpartition(".")[2] in _AT_BOOT and actual != wanted:
+            yield f"{plan.name} would be rebooted: {key} is {actual}, want {wanted}"
+
+
+def _stops(plan: HypervisorPlan, seen: HostState) -> Iterator[str]:
+    for key, wanted in sorted(plan.desired.values.items()):
+        actual = seen.values.get(key, wanted)
+        parts = key.split(".", 2)
+        if parts[0] != "vm" or parts[2] in _NO_STOP or actual == wanted:
+            continue
+        if seen.values.get(f"vm.{parts[1]}.power") == "on":
+            change = f"{parts[2]} is {actual}, want {wanted}"
+            yield f"{parts[1]} on {plan.name} would be shut down: {change}"

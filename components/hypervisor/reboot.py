@@ -18,11 +18,14 @@ from typing import Final
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.key_values import HostState, parse_state
 from components.hosts.scripts import host_call
-from components.hypervisor.plan import PASSED_THROUGH
-from components.hypervisor.request import Guest, RebootRequest, parse_request
-from components.hypervisor.scripts import hypervisor_call
-from components.remote.host_runs import Run, run_call, run_on_hosts
-from components.remote.host_session import HostAnswer
+from components.hypervisor.plan import (
+    PASSED_THROUGH,
+    Guest,
+    RebootRequest,
+    hypervisor_call,
+    parse_request,
+)
+from components.remote.host_session import HostAnswer, Run, run_call, run_on_hosts
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
 POLL_S: Final = 2.0

@@ -24,7 +24,7 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import WorkerKind
 from components.pod_network.attachment import PodAttachment, pod_attachment
-from components.pod_network.tolerations import gpu_runtime, tolerations
+from components.pod_network.manifests import gpu_runtime, tolerations
 
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""

@@ -12,22 +12,22 @@ from pydantic import JsonValue
 from components.jobs.deepspeed import plan_deepspeed
 from components.jobs.environment import job_environment, on_devices
 from components.jobs.templates import JsonObject
-from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import (
     Body,
     Manifest,
+    load_vendored,
+    login_manifests,
     make_manifest,
     name_of,
     pods_in,
     pulling,
     with_image,
 )
-from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.model.jobs import TopologyFile
 from components.model.owners import installs
 from components.pod_network.attachment import pod_attachment
-from components.pod_network.tolerations import tolerations
+from components.pod_network.manifests import tolerations
 
 ENVIRONMENT: Final = "railyard-rdma"
 """Name of the ConfigMap for `envFrom`, and of the policy."""

@@ -17,7 +17,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.pod_network.tolerations import tolerations
+from components.pod_network.manifests import tolerations
 
 RUN: Final = "RUN-NUMBER"
 """Takes the place of the run's number in names."""

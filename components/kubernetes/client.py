@@ -7,29 +7,40 @@ no secret is in a request.
 The official library writes certificates and keys into temporary files, which stay if the process is
 killed. Python's TLS can only load a key from a path, so the key goes through a file that has no
 name: it is gone with the process, however that ends.
+
+What needs more than CRUD makes single requests (`Calls`). An eviction that a disruption budget
+refuses is an answer (429), not a failure; so is a node that is not there (404).
+
+`railyard device leave-cluster` asks the API once, before the first object is deleted. Without it,
+`destroy` over a dead API ends with one error of the provider for each object, and none of them says
+what to do.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import os
 import ssl
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Protocol, cast
 
 import yaml
+from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
-from components.core.limits import timed
+from components.core.limits import LOG_BYTES, Deadline, end_within, read_all, timed
+from components.core.to_json import to_json
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
-from components.kubernetes.reference import ClusterRef, Server
-from components.remote.host_runs import Run
-from components.remote.script import render_remote_command
-from components.remote.step import OBSERVE_DEADLINE_S, env_name
+from components.kubernetes.planes.base import ClusterRef, Server
+from components.remote.host_session import Run, run_on_hosts
+from components.remote.lines import read_request, render_lines
+from components.remote.step import OBSERVE_DEADLINE_S, env_name, render_remote_command, secrets_from
 
 _FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _NONE: Final = "none"
@@ -190,3 +201,146 @@ def _ask(server: Server, run: Run) -> str:
     if answer.exit_status:
         raise DeviceError(f"{server.endpoint.where}: {answer.stderr.strip()}")
     return answer.stdout
+
+
+Body = Mapping[str, Any]
+REQUEST_DEADLINE_S: Final = 5.0
+"""Seconds for one try of a request."""
+TRIES: Final = 4
+"""How often the client tries before it gives up: urllib3's three retries, and the first try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API answered."""
+
+    status: int
+    text: str
+
+    @property
+    def body(self) -> Body:
+        """The object; empty where the answer is none."""
+        try:
+            document: object = json.loads(self.text)
+        except ValueError:
+            return {}
+        return cast("Body", document) if isinstance(document, dict) else {}
+
+    @property
+    def words(self) -> str:
+        """Why, in the API's words."""
+        return str(self.body.get("message") or self.text.strip()[:200] or f"status {self.status}")
+
+
+class Calls(Protocol):
+    """A cluster that can be asked."""
+
+    def call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        """Send one request.
+
+        Raises:
+            UnreachableError: There was no answer.
+        """
+        ...
+
+
+class KubernetesCalls:
+    """`Calls` over the official client, from the text of a kubeconfig.
+
+    The client takes a second to load, and most runs on a host never need it.
+    """
+
+    def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
+        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
+
+        Raises:
+            DeviceError: It cannot be used.
+        """
+        self._client, self._deadline_s = make_client(kubeconfig), deadline_s
+
+    def call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        """Send one request; a PATCH is a JSON merge patch."""
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - lazy on purpose
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - lazy on purpose
+
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        sent = self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json, */*", "Content-Type": kind},
+            body=dict(body) if body is not None else None,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            with end_within(Deadline(TRIES * self._deadline_s)):
+                answer = self._client.call_api(*sent, _request_timeout=self._deadline_s)
+                # The client's own timeout starts again with each byte, and its `read` has no limit.
+                data = read_all(answer.response.read1, Deadline(self._deadline_s), LOG_BYTES)
+        except (HTTPError, ApiException, OSError) as error:
+            words = str(error).strip().splitlines()[-1]
+            raise UnreachableError(
+                f"the cluster did not answer {method} {path}: {words}"
+            ) from error
+        return Answer(int(answer.status), data.decode(errors="replace"))
+
+
+STEP: Final = "cluster-leave"
+KEEP: Final = "device keep-cluster"
+LEAVE: Final = "device leave-cluster"
+DROP: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
+"""With `true` the provider takes objects of a dead API out of the state (its documentation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    """What is on stdin."""
+
+    cluster: ClusterRef
+    stack: str
+
+    def render(self) -> str:
+        """The request, a line a value."""
+        return render_lines(to_json(self))
+
+
+_REQUEST: Final = TypeAdapter(LeaveRequest)
+
+
+def run_keep_cluster(text: str, environ: Mapping[str, str]) -> str:
+    """Do nothing: the step matters only when it is deleted."""
+    del text, environ
+    return "{}"
+
+
+def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
+    """Let the deletion of objects begin if their API answers, or if they are to be dropped.
+
+    Raises:
+        DeviceError: The API does not answer; the text says how to go on.
+    """
+    request = read_request(_REQUEST, text, "request to leave a cluster")
+    if environ.get(DROP) == "true":
+        return "{}"
+    run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
+    try:
+        kubeconfig = read_kubeconfig(request.cluster, run, secrets_from(environ))
+        if kubeconfig is None:
+            raise UnreachableError("no server has a kubeconfig")
+        KubernetesCalls(kubeconfig).call("GET", "/version")
+    except DeviceError as error:
+        raise DeviceError(_refusal(request, str(error))) from error
+    return "{}"
+
+
+def _refusal(request: LeaveRequest, why: str) -> str:
+    stack, name = request.stack, request.cluster.name
+    words = (
+        f"the API of cluster {name} does not answer, so its objects and charts cannot be deleted:"
+        f" {why}\n  where  nothing was undone on any device.\n  fix    "
+    )
+    if request.cluster.kubeconfig_secret:
+        return words + "run destroy again when it answers: the objects would stay in that cluster"
+    return (
+        f"{words}`pulumi up -s {stack}` starts K3s again where the host answers. If all of it goes"
+        f" anyway, drop them: {DROP}=true pulumi destroy --refresh -s {stack}"
+    )

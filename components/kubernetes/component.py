@@ -10,10 +10,10 @@ import pulumi_kubernetes as kubernetes
 from components.core.errors import Bug
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
-from components.kubernetes.login import login_value
+from components.kubernetes.manifest import login_value
+from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_again
-from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
-from components.kubernetes.planes.membership import CLUSTER_FOUND
+from components.kubernetes.planes.members import CLUSTER_FOUND
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.objects import host_step

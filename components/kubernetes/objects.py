@@ -7,11 +7,10 @@ from typing import Final
 
 import pulumi
 
+from components.kubernetes.client import KEEP, LEAVE, STEP, LeaveRequest
 from components.kubernetes.handoffs import ClusterAccess
-from components.kubernetes.leave import KEEP, LEAVE, STEP, LeaveRequest
-from components.kubernetes.login import LOGIN_DATA
-from components.kubernetes.manifest import Manifest, outlives, repaired
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.manifest import LOGIN_DATA, Manifest, outlives, repaired
+from components.kubernetes.planes.base import ClusterRef
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
 from components.remote.step import env_name

@@ -1,18 +1,142 @@
-"""The plan of the control plane, whichever way it is installed."""
+"""The plan of the control plane: kubespray's one step, or what another way installs.
+
+kubespray has one step that runs its playbooks, and access from the first server's disk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug
-from components.kubernetes.kubeconfig import render_kubeconfig, renewal_note
-from components.kubernetes.login import registry_account
-from components.kubernetes.planes.base import ControlPlane, ExistingAccess, KubernetesPlan
+from components.core.key_values import HostState
+from components.kubernetes.kubespray.wanted import (
+    STEP,
+    Node,
+    Request,
+    Source,
+    Wanted,
+    cluster_settings,
+    server_url,
+)
+from components.kubernetes.manifest import registry_account
+from components.kubernetes.planes.base import (
+    ControlPlane,
+    ExistingAccess,
+    KubernetesPlan,
+    Playbooks,
+)
 from components.kubernetes.planes.k3s import K3s
-from components.kubernetes.planes.kubespray import Kubespray
+from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
+from components.model.kubespray import KubespraySource
+from components.remote.endpoint import host_endpoint
+from components.remote.step import RemoteStep
+
+DEADLINE_S: float = 86_400.0
+"""Seconds, in words only: users report 15 minutes to 10 hours, and nothing ends a run that goes on
+(facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
+ACCESS_DEADLINE_S: float = 60.0
+
+
+class Kubespray:
+    """kubespray on the hosts of the site."""
+
+    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
+        """Plan the one step of all nodes.
+
+        Raises:
+            Bug: There is no control-plane host; the check `control-plane` refuses that before.
+        """
+        plane = spec.kubespray
+        if plane is None or not spec.servers:
+            raise Bug("a plan of kubespray needs a control-plane host")
+        first = spec.servers[0]
+        request = plan_request(spec, stack)
+        step = RemoteStep(
+            name=STEP,
+            endpoint=host_endpoint(first),
+            dialect="device",
+            desired=request.render(),
+            apply="device kubespray",
+            undo="device kubespray-reset",
+            deadline_s=DEADLINE_S,
+        )
+        url = server_url(spec)
+        return KubernetesPlan(
+            plane="kubespray",
+            cluster=spec.name,
+            server_url=url,
+            version=plane.version,
+            tokens=(),
+            servers=(),
+            agents=(),
+            access=_access(spec, url),
+            registry=registry_account(spec),
+            playbooks=Playbooks(step, tuple(request.endpoints.values())),
+        )
+
+
+def _access(spec: ClusterSpec, url: str) -> RemoteStep:
+    first = spec.servers[0]
+    return RemoteStep(
+        name=f"{first.name}-cluster-access",
+        endpoint=host_endpoint(first),
+        dialect="sh",
+        desired=HostState({"cluster": spec.name, "server": url}).render(),
+        apply=kubernetes_call("kubespray_access"),
+        why_no_undo="it only reads",
+        secret_stdout=True,
+        deadline_s=ACCESS_DEADLINE_S,
+    )
+
+
+def plan_request(spec: ClusterSpec, stack: str) -> Request:
+    """What the step is asked.
+
+    Raises:
+        Bug: The site has another control plane.
+    """
+    plane = spec.kubespray
+    if plane is None:
+        raise Bug("a request to kubespray is asked for on a site without it")
+    hosts = [*spec.servers, *spec.workers]
+    wanted = Wanted(
+        release=plane.source.release,
+        pin=plane.source.pin,
+        version=plane.version,
+        nodes={
+            host.node: Node(
+                "control_plane" if host.role == "control_plane" else "worker", host.address
+            )
+            for host in hosts
+        },
+        settings=cluster_settings(spec),
+        order=tuple(host.node for host in spec.servers),
+    )
+    return Request(
+        stack=stack,
+        wanted=wanted,
+        source=_source(plane.source),
+        requirements=plane.requirements,
+        python=plane.python,
+        # kubespray's inventory, keys and known hosts all go by the name of the node.
+        endpoints={host.node: replace(host_endpoint(host), device=host.node) for host in hosts},
+        max_unavailable=spec.disruption.max_unavailable,
+        drain_deadline_s=spec.disruption.drain_deadline_s,
+        disruption=spec.disruption.reboots,
+        reset=plane.reset,
+    )
+
+
+def _source(source: KubespraySource) -> Source:
+    if source.path is not None:
+        return Source("path", source.path)
+    if source.archive is not None:
+        return Source("archive", source.archive)
+    return Source("git", source.git or "")
 
 
 class Existing:
@@ -41,8 +165,6 @@ class Existing:
             existing=ExistingAccess(plane.kubeconfig.name, plane.context),
         )
 
-
-__all__ = ["PLANES", "KubernetesPlan", "plan_kubernetes", "render_kubeconfig", "renewal_note"]
 
 PLANES: Final[Mapping[str, ControlPlane]] = {
     "existing": Existing(),

@@ -31,10 +31,10 @@ from components.model.owners import (
     way_of,
 )
 from components.pod_network.attachment import MELLANOX
-from components.pod_network.ib_rails import ib_rails
-from components.pod_network.infiniband import function_plugin_config
-from components.pod_network.shared import shared_plugin_config
-from components.pod_network.tolerations import discovery_values, tolerated
+from components.pod_network.manifests import discovery_values, tolerated
+from components.pod_network.networks import shared_plugin_config
+from components.pod_network.rails import ib_rails
+from components.pod_network.sriov import function_plugin_config
 
 NIC_POLICY: Final = "nic-cluster-policy"
 """The conventional name; the operator works on one policy only."""

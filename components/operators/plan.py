@@ -19,10 +19,16 @@ from pydantic import JsonValue
 from components.artefacts.listing import charts_by_release
 from components.artefacts.resolve import merged
 from components.core.errors import SpecError
-from components.hosts.firmware import asked_settings
 from components.hosts.keys.ask import parameter_of
-from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
+from components.hosts.software import asked_settings
+from components.kubernetes.manifest import (
+    TIMEOUT,
+    WAIT_FOR,
+    Body,
+    Manifest,
+    login_manifests,
+    make_manifest,
+)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
@@ -34,9 +40,9 @@ from components.model.owners import (
     toolkit_owner,
 )
 from components.operators.network import network_operator_values, nic_cluster_policy
+from components.pod_network.manifests import GPU, discovery_values, gpu_runtime, tolerated
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
-from components.pod_network.sriov_operator import vf_labels
-from components.pod_network.tolerations import GPU, discovery_values, gpu_runtime, tolerated
+from components.pod_network.sriov import vf_labels
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -52,7 +58,7 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     labels = {
         **pool_labels(spec, host),
         **vf_labels(spec, host),
-        **firmware_labels(spec, host),
+        **{f"{_LABELS}/{name}": "true" for name, _ in _templates(spec, host)},
     }
     if spec.jobs.deepspeed is not None:
         labels["gpu-use-type"] = "exclusive"
@@ -61,11 +67,6 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if spec.pod_network.mode == "rdma_shared":
         labels["rdma"] = "hca"
     return labels
-
-
-def label_patches(spec: ClusterSpec) -> tuple[Manifest, ...]:
-    """A patch for each node that has labels of ours."""
-    return tuple(_patch(host, labels) for host in spec.hosts if (labels := node_labels(spec, host)))
 
 
 def _patch(host: Host, labels: dict[str, str]) -> Manifest:
@@ -167,7 +168,8 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
         for group, together in enumerate(each for each in policies if each)
         for policy in together
     )
-    return OperatorsPlan(charts, (*label_patches(spec), *_namespaces(spec, charts), *gates))
+    labels = (_patch(host, own) for host in spec.hosts if (own := node_labels(spec, host)))
+    return OperatorsPlan(charts, (*labels, *_namespaces(spec, charts), *gates))
 
 
 def _namespaces(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Manifest]:
@@ -274,11 +276,6 @@ _OWN_FIELDS: Final = frozenset(
 """Settings for which a template has fields."""
 _SWITCHES: Final = {"on": "True", "off": "False"}
 """As mlxconfig calls them; the operator takes its words."""
-
-
-def firmware_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The labels by which templates find a node."""
-    return {f"{_LABELS}/{name}": "true" for name, _ in _templates(spec, host)}
 
 
 def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:

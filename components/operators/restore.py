@@ -19,17 +19,14 @@ from pydantic import TypeAdapter
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
 from components.core.to_json import to_json
-from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.client import read_kubeconfig
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.look import read_release
-from components.kubernetes.live.read import Key, Live, Reader
-from components.kubernetes.live.release import ReleaseRef
-from components.kubernetes.manifest import Body
-from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
-from components.remote.lines import render_lines
-from components.remote.request import read_request
+from components.kubernetes.live.read import Key, Live, Reader, ReleaseRef
+from components.kubernetes.manifest import Body, name_of
+from components.kubernetes.planes.base import ClusterRef
+from components.remote.host_session import run_on_hosts
+from components.remote.lines import read_request, render_lines
 from components.remote.step import secrets_from
 
 VERB: Final = "device restore-release"
@@ -91,7 +88,7 @@ def restore_release(
     look = read_release(Reader(calls), ref)
     if look.release is None:
         return []
-    names = {_name(body) for body in look.release.definitions}
+    names = {name_of(body) for body in look.release.definitions}
     made = [
         _put(calls, Reader(calls), key, want, live)
         for key, want, live in _differing(look.live)
@@ -118,11 +115,6 @@ def _differing(live: Live) -> Iterator[tuple[Key, Body, Body | None]]:
     for key, want, found in live.objects:
         if any(each.ours for each in compare_object(want, found)):
             yield key, want, found
-
-
-def _name(body: Body) -> str:
-    metadata = body["metadata"]
-    return str(metadata["name"]) if isinstance(metadata, dict) else ""
 
 
 def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) -> Key:

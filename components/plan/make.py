@@ -15,10 +15,8 @@ from components.cloud.plan import CloudPlan, plan_cloud
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
-from components.disruption.leave_plan import DepartureStep, plan_departures
-from components.disruption.plan import RebootGroup, plan_reboots
-from components.disruption.ports_plan import PortsLeave, plan_ports
-from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
+from components.disruption.leave_plan import DepartureStep, PortsLeave, plan_departures, plan_ports
+from components.disruption.plan import RebootGroup, UpgradeGroup, plan_reboots, plan_upgrades
 from components.drift.device_drift import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of

@@ -24,8 +24,7 @@ from components.kubernetes.manifest import Manifest
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
-from components.remote.tool_files import digest_of
-from components.remote.tools import ToolCall, distinct
+from components.remote.tools import ToolCall, digest_of, distinct
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _RUN = 3

@@ -18,9 +18,8 @@ from components.model.hosts import Host, Nic
 from components.model.owners import owners_of, way_of
 from components.model.places import pod_links
 from components.model.pod_network import SharedDevice
-from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
-from components.pod_network.leaf_pools import pool_of
 from components.pod_network.networks import client_address, probe_network
+from components.pod_network.rails import ib_rails, pool_of, rail_ports, rail_resources
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 """The pod annotation that Multus reads."""

@@ -8,11 +8,15 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
-from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import (
+    Body,
+    Manifest,
+    load_vendored,
+    login_manifests,
+    make_manifest,
+    pulling,
+)
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
 from components.model.owners import (
     cni_check_image,
     cni_paths,
@@ -24,21 +28,7 @@ from components.model.owners import (
     way_of,
 )
 from components.pod_network import manifests as parts
-from components.pod_network import nv_ipam, programs
-from components.pod_network.attachment import (
-    PodAttachment,
-    expected_allocatable,
-    pod_attachment,
-    rail_attachment,
-    server_address,
-)
-from components.pod_network.ib_rails import ib_rails
-from components.pod_network.infiniband import (
-    function_plugin_config,
-    ib_sriov_attachment,
-    ipoib_attachment,
-)
-from components.pod_network.leaf_pools import Pool, pools_of
+from components.pod_network import programs
 from components.pod_network.manifests import (
     JsonObject,
     config_name,
@@ -49,18 +39,26 @@ from components.pod_network.manifests import (
     resources,
 )
 from components.pod_network.matrix import Refused, cell_of
-from components.pod_network.networks import pool_file
-from components.pod_network.pools import link_pools, plan_pools, pool_manifest
-from components.pod_network.shared import (
+from components.pod_network.networks import (
     PLUGIN,
     PLUGIN_CONFIG,
     macvlan_attachment,
     macvlan_probe_attachment,
+    pool_file,
     shared_plugin_config,
     shared_plugin_daemon_set,
 )
-from components.pod_network.sriov import attachment, probe_attachment
-from components.pod_network.sriov_operator import node_policies, sriov_networks
+from components.pod_network.pools import link_pools, plan_pools, pool_manifest
+from components.pod_network.rails import ib_rails, pools_of
+from components.pod_network.sriov import (
+    attachment,
+    function_plugin_config,
+    ib_sriov_attachment,
+    ipoib_attachment,
+    node_policies,
+    probe_attachment,
+    sriov_networks,
+)
 
 _NAMES: Final = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}
 """Of the DaemonSet: the engine makes a new resource before the old one goes, so that a site that
@@ -87,14 +85,10 @@ def has_pool_files(spec: ClusterSpec) -> bool:
     return pool_files_image(spec) is not None
 
 
-def _pools(spec: ClusterSpec) -> list[tuple[Rail, Pool]]:
-    found = pools_of(spec)
-    return [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
-
-
 def _files(spec: ClusterSpec) -> dict[str, str]:
     """The table of all nodes, and a file for each leaf of a rail."""
-    pools = _pools(spec)
+    found = pools_of(spec)
+    pools = [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
     nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
     files = {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
     return {"nodes": "".join(nodes), **files}
@@ -141,16 +135,6 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
     }
     return daemon_set(_NAMES[spec.pod_network.ipam], pod)
 
-
-__all__ = [
-    "PodAttachment",
-    "PodNetworkPlan",
-    "expected_allocatable",
-    "plan_pod_network",
-    "pod_attachment",
-    "rail_attachment",
-    "server_address",
-]
 
 _ROOM = "components.pod_network"
 _Group: TypeAlias = list[tuple[str, Body]]
@@ -254,9 +238,9 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions("whereabouts", parts.whereabouts_rules())
         found.append(("whereabouts", programs.reconciler_config_map()))
     if installs(spec, "nv_ipam"):
-        found += [("nv-ipam", body) for body in load_vendored(_ROOM, nv_ipam.CRDS)]
-        found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
-        found += _permissions(nv_ipam.NODE, nv_ipam.node_rules())
+        found += [("nv-ipam", body) for body in load_vendored(_ROOM, programs.CRDS)]
+        found += _permissions(programs.CONTROLLER, programs.controller_rules())
+        found += _permissions(programs.NODE, programs.node_rules())
     if has_pool_files(spec):
         found.append((spec.pod_network.ipam, pool_files_map(spec)))
     return found
@@ -283,9 +267,9 @@ def _attachers(spec: ClusterSpec) -> _Group:
         attachers += [("whereabouts", daemons), (programs.RECONCILER, reconciler)]
     attachers += [(spec.pod_network.ipam, pool_files_daemon_set(spec))] if by_leaf else []
     if installs(spec, "nv_ipam"):
-        controller = nv_ipam.controller_deployment(images.nv_ipam)
-        node = nv_ipam.node_daemon_set(images.nv_ipam, paths)
-        attachers += [(nv_ipam.CONTROLLER, controller), (nv_ipam.NODE, node)]
+        controller = programs.controller_deployment(images.nv_ipam)
+        node = programs.node_daemon_set(images.nv_ipam, paths)
+        attachers += [(programs.CONTROLLER, controller), (programs.NODE, node)]
     brought = (name for name in cni_programs(spec) if installs(spec, part_of_program(name)))
     return attachers + [(f"{name}-cni", _program(spec, name)) for name in brought]
 

@@ -21,9 +21,8 @@ from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.owners import draws_blocks
 from components.model.places import RailSubnet, is_flat, link_of, pod_links, subnet_of
-from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.leaf_pools import Kept, pools_of, written_exclusions
 from components.pod_network.manifests import NAMESPACE
+from components.pod_network.rails import Kept, ib_rails, pools_of, rail_ports, written_exclusions
 
 AnyRail: TypeAlias = Rail | IbRail
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"

@@ -1,14 +1,17 @@
-"""VFs as resources of nodes, and the attachment of a pod to a rail: the SR-IOV part.
+"""VFs as resources of nodes, and attachments of pods: SR-IOV, InfiniBand, and the SR-IOV operator.
 
 Sources: README of sriov-network-device-plugin v3.11.0 and the configuration reference of sriov-cni
-v2.10.0. `isRdma` counts only inside of `selectors`; elsewhere it is ignored, and the pod gets no
-`/dev/infiniband`.
+v2.10.0; README and source of ib-sriov-cni v1.3.0 and ipoib-cni v1.2.2; the definitions of network
+operator v26.4.1 and the source of sriov-network-operator v1.6.0
+(lab/sources.md#pod-network, #operators). `isRdma` counts only inside of `selectors`;
+elsewhere it is ignored, and the pod gets no `/dev/infiniband`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -16,16 +19,21 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.infiniband import IbRail
+from components.model.owners import guids_by_pods, vfs_by_operator
 from components.model.places import pod_links
 from components.pod_network.attachment import MELLANOX
-from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (
+    ipoib_addresses,
     job_addresses,
     make_attachment,
     make_chain,
     probe_network,
     server_addresses,
 )
+from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail
+from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
@@ -109,3 +117,223 @@ def sriov_chain(
         "trust": "on",
     }
     return make_chain(spec, sriov, ipam, sets_mtu=False)
+
+
+def ib_device_plugin_config(spec: ClusterSpec) -> str:
+    """`config.json` of the SR-IOV device plugin: one resource for each rail of the fabric.
+
+    By PCI address, and not by link type: the plugin knows that of a network device alone, which an
+    HCA without IPoIB has not. VFs are those of a `rootDevices`; a whole HCA has no root, and is in
+    `pciAddresses`.
+
+    Raises:
+        SpecError: One PCI address is different rails on different hosts; the plugin's
+            configuration is the same on all nodes.
+    """
+    key = "rootDevices" if spec.pod_network.mode == "sriov" else "pciAddresses"
+    owners: dict[str, str] = {}
+    resources: list[JsonValue] = []
+    for rail in ib_rails(spec):
+        ports = {port.pci for host in spec.workers for port in rail_ports(host, rail)}
+        for pci in ports:
+            if owners.setdefault(pci, rail.name) != rail.name:
+                raise SpecError(
+                    f"{pci} is {owners[pci]} on one host and {rail.name} on another: the device "
+                    "plugin selects by PCI address on all nodes alike. Number the rails by slot"
+                )
+        selector: dict[str, JsonValue] = {
+            "vendors": [MELLANOX],
+            key: [*sorted(ports)],
+            "isRdma": True,
+        }
+        resources.append(
+            {
+                "resourceName": rail.resource,
+                "resourcePrefix": spec.pod_network.resource_prefix,
+                "selectors": [selector],
+            }
+        )
+    return json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
+
+
+def function_plugin_config(spec: ClusterSpec) -> str:
+    """`config.json` of the SR-IOV device plugin on either fabric.
+
+    Raises:
+        SpecError: See `ib_device_plugin_config`.
+    """
+    if spec.rdma.transport == "infiniband":
+        return ib_device_plugin_config(spec)
+    return device_plugin_config(spec)
+
+
+def ib_sriov_chain(spec: ClusterSpec, rail: IbRail) -> list[dict[str, JsonValue]]:
+    """The plugins that move a VF of a rail into a pod.
+
+    Its GUID is the one that it has on the host, and its partitions are those of its GUID. The
+    plugin sets no partition key by itself: `pkey` is read by ib-kubernetes, which gives the pod a
+    GUID and tells UFM of it before the plugin goes on.
+    """
+    main: dict[str, JsonValue] = {"type": "ib-sriov", "link_state": "enable"}
+    fabric = spec.infiniband
+    partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
+    if rail.partition is not None and guids_by_pods(spec):
+        main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
+    if spec.pod_network.rdma_isolation:
+        main["rdmaIsolation"] = True
+    return make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+
+
+def ib_sriov_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
+    """The attachment that moves a VF into a pod."""
+    plugins = ib_sriov_chain(spec, rail)
+    resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
+    return make_attachment(spec.pod_network.namespace, rail.network, plugins, resource)
+
+
+def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
+    """The attachment that makes an IPoIB interface in the partition of the host's own."""
+    if rail.interface is None:
+        raise SpecError(
+            f"{rail.name} names no interface, and the pods' IPoIB interfaces are made on it. "
+            "Write interface: with the name of the HCA's IPoIB device, as `ip link` shows it"
+        )
+    main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
+    # v1.2.2 has no key for the MTU: pkg/types/types.go of that tag reads `master` alone.
+    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+    return make_attachment(spec.pod_network.namespace, rail.network, plugins)
+
+
+_API = "sriovnetwork.openshift.io/v1"
+_LABELS = "vfs.railyard.dev"
+_PRIORITY = 90
+"""As in the operator's examples; 0 is the highest, and 99 the one where none is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A port of a worker whose VFs are a rail's."""
+
+    pci: str
+    vfs: int
+    mtu_bytes: int | None
+    """None on InfiniBand: there it is the subnet's."""
+
+
+def _ports(spec: ClusterSpec, host: Host, rail: AnyRail) -> Iterator[_Function]:
+    if not isinstance(rail, Rail):
+        yield from (_Function(port.pci, port.vfs, None) for port in rail_ports(host, rail))
+        return
+    for nic in host.nics:
+        if nic.rail == rail.name:
+            yield _Function(nic.pci, nic.vfs, nic.mtu_bytes or spec.rdma.mtu_bytes)
+
+
+def _rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
+    return ib_rails(spec) if spec.rdma.transport == "infiniband" else spec.rails
+
+
+def _named(port: _Function) -> str:
+    """What ports of one policy have in common."""
+    return str(port.vfs) if port.mtu_bytes is None else f"{port.vfs}-{port.mtu_bytes}"
+
+
+def vf_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The labels by which the policies find a node: how many VFs of each rail it has."""
+    if host.role != "worker" or not vfs_by_operator(spec):
+        return {}
+    return {
+        f"{_LABELS}/{rail.name}": _named(port)
+        for rail in _rails(spec)
+        for port in _ports(spec, host, rail)
+        if port.vfs
+    }
+
+
+def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """A SriovNetworkNodePolicy for each rail and number of VFs, with the rail's name.
+
+    By root device and never by vendor alone, which takes storage and management ports too.
+    """
+    return [
+        (rail.name, _policy(spec, rail, named, ports))
+        for rail in _rails(spec)
+        for named, ports in _groups(spec, rail).items()
+    ]
+
+
+def _groups(spec: ClusterSpec, rail: AnyRail) -> dict[str, list[_Function]]:
+    groups: dict[str, list[_Function]] = {}
+    for host in spec.workers:
+        for port in _ports(spec, host, rail):
+            if port.vfs:
+                groups.setdefault(_named(port), []).append(port)
+    return groups
+
+
+def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]) -> Body:
+    first = ports[0]
+    infiniband = spec.rdma.transport == "infiniband"
+    mtu: Body = {} if first.mtu_bytes is None else {"mtu": first.mtu_bytes}
+    roots: list[JsonValue] = [*sorted({port.pci for port in ports})]
+    return {
+        "apiVersion": _API,
+        "kind": "SriovNetworkNodePolicy",
+        "metadata": {"name": f"{rail.name}-{named}", "namespace": NETWORK_NAMESPACE},
+        "spec": {
+            "resourceName": rail.resource,
+            "nodeSelector": {f"{_LABELS}/{rail.name}": named},
+            "nicSelector": {"vendor": MELLANOX, "rootDevices": roots},
+            "numVfs": first.vfs,
+            **mtu,
+            "linkType": "ib" if infiniband else "eth",
+            "deviceType": "netdevice",
+            "isRdma": True,
+            "priority": _PRIORITY,
+        },
+    }
+
+
+def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """The networks of which the operator makes the attachments, with the names of their rails."""
+    made: list[tuple[str, Body]] = []
+    if spec.rdma.transport == "infiniband":
+        for rail in ib_rails(spec):
+            chain = ib_sriov_chain(spec, rail)
+            made.append((rail.name, _network(spec, "SriovIBNetwork", rail, rail.network, chain)))
+        return made
+    for rail in spec.rails:
+        ipams = {rail.network: job_addresses(spec, rail)}
+        for pool in pools_of(spec)[rail.name]:
+            ipams[probe_network(rail, pool.leaf)] = server_addresses(spec, pool)
+        for name, ipam in ipams.items():
+            chain = sriov_chain(spec, rail, ipam)
+            made.append((rail.name, _network(spec, "SriovNetwork", rail, name, chain)))
+    return made
+
+
+def _network(
+    spec: ClusterSpec, kind: str, rail: AnyRail, name: str, chain: list[dict[str, JsonValue]]
+) -> Body:
+    """One network: the operator writes the first plugin from its fields, and adds the others."""
+    main, *others = chain
+    if main.get("rdmaIsolation"):  # which a SriovIBNetwork has no field for
+        others.append({"type": "rdma"})
+    wanted: Body = {
+        "resourceName": rail.resource,
+        "networkNamespace": spec.pod_network.namespace,
+    }
+    fields = {"vlan": "vlan", "spoofchk": "spoofChk", "trust": "trust", "link_state": "linkState"}
+    wanted |= {fields[key]: main[key] for key in fields if key in main}
+    if main.get("ipam"):
+        wanted["ipam"] = json.dumps(main["ipam"], sort_keys=True)
+    if capabilities := main.get("capabilities"):
+        wanted["capabilities"] = json.dumps(capabilities)
+    if others:
+        wanted["metaPlugins"] = ",".join(json.dumps(each, sort_keys=True) for each in others)
+    return {
+        "apiVersion": _API,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NETWORK_NAMESPACE},
+        "spec": wanted,
+    }

@@ -13,8 +13,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import Deadline, end_within
 from components.core.problem import Finding
 from components.drift.applied import Applied
-from components.kubernetes.calls import TRIES, Calls, KubernetesCalls
-from components.kubernetes.client import make_client
+from components.kubernetes.client import TRIES, Calls, KubernetesCalls, make_client
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.read import AT_ONCE
 from components.kubernetes.manifest import map_at
@@ -22,7 +21,7 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.rights import Right, reviews_of, rights_of
-from components.update.parts import judge_existing
+from components.update.cluster import judge_existing
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CREATED: Final = 201

@@ -20,8 +20,7 @@ from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
 from components.operators.plan import OperatorsPlan
 from components.plan.make import ClusterPlan
-from components.update.cluster import manifests_of
-from components.update.parts import tried_pods
+from components.update.cluster import manifests_of, tried_pods
 
 READS: Final = ("get", "list", "watch")
 MAKES: Final = (*READS, "create", "patch", "delete")

@@ -15,7 +15,7 @@ from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
 from components.cloud.calls import PREFLIGHT_STEP
-from components.cloud.errors import CloudError
+from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
 from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look
@@ -29,12 +29,10 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
-from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.plan import HostPlan
-from components.hosts.preview import hosts_refused
-from components.kubernetes.kubespray.environment import make_environment
-from components.kubernetes.kubespray.tree import bring_tree
-from components.kubernetes.planes.kubespray import plan_request
+from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
+from components.kubernetes.kubespray.tree import bring_tree, make_environment
+from components.kubernetes.plan import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
@@ -55,14 +53,12 @@ from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
 from components.remote.host_session import HostSession
-from components.remote.script import render_remote_command
-from components.remote.step import Endpoint, env_name
+from components.remote.step import Endpoint, env_name, render_remote_command
 from components.remote.tools import strip_comments
-from components.update.balancers import balancers_refused, guards_refused
 from components.update.decide import judge_drift
 from components.update.observe import Looks, observe_site, refusal_words
-from components.update.refusals import disruptions_refused
-from components.update.secret_names import secret_names
+from components.update.refusals import balancers_refused, disruptions_refused, guards_refused
+from components.update.secrets import secret_names
 from components.update.seen import Seen
 
 

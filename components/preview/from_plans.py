@@ -1,17 +1,20 @@
-"""A preview from two plans: no engine, no state, no secret and no device.
-
-A reviewer also hears of each program of the site file that would run on the machine with Pulumi.
-"""
+"""What a change interrupts, by the rules of the rooms that know it: each line as they say it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from components.catalogue.switches import find_model
 from components.checks.access import list_secrets
 from components.cloud.calls import list_calls
-from components.core.problem import render_path
-from components.drift.applied import Applied
+from components.core.key_values import HostState
+from components.core.problem import Lines, render_path
+from components.disruption.forecast import IN_SERVICE
+from components.drift.applied import Applied, AppliedStep
+from components.fabric.edit import MARKS, applied_switch, preview_switch, render_waves
+from components.fabric.state import SwitchState
+from components.fabric.systems import driver_of
+from components.hosts.preview import class_changes
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
@@ -19,16 +22,7 @@ from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
 from components.operators.plan import ChartPlan
 from components.plan.make import ClusterPlan
-from components.preview.forecast import (
-    as_recorded,
-    facts_of_plan,
-    facts_of_state,
-    foretell,
-    foretell_upgrades,
-    replaced,
-)
 from components.preview.items import (
-    Change,
     Item,
     compare_items,
     object_subject,
@@ -40,7 +34,103 @@ from components.preview.items import (
 from components.preview.report import Preview
 from components.remote.lines import flatten, parse_lines
 from components.remote.step import RemoteStep
-from components.update.seen import Facts
+from components.update.refusals import host_departures
+from components.update.seen import Facts, Seen
+from components.update.servers import (
+    choose_upgrades,
+    describe_upgrades,
+    node_versions,
+    upgrades_refused,
+)
+
+
+def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
+    """The devices of a plan as they were last applied; those without a record are left out."""
+    found: dict[str, Facts] = {}
+    for switch in plan.switches:
+        recorded = applied.step(switch.step)
+        if recorded is not None and recorded.stdin:
+            found[switch.name] = applied_switch(recorded)[0]
+    for host in plan.hosts:
+        recorded = applied.step(host.converge.name)
+        if recorded is not None and recorded.stdin:
+            found[host.name] = _in_service(host.watched.settings_in(recorded.stdin))
+    return found
+
+
+def _in_service(state: HostState) -> HostState:
+    """Not read: jobs are taken to run there."""
+    return HostState({**state.values, IN_SERVICE: "yes"})
+
+
+def predict_interruptions(
+    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
+) -> tuple[str, ...]:
+    """What an update from these facts interrupts and reboots, most severe first.
+
+    Args:
+        spec: What the file says, for what it allows.
+        plan: What is wanted.
+        facts: Device to what is taken to be there.
+        applied: The state that recorded the nodes.
+    """
+    return (
+        *host_departures(plan, facts, applied),
+        *_interruptions(spec, plan, facts),
+        *class_changes(plan.hosts, facts),
+    )
+
+
+def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
+    """What an update of nodes that run what they were last brought to refuses and upgrades."""
+    seen = Seen()
+    chosen = choose_upgrades(plan, applied, seen, ())
+    refused = upgrades_refused(spec, plan, applied, seen, Lines())
+    return refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
+
+
+def as_recorded(plan: ClusterPlan) -> Applied:
+    """What a state records of the nodes when a plan is applied."""
+    if plan.kubernetes is None:
+        return Applied()
+    played = [plan.kubernetes.playbooks.step] if plan.kubernetes.playbooks else []
+    nodes = [each.step for each in plan.kubernetes.watched_nodes]
+    steps = (*nodes, *plan.kubernetes.nodes, *played)
+    return Applied({step.name: AppliedStep(step.desired) for step in steps})
+
+
+def _interruptions(
+    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]
+) -> Iterator[str]:
+    stops: dict[str, str] = {}
+    for switch in plan.switches:
+        was = facts.get(switch.name)
+        if not isinstance(was, SwitchState):
+            continue
+        # No plan knows what was there before the first update: an untouched switch is assumed.
+        before = driver_of(switch.os).factory_state(tuple(was.ports))
+        text = preview_switch(switch, was, was, spec.disruption.ports, before) or ""
+        for line in text.splitlines():
+            if line.strip().startswith(MARKS):
+                yield f"{switch.name}: {line.strip()}"
+                stops[switch.name] = text
+    yield from render_waves(plan.switches, stops, spec.disruption.switch_waves.canary)
+
+
+def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
+    """Cloud objects that are recreated: what the API cannot change in place differs."""
+    was, wanted = _triggers(before), _triggers(after)
+    return tuple(
+        f"REPLACES {name}: it is removed and made again, with all that is on it"
+        for name, trigger in wanted.items()
+        if name in was and was[name] != trigger
+    )
+
+
+def _triggers(plan: ClusterPlan) -> dict[str, Sequence[str]]:
+    calls = list_calls(plan.cloud, {}) if plan.cloud else ()
+    return {call.step: call.triggers for call in calls if call.triggers}
+
 
 NOT_READ = "Nothing was read from devices: drift is not known."
 PROVEN_AGAIN = "Acceptance proves the path again after the update."
@@ -53,10 +143,16 @@ def preview_plans(
     was = renamed_items(items_of_plan(before, with_limits=True), spec)
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
-    facts = {new.get(name, name): each for name, each in facts_of_plan(before).items()}
+    facts: dict[str, Facts] = {each.name: each.desired for each in before.switches}
+    facts |= {host.name: _in_service(host.desired) for host in before.hosts}
+    facts = {new.get(name, name): each for name, each in facts.items()}
     recorded = as_recorded(before).follow(spec)
-    upgrades = foretell_upgrades(spec, after, recorded)
-    alarms = (*replaced(before, after), *foretell(spec, after, facts, recorded), *upgrades)
+    upgrades = predict_upgrades(spec, after, recorded)
+    alarms = (
+        *replaced(before, after),
+        *predict_interruptions(spec, after, facts, recorded),
+        *upgrades,
+    )
     return Preview(
         stack=after.stack,
         basis=f"the file against that of {reference}; no device and no state was read",
@@ -72,12 +168,15 @@ def preview_state(
     spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
 ) -> Preview:
     """What the file would do to devices that are as they were last applied."""
-    edits = edits_of(plan, recorded)
+    edits = compare_items(recorded, items_of_plan(plan, with_limits=False))
     facts = facts_of_state(plan, applied)
     return Preview(
         stack=plan.stack,
         basis="the file against the recorded state; no device was read",
-        alarms=(*foretell(spec, plan, facts, applied), *foretell_upgrades(spec, plan, applied)),
+        alarms=(
+            *predict_interruptions(spec, plan, facts, applied),
+            *predict_upgrades(spec, plan, applied),
+        ),
         edits=edits,
         repairs=(),
         notes=(
@@ -94,11 +193,6 @@ def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) 
     first = f"Never applied: {', '.join(new)}. What a first update interrupts there is not known."
     known = (NOT_READ, *((first,) if new else ()), *not_touched(after.unreached))
     return (*known, *((PROVEN_AGAIN,) if is_changed else ()))
-
-
-def edits_of(plan: ClusterPlan, recorded: Mapping[str, Item]) -> tuple[Change, ...]:
-    """What the file changes against a recorded state."""
-    return compare_items(recorded, items_of_plan(plan, with_limits=False))
 
 
 def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:
@@ -138,7 +232,8 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
         found[switch.step] = Item("switch", switch.name, switch.desired.settings())
     hypervisors = {each.converge.name for each in plan.hypervisors}
     for step in plan.steps:
-        if is_told(step):
+        # What a host has on stdin are settings; a reboot repeats those of its host.
+        if step.dialect != "device" and step.secret_stdin is None:
             kind = "hypervisor" if step.name in hypervisors else "host"
             found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
         elif step.secret_stdin is not None and with_limits:
@@ -152,11 +247,6 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
         limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
         found["acceptance"] = Item("acceptance", "acceptance", settings_of_fields(limits))
     return found
-
-
-def is_told(step: RemoteStep) -> bool:
-    """Whether the step's stdin is settings; a reboot repeats those of its host."""
-    return step.dialect != "device" and step.secret_stdin is None
 
 
 def _subject(step: RemoteStep) -> str:

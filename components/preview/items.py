@@ -1,6 +1,8 @@
-"""The things that a change can touch, each with its settings as plain texts, and their differences.
+"""What a change can touch, each thing with its settings as plain texts, and their differences.
 
 A plan and the recorded state of a stack come to the same items, so that one comparison serves both.
+Some keys of a file change no setting, and a reviewer must see them all the same: whoever changes an
+address and its host key gets the password of that login at the next update.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final, Literal, cast
 from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
 from components.core.plain_text import has_placeholder, matches
+from components.core.problem import SpecPath, render_path
 from components.drift.device_drift import RUN_PARAMETERS
 from components.model.cluster import ClusterSpec
 from components.remote.lines import flatten
@@ -139,7 +142,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class ChangeGroup:
     """Things of one kind that change alike."""
 
     kind: Kind
@@ -192,12 +195,94 @@ def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:
             yield Moved(place, setting, before, after)
 
 
-def gather_alike(changes: Sequence[Change]) -> tuple[Alike, ...]:
+def group_changes(changes: Sequence[Change]) -> tuple[ChangeGroup, ...]:
     """Things that change alike as one, in the order of their first; added ones by what they are."""
     found: dict[tuple[Kind, Verb, tuple[Moved, ...]], list[str]] = {}
     for each in changes:
         found.setdefault((each.kind, each.verb, each.settings), []).append(each.subject)
     return tuple(
-        Alike(kind, tuple(subjects), verb, settings)
+        ChangeGroup(kind, tuple(subjects), verb, settings)
         for (kind, verb, settings), subjects in found.items()
     )
+
+
+_WAYS: Final = frozenset(
+    {"ssh", "serial", "machine_id", "kubeconfig", "context", "ufm", "secret", "env", "command"}
+)
+"""Parts of a path that say where a login goes, to which machine, and with which secret."""
+_POLICIES: Final = frozenset({"disruption", "guards", "deadlines", "waive", "reset"})
+_POLICIES_OF_DEVICES: Final = frozenset({"executor", "exec_disruptive", "mlag_peer", "domain"})
+_RUNS: Final = frozenset({"image"})
+_LONGEST: Final = 60
+"""Characters of a value; of a longer one, such as a host key, the end tells it from others."""
+_END: Final = 24
+_DEVICES: Final = frozenset({"hosts", "switches", "other_switches"})
+Leaves = Mapping[tuple[str, ...], str]
+
+
+def edited_keys(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
+    """An alarm for each device that is reached in another way, for policies, and for images."""
+    old, new = _leaves(before, after.renamed.all), _leaves(after, {})
+    devices = {path[:2] for path in old} & {path[:2] for path in new}
+    ways: dict[str, list[str]] = {}
+    policies, images = list[str](), list[str]()
+    for path in sorted({*old, *new}):
+        was, now = old.get(path, ABSENT), new.get(path, ABSENT)
+        of_device = path[0] in _DEVICES
+        if was == now or (of_device and path[:2] not in devices):
+            continue
+        shown = f"{_named(path[2:] if of_device else path)}: {_short(was)} -> {_short(now)}"
+        if not _POLICIES.isdisjoint(path) or not _POLICIES_OF_DEVICES.isdisjoint(path):
+            policies.append(f"{path[1]} {shown}" if of_device else shown)
+        elif not _RUNS.isdisjoint(path):
+            images.append(shown)
+        elif not _WAYS.isdisjoint(path):
+            ways.setdefault(path[1] if of_device else "", []).append(shown)
+    return tuple(_alarms(ways, policies, images))
+
+
+def _alarms(ways: Mapping[str, list[str]], policies: list[str], images: list[str]) -> Iterator[str]:
+    for device, changes in ways.items():
+        what = f"logs in to {device} in another way" if device else "uses other secrets"
+        yield f"the next update {what}: {'; '.join(changes)}"
+    if policies:
+        yield f"this edit changes what an update may do: {'; '.join(policies)}"
+    if images:
+        yield f"this edit changes what runs: {'; '.join(images)}"
+
+
+def _leaves(spec: ClusterSpec, renamed: Mapping[str, str]) -> Leaves:
+    """Each value of a file by its path; devices by name, those of before by their new one."""
+    new = {old: name for name, old in renamed.items()}
+    found: dict[tuple[str, ...], str] = {}
+    document = cast("dict[str, object]", spec.model_dump(mode="json", exclude_none=True))
+    for path, value in _walk((), document):
+        kind, *rest = path
+        named = [new.get(rest[0], rest[0]), *rest[1:]] if kind in _DEVICES else rest
+        found[(kind, *named)] = value
+    return found
+
+
+def _walk(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _walk((*path, key), item)
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        if path[-1] == "command":  # an argument may hold a token; `added_programs` tells another
+            yield path, f"{items[0]} …"
+            return
+        for number, item in enumerate(items):
+            name = cast("dict[str, object]", item).get("name") if isinstance(item, dict) else None
+            yield from _walk((*path, str(name or number)), cast("object", item))
+    else:
+        yield path, str(value)
+
+
+def _named(path: tuple[str, ...]) -> str:
+    where: SpecPath = tuple(int(part) if part.isdigit() else part for part in path)
+    return render_path(where)
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST else f"…{value[-_END:]}"

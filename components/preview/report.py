@@ -1,12 +1,16 @@
-"""A preview as plain values: what the three forms of it are rendered from."""
+"""A preview as values, as the text of a terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Final
 
-from components.preview.items import Change
+from components.core.plain_text import code_block, code_span, indented, one_line
+from components.fabric.effects import group_settings
+from components.preview.items import Change, ChangeGroup, Kind, group_changes
 
 MARKER = "<!-- railyard-preview -->"
 """First line of the Markdown form: a pipeline finds the comment by it and edits it in place."""
@@ -41,3 +45,130 @@ def render_json(preview: Preview) -> str:
     document = asdict(preview)
     del document["ports"]
     return json.dumps({"schema_version": 1, **document}, indent=1) + "\n"
+
+
+GITHUB_LIMIT: Final = 65_536
+"""Characters of a comment on GitHub (its API answers `body is too long (maximum is 65536
+characters)`); GitLab takes 1,000,000."""
+MOST_LINES: Final = 40
+"""Lines of one thing in a comment; a CRD of another release has hundreds of changed fields."""
+_WIDTH: Final = 160
+"""Characters of one value; a certificate or a whole file is named by its length."""
+_TITLES: Final[Mapping[Kind, str]] = {
+    "cloud": "Cloud",
+    "switch": "Switches",
+    "hypervisor": "Hypervisors",
+    "host": "Hosts",
+    "release": "Helm releases",
+    "object": "Kubernetes objects",
+    "acceptance": "Acceptance",
+}
+_VERBS: Final = {"add": "added", "remove": "removed", "change": "changed"}
+_REPAIRS: Final = "Repairs of drift, not of the file:"
+_NOTHING: Final = "Nothing would change."
+
+
+def render_text(preview: Preview) -> str:
+    """The whole preview for a terminal."""
+    lines = [one_line(f"Preview of {preview.stack}, {preview.basis}"), ""]
+    lines += [f"! {indented(alarm)}" for alarm in preview.alarms]
+    lines += [""] if preview.alarms else []
+    for kind, blocks in _by_kind(preview):
+        lines.append(f"{_TITLES[kind]}: {_count(preview, kind)}")
+        lines += [f"  {one_line(line)}" for block in blocks for line in block]
+    if preview.repairs:
+        lines += ["", _REPAIRS] if preview.edits else [_REPAIRS]
+        lines += [f"  {one_line(repair)}" for repair in preview.repairs]
+    lines += [_NOTHING] if preview.is_empty else []
+    lines += ["", *map(indented, preview.notes)] if preview.notes else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
+    """The preview as a comment; what does not fit is counted, never half shown.
+
+    Every text that may come from outside is a code span or a code block of its own.
+
+    Args:
+        preview: What to show.
+        limit: Characters that a comment may have.
+    """
+    head = [MARKER, f"### Railyard preview of {code_span(preview.stack)}", ""]
+    head += [code_span(preview.basis), ""]
+    head += [f"> [!WARNING]\n> {code_span(alarm)}\n" for alarm in preview.alarms]
+    head += [_NOTHING] if preview.is_empty else []
+    blocks = list(_markdown_blocks(preview))
+    tail = ["", *(f"- {code_span(note)}" for note in preview.notes)] if preview.notes else []
+    whole = "\n".join((*head, *blocks, *tail)).rstrip() + "\n"
+    return whole if len(whole) <= limit else _cut(head, blocks, tail, limit)
+
+
+def _cut(head: Sequence[str], blocks: Sequence[str], tail: Sequence[str], limit: int) -> str:
+    """As many whole parts as fit, notes first: half a code span would be read as Markdown."""
+    cut = "\n_{} more parts do not fit into this comment; the full preview is a file of the run._\n"
+    room = limit - len(cut) - 10
+    ends = _that_fit(tail, room // 2)
+    shown = _that_fit((*head, *blocks), room - sum(len(part) + 1 for part in ends))
+    left = len(head) + len(blocks) + len(tail) - len(shown) - len(ends)
+    return "\n".join((*shown, cut.format(left), *ends)).rstrip() + "\n"
+
+
+def _that_fit(parts: Sequence[str], room: int) -> Sequence[str]:
+    sizes = accumulate(len(part) + 1 for part in parts)
+    return parts[: sum(size <= room for size in sizes)]
+
+
+def _markdown_blocks(preview: Preview) -> Iterator[str]:
+    for kind, blocks in _by_kind(preview):
+        yield f"\n**{_TITLES[kind]}**: {_count(preview, kind)}"
+        for first, *all_lines in blocks:
+            lines = _at_most(all_lines)
+            yield "\n".join((f"\n{code_span(first)}", *([code_block(lines)] if lines else [])))
+    if preview.repairs:
+        yield "\n**Repairs of drift**, not of the file:\n"
+        yield from (f"- {code_span(repair)}" for repair in preview.repairs)
+
+
+def _at_most(lines: list[str]) -> list[str]:
+    left = len(lines) - MOST_LINES
+    return lines if left <= 1 else [*lines[:MOST_LINES], f"  and {left} more lines"]
+
+
+def _by_kind(preview: Preview) -> Iterator[tuple[Kind, list[list[str]]]]:
+    found: dict[Kind, list[list[str]]] = {}
+    for group in group_changes(preview.edits):
+        found.setdefault(group.kind, []).append(_block(group, preview.ports or {}))
+    yield from found.items()
+
+
+def _count(preview: Preview, kind: Kind) -> str:
+    own = [each for each in preview.edits if each.kind == kind]
+    counts = {verb: sum(each.verb == verb for each in own) for verb in _VERBS}
+    return ", ".join(f"{count} {_VERBS[verb]}" for verb, count in counts.items() if count)
+
+
+def _block(group: ChangeGroup, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A line that says what changes, and below it each setting, old and new."""
+    names = ", ".join(group.subjects)
+    if group.verb != "change":
+        many = len(group.settings)
+        return [f"{names}: {_VERBS[group.verb]}, {many} setting{'' if many == 1 else 's'}"]
+    order = ports.get(group.subjects[0], {})
+    words = {
+        (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
+        for each in group.settings
+    }
+    return [f"{names}:", *_settings(words, order)]
+
+
+def _settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) -> Iterator[str]:
+    whole = {key: said for key, said in words.items() if not key[0]}
+    yield from (f"  {setting}: {said}" for (_, setting), said in whole.items())
+    placed = {key: said for key, said in words.items() if key[0]}
+    yield from (f"  {line}" for line in group_settings(placed, order))
+
+
+def _short(value: str) -> str:
+    if len(value) <= _WIDTH:
+        return value
+    return f"{value[:40]}… ({len(value)} characters)"

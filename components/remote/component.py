@@ -11,8 +11,7 @@ from pulumi_command import local, remote
 
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
-from components.remote.script import railyard_program
-from components.remote.step import Endpoint, env_name
+from components.remote.step import Endpoint, env_name, railyard_program
 
 DIAL_ERROR_LIMIT = 10
 """About 11 s of refused connections (the provider's default); the preview already looked."""

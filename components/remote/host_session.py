@@ -1,9 +1,9 @@
-"""A Linux host: one asyncssh connection, and one answer for each script."""
+"""A Linux host: one asyncssh connection, and one answer for each script or verb of a tool."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,28 @@ from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
-from components.remote import sudo
-from components.remote.explain import Doing, explain
-from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
-from components.remote.login import Client
-from components.remote.request import read_request
-from components.remote.script import KILL_AFTER_S
+from components.remote.lines import read_request
+from components.remote.login import AS_ROOT, Client, start_sudo
+from components.remote.ssh import (
+    CONNECT_DEADLINE_S,
+    Doing,
+    JumpHosts,
+    end,
+    explain,
+    jump_hosts,
+    login,
+)
 from components.remote.ssh_library import asyncssh
-from components.remote.step import ENDPOINT_VARIABLE, Endpoint, secrets_for
+from components.remote.step import (
+    ENDPOINT_VARIABLE,
+    KILL_AFTER_S,
+    TOOL_MISSING,
+    Endpoint,
+    render_call,
+    render_sent_call,
+    secrets_for,
+)
+from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4
 """Logins until a host counts as unreachable: an sshd that just started, or has many logins under
@@ -77,8 +91,8 @@ class HostSession:
 
     async def _run(self, command: str, stdin: str, limit: int) -> tuple[str, str, int | None]:
         password, said = self._sudo_password, ""
-        if password is not None and command.startswith(sudo.AS_ROOT):
-            process, said = await sudo.start(self._connection, self._endpoint, command, password)
+        if password is not None and command.startswith(AS_ROOT):
+            process, said = await start_sudo(self._connection, self._endpoint, command, password)
         else:
             process = await self._connection.create_process(command)
         if stdin:
@@ -96,7 +110,7 @@ class HostSession:
             UnreachableError: No answer within the deadline, or half of one.
             DeviceError: sudo asks for a password there, which would be read in place of the file.
         """
-        if self._sudo_password is not None and command.startswith(sudo.AS_ROOT):
+        if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(
                 f"{self._endpoint.where}: files are sent only to hosts whose sudo asks for no"
                 " password. Nothing was changed there.\n"
@@ -243,3 +257,67 @@ async def _run_step(
                 raise
         await asyncio.sleep(PAUSE_S)
     raise AssertionError("the last attempt returns or raises")
+
+
+Run = Callable[[Endpoint, str, str, float], HostAnswer]
+"""Run a command: endpoint, command, stdin, deadline in seconds."""
+_GRACE_S: Final = 15.0
+"""Seconds beyond a script's own deadline, after which the session is given up."""
+
+
+def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
+    """Make what runs commands on these hosts, with their secrets from the environment.
+
+    Raises:
+        UsageError: A secret is not in the environment.
+    """
+    secrets = {endpoint.device: secrets_for(endpoint, environ) for endpoint in endpoints}
+
+    def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
+        own, given_up_s = secrets[endpoint.device], deadline_s + _GRACE_S
+        return asyncio.run(run_on_host(endpoint, own, command, stdin=stdin, deadline_s=given_up_s))
+
+    return run
+
+
+def run_call(
+    run: Run,
+    endpoint: Endpoint,
+    call: ToolCall,
+    stdin: str,
+    deadline_s: float,
+    *,
+    ash: bool = False,
+) -> HostAnswer:
+    """Run a verb; where the tool is missing or altered, its text travels with this run.
+
+    Args:
+        run: How commands are run on the host.
+        endpoint: The host.
+        call: Tool and verb.
+        stdin: `key=value` lines.
+        deadline_s: Seconds after which it is ended there.
+        ash: It is an ESXi host.
+    """
+    answer = run(endpoint, render_call(call, deadline_s, ash=ash), stdin, deadline_s)
+    if answer.exit_status != TOOL_MISSING:
+        return answer
+    return run(endpoint, render_sent_call(call, deadline_s, ash=ash), stdin, deadline_s)
+
+
+async def look_with(
+    run: Callable[[str], Awaitable[HostAnswer]],
+    call: ToolCall,
+    deadline_s: float,
+    *,
+    ash: bool = False,
+) -> tuple[HostAnswer, bool]:
+    """The same on an open session.
+
+    Returns:
+        The answer, and whether the tool lay on the host.
+    """
+    answer = await run(render_call(call, deadline_s, ash=ash))
+    if answer.exit_status != TOOL_MISSING:
+        return answer, True
+    return await run(render_sent_call(call, deadline_s, ash=ash)), False

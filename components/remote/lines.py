@@ -1,4 +1,4 @@
-"""A request on stdin as one line a value: `desired.ports.1/2.mtu_bytes = 9216`.
+"""A request on stdin as one line a value: `desired.ports.1/2.mtu_bytes = 9216`; and reading it.
 
 The engine prints a changed text by its changed lines and two lines around each, but a text that is
 JSON or YAML by all that it holds, changed or not. In this form each changed value is a line of its
@@ -11,9 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from components.core.errors import UsageError
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/-]+")
 """A key that needs no quotes."""
@@ -129,3 +131,25 @@ def as_json(text: str) -> str:
         return json.dumps(parse_lines(text))
     except ValueError:
         return text
+
+
+_Request = TypeVar("_Request")
+
+
+def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
+    """Read a request of JSON.
+
+    Args:
+        adapter: Of its class.
+        text: What came on stdin.
+        what: As the error names it: `reboot request`.
+
+    Raises:
+        UsageError: It is none; the text names the first fault.
+    """
+    try:
+        return adapter.validate_json(as_json(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the text"
+        raise UsageError(f"stdin is no {what}: {where}: {first['msg']}") from None

@@ -18,16 +18,16 @@ from components.remote.component import (
     connection_of,
     local_call,
 )
-from components.remote.script import create_text
 from components.remote.sending import with_repair
 from components.remote.step import (
     ENDPOINT_VARIABLE,
     REPAIR_LINE,
     Endpoint,
     RemoteStep,
+    create_text,
     render_endpoint,
 )
-from components.remote.tool_files import keep_tools
+from components.remote.tools import keep_tools
 
 Sent: TypeAlias = remote.Command
 Step: TypeAlias = remote.Command | local.Command
@@ -52,7 +52,8 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
     Where the provider's client cannot go (`Endpoint.why_own_client`), a process here sends the
     same line and the same stdin.
     """
-    stdin = shared.filled(_with_note(step.desired, shared.note(step.name)))
+    note = shared.note(step.name)
+    stdin = shared.filled(step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else ""))
     opts = shared.on_machine(step.endpoint, opts)
     if step.secret_stdin:
         stdin = shared.secrets.require_secret(step.secret_stdin)
@@ -73,10 +74,6 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(opts, SEALED) if step.secret_stdout else opts,
     )
-
-
-def _with_note(desired: str, note: str) -> str:
-    return f"{desired}{REPAIR_LINE}{one_line(note)}\n" if note else desired
 
 
 def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:

@@ -1,4 +1,4 @@
-"""The step that puts a host's tools on it, before every other step there, as a plan. Pure."""
+"""The steps that put tools and files on a host, before every other step there, as plans. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SendRequest:
 
     endpoint: Endpoint
     tools: Mapping[str, str]
-    """Name to digest; the texts lie beside the program (`tool_files`)."""
+    """Name to digest; the texts lie beside the program (`tools.FOLDER`)."""
     repair: str = ""
     place: Place | None = field(default=None, metadata=OMIT_EMPTY)
 
@@ -109,3 +109,37 @@ def missing_note(stdin: str, lacking: Iterable[str]) -> str:
         return last
     number = int(last.partition(":")[0] or 0) + 1
     return f"{number}: missing or altered on the host: {', '.join(names)}"
+
+
+FILES_SUFFIX: Final = "-files"
+"""How the name of the step ends: it becomes the resource name, so it is an API."""
+FILES_DEADLINE_S: Final = 1800.0
+"""Seconds for one file: 300 MB of images over a link of 2 Mbit/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRequest:
+    """What `railyard device files` reads on stdin."""
+
+    endpoint: Endpoint
+    files: Mapping[str, str]
+    """SHA-256 to the file's name on the host."""
+    repair: str = ""
+
+
+FILES_REQUEST: Final = TypeAdapter(FilesRequest)
+
+
+def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | None:
+    """Plan to put files on a host; None without any."""
+    if not files:
+        return None
+    return RemoteStep(
+        name=f"{endpoint.device}{FILES_SUFFIX}",
+        endpoint=endpoint,
+        dialect="device",
+        desired=render_request(endpoint, files=dict(sorted(files.items())), repair=""),
+        apply="device files",
+        undo="device remove-files",
+        deadline_s=FILES_DEADLINE_S * len(files),
+    )

@@ -11,11 +11,17 @@ from typing import Final, Self
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, TooLongError
-from components.remote.explain import is_question, no_session, printed_last
-from components.remote.https_session import HttpsSession, open_https
 from components.remote.session_profile import Prompt, SessionProfile, last_line
+from components.remote.ssh import is_question, no_session, printed_last
 from components.remote.step import COMMAND_S, Endpoint
-from components.remote.terminal import CHUNK_BYTES, PlainStream, Terminal, open_terminal
+from components.remote.switch_channels import (
+    CHUNK_BYTES,
+    HttpsSession,
+    PlainStream,
+    Terminal,
+    open_https,
+    open_terminal,
+)
 
 CONNECT_S: Final = 10.0
 """To open a TCP connection and log in: a switch that is up answers in about one second."""

@@ -1,13 +1,16 @@
-"""The objects of a job that a user submits, from the same parts as those of acceptance. Pure."""
+"""A job that a user submits: what is asked for, what is wrong with that, and its objects. Pure."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from difflib import get_close_matches
+from typing import Final, Literal
 
 import yaml
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.plan import plan_acceptance
@@ -18,10 +21,205 @@ from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspe
 from components.jobs.environment import mpirun_command
 from components.jobs.mpi import launched_job, mpi_job
 from components.jobs.templates import RUN, fit_name
-from components.jobs.torchrun import torch_objects
+from components.jobs.torchrun import TorchForm, torch_objects
 from components.kubernetes.manifest import Body, pulling
-from components.model.worker_kinds import rail_pairs
-from components.submit.choose import Chosen
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.jobs import Collective
+from components.model.places import shares_resource
+from components.model.units import PinnedImage
+from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, speeds_of, worker_kinds
+
+JobKind = Literal["nccl", "perftest", "deepspeed", "horovod", "pytorch"]
+_NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+"""A label of DNS-1035 with room for `-worker-99` and the rail: the operator's own limit is 63."""
+_BETWEEN_NODES: Final = frozenset({"nccl", "horovod", "perftest"})
+"""They measure what crosses from one node to another."""
+_BRINGS_IMAGE: Final = frozenset({"horovod", "pytorch"})
+"""No image of the file has their framework."""
+_ONLY_OF: Final[dict[str, frozenset[str]]] = {
+    "--collective": frozenset({"nccl"}),
+    "--compare": frozenset({"nccl", "horovod"}),
+    "--form": frozenset({"pytorch"}),
+    "a program": frozenset({"deepspeed", "horovod", "pytorch"}),
+}
+_IMAGE: Final[TypeAdapter[str]] = TypeAdapter(PinnedImage)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One job as the command line has it."""
+
+    kind: JobKind
+    nodes: tuple[str, ...]
+    """Names of hosts of the file, or of their nodes."""
+    name: str = ""
+    """Its name in the cluster; default that of the kind."""
+    image: str = ""
+    """Default that of the file."""
+    collective: Collective | None = None
+    compare: bool = False
+    """Launch it again over TCP."""
+    form: TorchForm | None = None
+    program: tuple[str, ...] = ()
+    """The user's own script and its arguments."""
+
+    @property
+    def called(self) -> str:
+        """Its name in the cluster."""
+        return self.name or self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One reason why nothing is submitted."""
+
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        """As the other errors of the command line look."""
+        return f"{self.what}\n  fix    {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A job that can be made."""
+
+    asked: Asked
+    spec: ClusterSpec
+    """The site with the chosen workers alone, and the job's image."""
+    kind: WorkerKind
+    """All of the chosen workers."""
+
+
+def chosen_hosts(spec: ClusterSpec, asked: Asked) -> tuple[Host, ...]:
+    """The hosts that were named and are in the file, each once, in the order of the file."""
+    return tuple(host for host in spec.hosts if {host.name, host.node} & {*asked.nodes})
+
+
+def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Trouble, ...]]:
+    """The job's part of the site, or all that is wrong with what was asked for."""
+    if spec.kubernetes is None:
+        where = "the site has no Kubernetes, and jobs are objects of a cluster"
+        return None, (Trouble(where, "give the file a `kubernetes`, or take another site."),)
+    hosts = chosen_hosts(spec, asked)
+    troubles = [*_of_names(spec, asked), *_of_options(spec, asked)]
+    site = _narrowed(spec, asked, hosts)
+    kinds = worker_kinds(site)
+    if not any(_of_names(spec, asked)):
+        troubles += _of_workers(site, asked, kinds)
+    if troubles or len(kinds) != 1:
+        return None, tuple(troubles)
+    return Chosen(asked, site, kinds[0]), ()
+
+
+def _narrowed(spec: ClusterSpec, asked: Asked, hosts: tuple[Host, ...]) -> ClusterSpec:
+    kept = tuple(host for host in spec.hosts if host.role != "worker" or host in hosts)
+    jobs, sample = spec.jobs, spec.jobs.deepspeed
+    if sample is not None:
+        own = {"workers": len(hosts), "image": asked.image or sample.image}
+        sample = sample.model_copy(update=own)
+    own_jobs = jobs.model_copy(update={"image": asked.image or jobs.image, "deepspeed": sample})
+    return spec.model_copy(update={"hosts": kept, "jobs": own_jobs})
+
+
+def _of_names(spec: ClusterSpec, asked: Asked) -> Iterator[Trouble]:
+    by_name = {name: host for host in spec.hosts for name in (host.name, host.node)}
+    workers = ", ".join(host.name for host in spec.workers)
+    if not asked.nodes:
+        yield Trouble("--nodes names no node", f"name some of {workers}.")
+    for name in dict.fromkeys(asked.nodes):
+        host = by_name.get(name)
+        if host is None:
+            near = get_close_matches(name, by_name, n=1, cutoff=0.5)
+            hint = f"is it {near[0]}? " if near else ""
+            yield Trouble(f"{name} is no host of the site", f"{hint}Its workers are {workers}.")
+        elif host.role != "worker":
+            role = host.role.replace("_", " ")
+            yield Trouble(f"{name} is a {role} host, which runs no job", f"name some of {workers}.")
+    named = [by_name[name].name for name in asked.nodes if name in by_name]
+    for name in dict.fromkeys(each for each in named if named.count(each) > 1):
+        yield Trouble(f"{name} is named twice in --nodes", "name each node once.")
+
+
+def _of_options(spec: ClusterSpec, asked: Asked) -> Iterator[Trouble]:
+    kind = asked.kind
+    given = {
+        "--collective": asked.collective is not None,
+        "--compare": asked.compare,
+        "--form": asked.form is not None,
+        "a program": bool(asked.program),
+    }
+    for option in (each for each, is_given in given.items() if is_given):
+        if kind not in _ONLY_OF[option]:
+            able = " and ".join(sorted(_ONLY_OF[option]))
+            yield Trouble(f"{kind} takes no {option.removeprefix('a ')}", f"{able} does: leave it.")
+    if not _NAME.fullmatch(asked.called):
+        rule = "use up to 40 lowercase letters, digits and -, a letter first."
+        yield Trouble(f'"{asked.called}" is no name of a job', rule)
+    if asked.image:
+        yield from _of_image(asked.image)
+    elif kind in _BRINGS_IMAGE:
+        fix = "name one with --image, by tag or digest: docs/howto/run-a-job.md says what it needs."
+        yield Trouble(f"{kind} has no image: the file's has no framework", fix)
+    if kind == "pytorch" and not asked.program:
+        fix = "write it behind two dashes: -- train.py --epochs 3"
+        yield Trouble("pytorch has no program to run", fix)
+    if kind == "deepspeed" and spec.jobs.deepspeed is None:
+        fix = "give the file `jobs.deepspeed`, with its image and its data, and update the stack."
+        yield Trouble("the site has no DeepSpeed: jobs.deepspeed is not in the file", fix)
+
+
+def _of_image(image: str) -> Iterator[Trouble]:
+    try:
+        _IMAGE.validate_python(image)
+    except ValidationError as error:
+        words = str(error.errors()[0]["msg"]).removeprefix("Value error, ").splitlines()[0]
+        fix = "name an image with a tag other than latest, or with its digest."
+        yield Trouble(f"--image {image}: {words}", fix)
+
+
+def _of_workers(
+    site: ClusterSpec, asked: Asked, kinds: tuple[WorkerKind, ...]
+) -> Iterator[Trouble]:
+    yield from _of_count(site, asked.kind)
+    if asked.kind == "perftest":
+        return
+    if len(kinds) > 1:
+        what = "; ".join(f"{', '.join(each.names)}: {_traits(site, each)}" for each in kinds)
+        fix = "name nodes with the same GPUs and rails: every pod of a job asks for the same."
+        yield Trouble(f"the nodes are not of one kind ({what})", fix)
+    for host in site.workers:
+        if not host.gpus:
+            yield Trouble(f"{host.name} has no GPU, and {asked.kind} runs on GPUs", "leave it out.")
+    sample = site.jobs.deepspeed
+    if asked.kind == "deepspeed" and sample is not None:
+        for host in (each for each in site.workers if 0 < each.gpus < sample.gpus):
+            what = f"{host.name} has {host.gpus} GPUs, and jobs.deepspeed asks for {sample.gpus}"
+            yield Trouble(what, "name other nodes, or lower jobs.deepspeed.gpus.")
+
+
+def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Trouble]:
+    count, names = len(site.workers), " and ".join(host.name for host in site.workers)
+    if kind in _BETWEEN_NODES and count < PAIR:
+        yield Trouble(f"{kind} needs two nodes, and --nodes has {names} alone", "name another one.")
+    elif kind == "perftest" and count > PAIR:
+        yield Trouble(f"perftest goes between two nodes, and --nodes has {count}", "name two.")
+    elif kind == "perftest" and not any(any(rail_pairs(site, rail)) for rail in site.rails):
+        if shares_resource(site):
+            what = "all rails share one resource, so a pod cannot choose the rail of its VF"
+            yield Trouble(what, "take nccl.")
+            return
+        fix = "name two nodes of one rail; on InfiniBand take nccl."
+        yield Trouble(f"{names} share no rail of Ethernet", fix)
+
+
+def _traits(site: ClusterSpec, kind: WorkerKind) -> str:
+    speeds = speeds_of(site, kind.hosts[0])
+    rails = ", ".join(f"{rail} at {speed} Gbit/s" for rail, speed in speeds.items())
+    return f"{kind.gpus} GPUs, {rails or 'no rail'}"
+
 
 RESNET: Final = (
     "python",

@@ -25,18 +25,17 @@ from components.fabric.edit import (
 )
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.beside import find_beside
+from components.hosts.harms import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
-from components.kubernetes.live.judge import ClusterDrift
+from components.kubernetes.live.look import ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
-from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
-from components.remote.step import REPAIR_LINE, RemoteStep
+from components.remote.step import REPAIR_LINE, RemoteStep, create_text
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.proof import (
     Accept,
@@ -48,7 +47,7 @@ from components.update.proof import (
 )
 from components.update.refusals import changed_client, exec_notes, left_by_exec
 from components.update.seen import Facts, Seen
-from components.update.upgrades import choose_upgrades, with_ahead
+from components.update.servers import choose_upgrades, with_ahead
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
@@ -265,7 +264,7 @@ def _access_note(access: AppliedStep | None) -> str:
     return renewal_note(access.stdout) or last
 
 
-def strangers_to_undo(
+def unrecorded_switches(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[str, ...]:
     """Switches that are as planned although nothing was ever applied: was a state lost?"""

@@ -1,12 +1,14 @@
 """Which machine is behind a name: what was recorded of each device against what the file says.
 
-A step is named after its device. So a device that only gets another name would be set up under the
-new one, and undone under the old one at the end of the same update. Here the devices of the state
-are compared with those of the plan, by their address, their host key and their recorded identity.
+Each device says what it is: an id of the machine, a serial number. A step is named after its
+device. So a device that only gets another name would be set up under the new one, and undone under
+the old one at the end of the same update. Here the devices of the state are compared with those of
+the plan, by their address, their host key and their recorded identity.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +18,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from components.core.key_values import HostState
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
@@ -27,8 +30,85 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.sending import TOOLS_SUFFIX
 from components.remote.step import bracketed
-from components.update.machine import MachineIds, machine_ids
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
+
+MACHINE: Final = "machine.id"
+"""What the look at a host says of itself: its /etc/machine-id. No setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineIds:
+    """The machine id of a host, the serial number of a switch, by its name in today's file."""
+
+    recorded: Mapping[str, str]
+    """At the last update."""
+    written: Mapping[str, str]
+    """In the file: it wins over what was recorded, and so accepts a device that was replaced."""
+    seen: Mapping[str, str]
+    """At this look."""
+
+    @property
+    def contradictions(self) -> Iterator[tuple[str, str, str]]:
+        """Devices that are not what the file says, else the last update: name, both values."""
+        for name, now in self.seen.items():
+            said, was = self.written.get(name), self.recorded.get(name)
+            if said and said != now:
+                yield name, now, f"the file says {said}"
+            elif was and not said and was != now:
+                yield name, now, f"the last update found {was}"
+
+    def proves(self, name: str) -> bool:
+        """Whether the device itself, or who wrote the file, says it is the recorded one."""
+        was, said = self.recorded.get(name), self.written.get(name)
+        now = self.seen.get(name, said)
+        return now is not None and now == (was or said)
+
+    @property
+    def present(self) -> Mapping[str, str]:
+        """What each device is now, as it says itself, else as the file says."""
+        return {**self.written, **self.seen}
+
+
+def machine_ids(spec: ClusterSpec, applied: Applied, seen: Seen) -> MachineIds:
+    """All that is known of the devices of a site."""
+    said = {host.name: host.machine_id or "" for host in spec.hosts}
+    said |= {switch.name: switch.serial or "" for switch in spec.switches}
+    recorded: dict[str, str] = {}
+    for end in ("-baseline", "-apply", "-host"):  # the later one wins
+        for name, step in applied.steps.items():
+            if (
+                name.endswith(end)
+                and step.stdout.startswith("{")
+                and (text := _machine(step.stdout))
+            ):
+                recorded[name.removesuffix(end)] = text
+    looked = {name: _told(seen.devices.get(name)) for name in said}
+    return MachineIds(_unique(recorded), _unique(said), _unique(looked))
+
+
+def _unique(found: Mapping[str, str]) -> dict[str, str]:
+    """What several have alike tells nothing: machines made from one image may share the id."""
+    counts = Counter(found.values())
+    return {name: text for name, text in found.items() if text and counts[text] == 1}
+
+
+def _machine(stdout: str) -> str:
+    """What the output of a step recorded of its device."""
+    try:
+        found = cast("dict[str, str | dict[str, str] | None]", json.loads(stdout))
+    except ValueError:
+        return ""
+    switch = found.get("identity") or {}
+    return str(found.get("machine_id") or (isinstance(switch, dict) and switch.get("serial")) or "")
+
+
+def _told(facts: Facts) -> str:
+    if isinstance(facts, HostState):
+        return facts.values.get(MACHINE, "")
+    if isinstance(facts, SwitchState) and facts.identity is not None:
+        return facts.identity.serial
+    return ""
+
 
 _ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
 """Kind of a device to the end of the name of the step that has its endpoint on stdin."""

@@ -18,13 +18,11 @@ from components.fabric.edit import asked_of_switch
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.hypervisor.reboot import explain_refusal
-from components.kubernetes.live.judge import ClusterLook
-from components.kubernetes.live.look import look_at_cluster
+from components.kubernetes.live.look import ClusterLook, look_at_cluster
 from components.plan.make import ClusterPlan
-from components.remote.host_runs import look_with
-from components.remote.host_session import HostAnswer, HostSession, connect_to_host
-from components.remote.jump import JumpHosts, jump_hosts
+from components.remote.host_session import HostAnswer, HostSession, connect_to_host, look_with
 from components.remote.sending import TOOL_LACKS
+from components.remote.ssh import JumpHosts, jump_hosts
 from components.remote.step import Endpoint
 from components.update.cluster import asked_of_cluster
 from components.update.seen import Facts, Seen

@@ -1,20 +1,28 @@
-"""What an update would interrupt, against what the file allows (`disruption`).
+"""What an update would interrupt, against what the file allows (`disruption`); two more looks.
 
 The engine runs an exec when its text changed. A text that was sent and not found good must be sent
-again although nothing in the file changed, so a repeated run carries a number.
+again although nothing in the file changed, so a repeated run carries a number. The other looks are
+that the address of the balancers is free, and that no guard refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from components.core.difference import Difference
-from components.core.key_values import HostState
-from components.disruption.forecast import departures_refused, passing_refused, render_departures
+from components.core.difference import Beside, Difference
+from components.core.key_values import HostState, parse_state
+from components.core.plain_text import plain_text
+from components.core.problem import Lines
+from components.disruption.forecast import (
+    IN_SERVICE,
+    departures_refused,
+    passing_refused,
+    render_departures,
+)
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
-from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Unreachable
+from components.drift.device_drift import DeviceDrift, Unreachable, Watched
 from components.fabric.edit import (
     Edit,
     applied_switch,
@@ -27,14 +35,14 @@ from components.fabric.effects import interrupting, ports_of
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
-from components.hypervisor.refusals import reboots_refused
+from components.hypervisor.plan import reboots_refused
 from components.model.cluster import ClusterSpec
+from components.model.guards import Guards
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.remote.script import OWN_CLIENT
-from components.remote.step import RemoteStep
-from components.update.seen import Facts
-from components.update.servers import describe_servers
+from components.remote.step import OWN_CLIENT, RemoteStep
+from components.update.seen import Facts, Seen
+from components.update.servers import describe_servers, place_of
 
 
 def disruptions_refused(
@@ -58,7 +66,9 @@ def disruptions_refused(
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
-        refused += leaving_refused(_drained_by_us(plan, applied))
+        # kubespray refuses itself that nodes leave.
+        if plan.kubernetes is not None and plan.kubernetes.playbooks is None:
+            refused += leaving_refused(leaving_nodes(plan.kubernetes, applied))
     return tuple(refused)
 
 
@@ -75,12 +85,6 @@ def host_departures(
         for words in leave.describe(_stopped(switch, facts, applied))
     )
     return (*describe_leaving(leaving), *describe_servers(plan, applied), *drained, *waiting)
-
-
-def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """The nodes that leave, where kubespray does not refuse it itself."""
-    played = plan.kubernetes is None or plan.kubernetes.playbooks is not None
-    return () if played else leaving_nodes(plan.kubernetes, applied)
 
 
 def known_hosts(
@@ -209,11 +213,11 @@ def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...
 def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
     """Whether both texts that were last sent were judged, and found good."""
     pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
-    return all(_vouches(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
+    return all(_is_judged(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
 
 
-def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
-    """A judge that failed leaves no state, or that of the text before."""
+def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
+    """Whether what was sent was judged: a judge that failed leaves no state, or an old one."""
     if judge is None or sent is None or not judge.stdin:
         return False
     judged = parse_lines(judge.stdin).get("judges")
@@ -256,4 +260,78 @@ def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[st
         " delete`, which sends nothing; the values from before the first exec are not recorded"
         for switch in switches
         if switch.exec is None and applied.step(switch.exec_step) is not None
+    )
+
+
+ADDRESS: Final = "others.address"
+"""The hardware address of a machine that answers for the address, and is no balancer."""
+ROUTER: Final = "others.router"
+"""The address of another VRRP router of the same number."""
+_PATH: Final = ("kubernetes", "virtual_address")
+_NUMBER: Final = "virtual_router_id "
+
+
+def balancers_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
+    """Refuse a virtual address that another machine has, and a VRRP number that another router has.
+
+    A balancer on which keepalived runs with the address is not asked: it would find itself. What
+    was not read is passed over: the step there looks again before it changes anything.
+    """
+    balancers = plan.kubernetes.balancers if plan.kubernetes else ()
+    return tuple(dict.fromkeys(text for each in balancers for text in _refused(each, seen, lines)))
+
+
+def _refused(watched: Watched, seen: Seen, lines: Lines) -> Iterator[str]:
+    facts = seen.host(watched.device)
+    if not isinstance(facts, HostState):
+        return
+    found = facts.values
+    wanted = parse_state(watched.step.desired).values
+    if mac := found.get(ADDRESS):
+        address = wanted["virtual_address"]
+        yield (
+            f"virtual-address: {address} is already used by {mac}, which is not a balancer of this"
+            " site.\n"
+            f"  where  {place_of(lines, (*_PATH, 'address'), address)}\n"
+            "  fix    choose a free address of that network, or take it from that machine. Nothing"
+            " was changed on any device."
+        )
+    if router := found.get(ROUTER):
+        number = _number(wanted)
+        yield (
+            f"virtual-router: {router} is a VRRP router of the number {number} in the network of"
+            " the balancers.\n"
+            f"  where  {place_of(lines, (*_PATH, 'router_id'), number)}\n"
+            "  fix    choose another router_id, from 1 to 255. Nothing was changed on any device."
+        )
+
+
+def _number(wanted: Mapping[str, str]) -> str:
+    found = (line.strip() for key, line in wanted.items() if key.startswith("keepalived.conf."))
+    return next(line for line in found if line.startswith(_NUMBER)).removeprefix(_NUMBER)
+
+
+def guards_refused(
+    guards: Guards, plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> tuple[str, ...]:
+    """Refuse, at preview and all of them at once, what the file says `refuse` of.
+
+    A device that was not read has none, so that `railyard:observe: never` refuses nothing here.
+    """
+    known = applied.instances
+    addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
+    addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
+    return tuple(
+        _guard_refusal(drift.device, beside, addresses.get(drift.device, ""))
+        for drift in drifts
+        for beside in drift.beside
+        if guards.way(beside.kind) == "refuse"
+    )
+
+
+def _guard_refusal(device: str, beside: Beside, where: str) -> str:
+    return (
+        f"guards: {device}: {beside.setting}; it is not ours, and it breaks {beside.breaks}\n"
+        f"  where  {where}; guards.{beside.kind} is refuse. Nothing was changed on any device.\n"
+        f"  fix    {plain_text(beside.fix)}; to go on with a warning: guards.{beside.kind}: warn"
     )

@@ -9,7 +9,7 @@ from components.cloud.observe import CloudFacts, Gone, Item, Unread
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
 from components.fabric.state import SwitchState
-from components.kubernetes.live.judge import ClusterLook
+from components.kubernetes.live.look import ClusterLook
 
 Facts = SwitchState | HostState | Unreachable | None
 """What was read of one device; None: it was not read."""

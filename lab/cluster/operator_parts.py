@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from components.core.errors import RailyardError
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import load_vendored
 from lab.cluster.api import Api
 from lab.cluster.device_plugin import Pool
 from lab.cluster.document import Doc, Json, as_doc, at, name_of

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from components.kubernetes.kubespray.environment import make_environment
-from components.kubernetes.kubespray.tree import tree_digest
+from components.kubernetes.kubespray.tree import make_environment, tree_digest
 
 PROJECT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path("lab") / "kubespray"

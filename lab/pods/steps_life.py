@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.disruption.node import Node as ServiceNode
-from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import KubernetesCalls
 from lab.cluster.document import Doc, Json, docs_at, name_of, text_at
 from lab.pods.cards import CardPlugin
 from lab.pods.pods import PodWish, await_phase, create, read

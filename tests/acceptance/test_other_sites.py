@@ -32,10 +32,9 @@ from components.acceptance.plan import (
 from components.acceptance.probes.on_hosts import HostProbe
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.plan import plan_kubernetes
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
-from components.remote.host_runs import Run
-from components.remote.host_session import HostAnswer
+from components.remote.host_session import HostAnswer, Run
 from components.remote.step import Endpoint, secrets_for
 from tests.acceptance.fake_cluster import FakeCluster
 from tests.acceptance.recordings import load_training

@@ -11,7 +11,7 @@ from components.drift.applied import Applied
 from components.fabric.edit import read_baseline
 from components.fabric.state import PortState, SwitchState
 from components.plan.make import make_plan
-from components.update.decide import judge_drift, strangers_to_undo
+from components.update.decide import judge_drift, unrecorded_switches
 from components.update.seen import Facts, Seen
 from tests.cli.conftest import Call
 from tests.golden.site import load_example
@@ -60,7 +60,7 @@ def test_a_switch_that_is_as_planned_before_the_first_apply_is_named() -> None:
     plan = make_plan(load_example("dgx-roce"), "dev")
     facts: dict[str, Facts] = {"leaf-01": plan.switches[0].desired}
     drifts = judge_drift(plan, Applied(), Seen(facts))
-    (line,) = strangers_to_undo(plan, drifts, facts)
+    (line,) = unrecorded_switches(plan, drifts, facts)
     assert "leaf-01 already matches the plan" in line
     assert "railyard baseline import dev" in line
-    assert strangers_to_undo(plan, drifts, {"leaf-01": BEFORE}) == ()
+    assert unrecorded_switches(plan, drifts, {"leaf-01": BEFORE}) == ()

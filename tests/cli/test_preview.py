@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from components.plan.make import make_plan
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 

@@ -15,7 +15,7 @@ from components.cli import drift as cli_drift
 from components.cli.stack import read_config
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
-from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
 from components.plan.make import ClusterPlan, make_plan
 from components.update.seen import Facts, Seen

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from components.cli.cloud import run_verb
-from components.cloud import ready
+from components.cloud import instances
 from components.cloud.calls import CloudCall, list_calls
 from components.cloud.crusoe_api import Patience
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
@@ -85,7 +85,7 @@ def answer_ssh(monkeypatch: pytest.MonkeyPatch, key: str = HOST_KEY) -> None:
     def fetch(*_: object) -> str:
         return key
 
-    monkeypatch.setattr(ready, "_fetch_key", fetch)
+    monkeypatch.setattr(instances, "_fetch_key", fetch)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import yaml
 
 from components.checks.site import check_site
 from components.cli.main import main
-from components.cloud.export import export_bring_your_own
+from components.cloud.instances import export_bring_your_own
 from components.core.errors import UsageError
 from components.model.environments import BringYourOwn
 from components.reading.load import load_site

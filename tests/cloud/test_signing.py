@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.cloud.signing import Query, canonical_query, sign
+from components.cloud.crusoe_api import Query, canonical_query, sign
 from components.core.errors import UsageError
 from tests.cloud.small_engine import SECRET
 

@@ -11,7 +11,7 @@ import pytest
 
 from components.cli.cloud import run_verb
 from components.cloud.calls import INSTANCE_CLAIMS, PREFLIGHT_STEP
-from components.cloud.errors import CloudError, OutOfStockError
+from components.cloud.crusoe_api import CloudError, OutOfStockError
 from components.cloud.kinds import Item
 from components.cloud.observe import Unread, cloud_drift, observe_cloud
 from components.cloud.plan import CloudPlan

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli.main import app
-from components.containers.keys import PAIRS, make_keys
+from components.cli.payload import PAIRS, make_keys
 from components.core.key_values import parse_state
 
 

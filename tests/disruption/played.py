@@ -18,7 +18,7 @@ from components.disruption.plan import RebootGroup, plan_reboots
 from components.disruption.reboot import HostRun
 from components.disruption.request import HostReboot
 from components.hosts.plan import plan_hosts
-from components.kubernetes.calls import Answer, Body
+from components.kubernetes.client import Answer, Body
 from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
-from components.disruption.access import open_cluster
-from components.kubernetes.calls import Answer, Calls, KubernetesCalls
-from components.kubernetes.reference import ClusterRef, Server
+from components.disruption.turn import open_cluster
+from components.kubernetes.client import Answer, Calls, KubernetesCalls
+from components.kubernetes.planes.base import ClusterRef, Server
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
 from tests.disruption.played import request_of

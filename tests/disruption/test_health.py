@@ -9,7 +9,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.disruption.node import ANNOTATION
 from components.disruption.request import HostReboot
-from components.kubernetes.calls import Answer, Body
+from components.kubernetes.client import Answer, Body
 from tests.disruption.played import (
     PlayedCluster,
     PlayedHost,

@@ -8,7 +8,6 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
-from components.disruption.leave import LeaveRun
 from components.disruption.leave_plan import (
     STEP,
     NodesLeave,
@@ -17,6 +16,7 @@ from components.disruption.leave_plan import (
     parse_leave,
     plan_departures,
 )
+from components.disruption.ports import LeaveRun
 from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane

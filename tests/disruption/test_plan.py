@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.disruption.plan import VERB, group_hosts
+from components.disruption.plan import REBOOT_VERB, group_hosts
 from components.disruption.request import groups_text
 from components.hosts.keys.ask import needs_boot, needs_drain
 from components.hosts.plan import plan_hosts
@@ -97,7 +97,7 @@ def test_the_groups_of_the_example(most: int, names: list[tuple[str, ...]]) -> N
 
 def test_a_step_says_what_it_is() -> None:
     step = groups_of(SPEC)[0].steps[0]
-    assert (step.name, step.serves, step.step.apply) == ("gpu01-reboot", "gpu01-host", VERB)
+    assert (step.name, step.serves, step.step.apply) == ("gpu01-reboot", "gpu01-host", REBOOT_VERB)
     assert step.step.reboots
     assert step.step.undo is None
     request: Any = parse_lines(step.step.desired)

@@ -8,12 +8,11 @@ from itertools import count
 import pytest
 
 from components.core.errors import DeviceError
-from components.disruption.leave_plan import NodesLeave
+from components.disruption.leave_plan import NodesLeave, PortsLeave, plan_ports
 from components.disruption.node import SWITCH
 from components.disruption.ports import PortsRun
-from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.kubernetes.plan import plan_kubernetes
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from tests.disruption.played import PlayedCluster, small_cluster
 from tests.golden.site import load_example
 

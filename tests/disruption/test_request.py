@@ -11,7 +11,7 @@ import pytest
 from components.core.errors import UsageError
 from components.disruption.reboot import run_reboot_host
 from components.disruption.request import groups_file, groups_text, parse_request
-from components.remote.tool_files import keep_current, keep_text
+from components.remote.tools import keep_current, keep_text
 from tests.disruption.played import request_of
 from tests.golden.site import load_example
 

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.errors import DeviceError, HostKeyError
 from components.disruption.node import ANNOTATION
-from components.kubernetes.calls import Answer, Body
+from components.kubernetes.client import Answer, Body
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
 from tests.disruption.played import PlayedCluster, PlayedHost, make_pod, small_cluster

@@ -10,15 +10,15 @@ import pytest
 
 from components.core.errors import DeviceError, UnreachableError
 from components.disruption.node import ANNOTATION
+from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade, parse_upgrade
 from components.disruption.upgrade import UpgradeRun
-from components.disruption.upgrade_plan import plan_upgrades
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
-from components.remote.tool_files import keep_text
+from components.remote.tools import keep_text
 from tests.disruption.played import PlayedCluster, frozen, small_cluster
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from components.drift.applied import Applied
 from components.kubernetes.live.compare import compare_object
-from components.kubernetes.live.judge import Asked, ClusterLook, judge_look
+from components.kubernetes.live.look import Asked, ClusterLook, judge_look
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body, pods_in
 from components.model.cluster import ClusterSpec

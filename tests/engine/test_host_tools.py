@@ -46,7 +46,7 @@ from components.update.observe import observe_site
 from components.update.own_state import read_own_state
 from components.plan.make import make_plan
 from components.remote.component import Remote, connection_of
-from components.remote.script import render_remote_command
+from components.remote.step import render_remote_command
 from components.update.decide import intend
 
 config = pulumi.Config("railyard")

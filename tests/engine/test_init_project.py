@@ -13,7 +13,7 @@ from components.model.worker_kinds import with_instances
 from components.project.engine import wanted_versions
 from components.project.wheel import pack_wheel
 from components.project.write import Example, ProjectPlan, render_files, write_project
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
 from lab.site import load_document, overlay
 from tests.engine.runner import EngineRunner

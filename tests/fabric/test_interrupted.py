@@ -16,7 +16,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.moves import InterruptedRunError, shown
-from components.remote.watched import InterruptedTwice, Stop, WatchedSession
+from components.remote.one_run import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import DirectSession, answer, apply, baseline_of, restore
 from tests.fabric.switch_labs import LABS, NOT_SAVED, SAVED_ITSELF, SwitchLab

@@ -10,7 +10,7 @@ from components.checks.registry import RULES
 from components.core.errors import DeviceError
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.kernel import routing_settings
+from components.hosts.settings import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch

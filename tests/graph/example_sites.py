@@ -13,7 +13,7 @@ from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from components.testing import Run
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig
 from tests.graph.locked import lock_of

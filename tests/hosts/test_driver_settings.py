@@ -6,9 +6,9 @@ import pytest
 
 from components.acceptance.plan import plan_acceptance
 from components.catalogue.operator_versions import gpu_branch, parse_driver_version
-from components.hosts.drivers import DRIVER_DEADLINE_S, driver_parameters, driver_settings
-from components.hosts.kernel import kernel_settings
 from components.hosts.plan import plan_hosts
+from components.hosts.settings import kernel_settings
+from components.hosts.software import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.owners import has_own_rdma_driver

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.key_values import HostState
-from components.hosts.firmware_pending import pending_firmware
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.preview import host_changes, hosts_refused
+from components.hosts.software import pending_firmware
 from components.model.cards import Firmware, FirmwareFloor, HcaPf, version_number
 from components.model.cluster import ClusterSpec
 from tests.golden.site import changed_spec, load_example

@@ -20,10 +20,10 @@ from components.hosts.scripts import (
     boot_unit_text,
     host_tool,
 )
-from components.kubernetes.planes.scripts import kubernetes_tool
+from components.kubernetes.planes.node_files import kubernetes_tool
 from components.model.cards import Firmware
 from components.model.cluster import ClusterSpec
-from components.remote.script import render_sent_call
+from components.remote.step import render_sent_call
 from components.remote.tools import Tool, ToolCall
 from tests.golden.site import changed_spec, load_example
 

@@ -9,7 +9,7 @@ import pytest
 from components.core.key_values import HostState
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.preview import hosts_refused
-from components.hosts.proxy import proxy_file, proxy_settings
+from components.hosts.scripts import proxy_file, proxy_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import HostDefaults, Manage, User
 from components.model.sources import Proxy

@@ -19,9 +19,16 @@ from hypothesis import strategies as st
 from components.checks.site import check_loaded, load_checked_site
 from components.core.difference import Effect
 from components.core.problem import Json
-from components.hosts.keys.ask import KEYS, expression, find_row, loads_driver, needs_boot
+from components.hosts.keys.ask import (
+    KEYS,
+    expression,
+    find_row,
+    globs,
+    keys_text,
+    loads_driver,
+    needs_boot,
+)
 from components.hosts.keys.row import HostKey, effect_of
-from components.hosts.keys.shell import globs, keys_text
 from components.hosts.plan import plan_hosts
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov

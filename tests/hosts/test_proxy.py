@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from components.hosts.proxy import through_proxy
+from components.hosts.scripts import through_proxy
 from components.model.sources import Proxy
 from components.remote.tools import ToolCall, assemble
 from tests.plan.test_text import SPEC

@@ -7,13 +7,16 @@ from typing import cast
 import pytest
 
 from components.core.key_values import HostState, diff_states
-from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
-from components.hypervisor.refusals import reboots_refused
-from components.hypervisor.scripts import hypervisor_call
+from components.hypervisor.plan import (
+    HypervisorPlan,
+    hypervisor_call,
+    plan_hypervisors,
+    reboots_refused,
+)
 from components.model.cards import Firmware
 from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines
-from components.remote.script import render_sent_call
+from components.remote.step import render_sent_call
 from tests.golden.site import changed_spec, load_example
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
-from components.hypervisor.plan import HypervisorPlan
+from components.hypervisor.plan import HypervisorPlan, RebootRequest, parse_request
 from components.hypervisor.reboot import Reboot, run_reboot
-from components.hypervisor.request import RebootRequest, parse_request
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint, env_name
 from lab.hypervisors.config import EsxiVmConfig

@@ -9,9 +9,9 @@ import pytest
 from components.checks.site import load_checked_site
 from components.core.problem import Lines
 from components.drift.applied import Applied, AppliedStep
-from components.kubernetes.kubespray.settings import WORKERS_KUBELET, owned_settings
-from components.kubernetes.planes.alignment import arguments_in, ours_among
+from components.kubernetes.kubespray.wanted import WORKERS_KUBELET, owned_settings
 from components.kubernetes.planes.k3s import render_config
+from components.kubernetes.planes.node_files import arguments_in, ours_among
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment, cpus_of
 from components.plan.make import make_plan

@@ -9,12 +9,12 @@ import pytest
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
 from components.drift.device_drift import Unreachable
-from components.kubernetes.planes.api_filter import render_rules
+from components.kubernetes.planes.members import render_rules
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.plan.make import make_plan
 from components.update.refuse import api_refused
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from components.kubernetes.planes.haproxy import CA_FILE, CHECK, render_haproxy
+from components.kubernetes.planes.balancers import CA_FILE, CHECK, render_haproxy
 from components.kubernetes.planes.k3s import k3s_plane
 from tests.golden.site import load_example
 

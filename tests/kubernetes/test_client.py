@@ -22,7 +22,7 @@ import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi
 from components.core.errors import UnreachableError
-from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import KubernetesCalls
 from components.preflight.cluster import read_version
 from tests.artefacts.certificates import Authority
 
@@ -31,7 +31,7 @@ VERSION: Final = {"major": "1", "minor": "36", "gitVersion": "v1.36.3"} | dict.f
 PROGRAM: Final = """
 import os, signal, ssl, sys
 import components.kubernetes.client as room
-from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import KubernetesCalls
 
 def die():
     os.kill(os.getpid(), getattr(signal, sys.argv[2]))

@@ -11,7 +11,7 @@ import pulumi
 import yaml
 
 from components.kubernetes import Cluster
-from components.kubernetes.plan import KubernetesPlan
+from components.kubernetes.planes.base import KubernetesPlan
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady

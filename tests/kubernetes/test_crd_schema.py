@@ -10,8 +10,7 @@ import pytest
 from pydantic import JsonValue
 
 from components.jobs.plan import MPI_OPERATOR_FILE
-from components.kubernetes.manifest import make_manifest
-from components.kubernetes.vendored import load_vendored, slim_schema
+from components.kubernetes.manifest import load_vendored, make_manifest, slim_schema
 from lab.cluster.api import Api, ApiError
 from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until

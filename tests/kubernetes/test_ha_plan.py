@@ -11,7 +11,7 @@ import yaml
 
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import fill_known
-from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
+from components.kubernetes.planes.balancers import CA_FILE, render_haproxy
 from components.kubernetes.planes.k3s import k3s_plane, render_config
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Ssh

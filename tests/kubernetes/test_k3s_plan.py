@@ -10,10 +10,10 @@ from components.core.errors import Bug
 from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.planes.base import secret_again
 from components.kubernetes.planes.k3s import render_config
-from components.kubernetes.planes.registries import render_registries
+from components.kubernetes.planes.node_files import render_registries
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Snapshots
-from components.remote.script import create_text
+from components.remote.step import create_text
 from components.update.decide import is_pending
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

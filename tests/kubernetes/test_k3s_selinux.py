@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.planes.scripts import kubernetes_tool
+from components.kubernetes.planes.node_files import kubernetes_tool
 from tests.hosts.fake_host import Done, run, tool
 
 ROOT_PATH = ":/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin"

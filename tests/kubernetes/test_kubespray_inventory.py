@@ -11,21 +11,26 @@ import yaml
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
-from components.kubernetes.kubespray.environment import make_environment, refusal_of_pip
-from components.kubernetes.kubespray.inventory import (
+from components.kubernetes.kubespray.perform import edited_inventory
+from components.kubernetes.kubespray.state import Cluster, Keeper, State, UnderWay, inventory_digest
+from components.kubernetes.kubespray.tree import (
+    bring_tree,
+    make_environment,
+    refusal_of_pip,
+    tree_digest,
+)
+from components.kubernetes.kubespray.wanted import (
     HOSTS,
+    OF_CONNECTION,
     VARIABLES,
+    Source,
+    fights_ours,
+    owned_settings,
+    parse_request,
     render_inventory,
     render_ssh_config,
 )
-from components.kubernetes.kubespray.perform import edited_inventory
-from components.kubernetes.kubespray.progress import Cluster, UnderWay
-from components.kubernetes.kubespray.settings import OF_CONNECTION, fights_ours, owned_settings
-from components.kubernetes.kubespray.state import Keeper, State, inventory_digest
-from components.kubernetes.kubespray.tree import bring_tree, tree_digest
-from components.kubernetes.kubespray.wanted import Source, parse_request
-from components.kubernetes.plan import plan_kubernetes
-from components.kubernetes.planes.kubespray import plan_request
+from components.kubernetes.plan import plan_kubernetes, plan_request
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment
 from components.model.sources import Proxy, Registry, Sources

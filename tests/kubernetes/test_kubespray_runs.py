@@ -8,15 +8,6 @@ from typing import Final
 import pytest
 
 from components.kubernetes.kubespray.perform import decide_on
-from components.kubernetes.kubespray.progress import (
-    Cluster,
-    UnderWay,
-    after,
-    begin,
-    end,
-    over,
-    presumed,
-)
 from components.kubernetes.kubespray.runs import (
     UPGRADE,
     allow_even,
@@ -25,7 +16,16 @@ from components.kubernetes.kubespray.runs import (
     reset_run,
     split_removal,
 )
-from components.kubernetes.kubespray.state import State
+from components.kubernetes.kubespray.state import (
+    Cluster,
+    State,
+    UnderWay,
+    after,
+    begin,
+    end,
+    over,
+    presumed,
+)
 from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
 from components.remote.step import Endpoint
 

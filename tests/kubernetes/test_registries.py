@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from components.core.to_json import to_json
-from components.kubernetes.login import RegistryAccount, login_value
-from components.kubernetes.planes.registries import render_registries
-from components.kubernetes.planes.scripts import script_text
+from components.kubernetes.manifest import RegistryAccount, login_value
+from components.kubernetes.planes.node_files import render_registries, script_text
 from components.model.cluster import ClusterSpec
 from components.model.jobs import RegistryLogin
 from components.model.sources import Registry, Sources

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pytest
 
-from components.kubernetes.planes.scripts import PARTS, script_text
+from components.kubernetes.planes.node_files import PARTS, script_text
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 TOGETHER = tuple(

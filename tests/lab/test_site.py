@@ -12,7 +12,7 @@ from components.core.errors import UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.places import each_ssh
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
 from lab.keys import client_key, host_key
 from lab.site import (

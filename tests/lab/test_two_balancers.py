@@ -14,9 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.planes.haproxy import CA_FILE, CHECK, HEALTH_SOCKET, render_haproxy
-from components.kubernetes.planes.keepalived import render_keepalived
-from components.kubernetes.planes.scripts import kubernetes_tool, numbered_lines
+from components.kubernetes.planes.balancers import (
+    CA_FILE,
+    CHECK,
+    HEALTH_SOCKET,
+    render_haproxy,
+    render_keepalived,
+)
+from components.kubernetes.planes.node_files import kubernetes_tool, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import VirtualAddress
 from lab import debian

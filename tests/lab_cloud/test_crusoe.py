@@ -11,9 +11,15 @@ import pytest
 import urllib3
 from pydantic import JsonValue
 
-from components.cloud.crusoe_api import Access, CrusoeApi
-from components.cloud.errors import AmbiguousError, CloudError, NotFoundError
-from components.cloud.signing import authorization, sign
+from components.cloud.crusoe_api import (
+    Access,
+    AmbiguousError,
+    CloudError,
+    CrusoeApi,
+    NotFoundError,
+    authorization,
+    sign,
+)
 from components.core.errors import UsageError
 from lab.cloud.crusoe.instances import Event
 from lab.cloud.crusoe.server import CrusoeCloud

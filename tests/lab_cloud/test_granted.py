@@ -13,9 +13,7 @@ from typing import Any, cast
 import pytest
 import urllib3
 
-from components.cloud.crusoe_api import Access, CrusoeApi
-from components.cloud.errors import CloudError
-from components.cloud.signing import authorization, sign
+from components.cloud.crusoe_api import Access, CloudError, CrusoeApi, authorization, sign
 from lab.cloud.crusoe.instances import address_of
 from lab.cloud.crusoe.model import CrusoeConfig, Document, VmType
 from lab.cloud.crusoe.network import IB_NETWORK

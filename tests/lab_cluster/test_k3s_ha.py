@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
+from components.kubernetes.planes.balancers import CA_FILE, render_haproxy
 from components.kubernetes.planes.k3s import k3s_plane
 from components.model.cluster import ClusterSpec
 from lab.cluster.api import Api

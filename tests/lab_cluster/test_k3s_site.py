@@ -10,7 +10,7 @@ import yaml
 
 from components.core.errors import DeviceError
 from components.jobs.plan import MPI_OPERATOR_FILE
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import load_vendored
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, docs_at, name_of, number_at, pairs_at, text_at

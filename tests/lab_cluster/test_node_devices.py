@@ -10,7 +10,7 @@ import pytest
 
 from components.model.kubernetes import ExistingPlane
 from components.operators.network import nic_cluster_policy
-from components.pod_network.shared import shared_plugin_config
+from components.pod_network.networks import shared_plugin_config
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.gpu_plugin import default_runtime, plugin_gpus

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.operators.network import host_device_config, nic_cluster_policy
-from components.pod_network.shared import macvlan_attachment, shared_plugin_config
+from components.pod_network.networks import macvlan_attachment, shared_plugin_config
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.device_plugin import plan_pools

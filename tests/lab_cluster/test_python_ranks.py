@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from components.submit.follow import Ended, judge_end
 from components.submit.make import RESNET
-from components.submit.verdict import Ended, judge_end
 from tests.lab_cluster.test_pod_devices import MPIRUN, hca_devices, launch
 from tests.submit.jobs import asked_for, job_of
 

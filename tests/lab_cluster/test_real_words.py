@@ -12,8 +12,8 @@ import pytest
 from components.catalogue import upstream
 from components.catalogue.cluster_parts import DISTRIBUTIONS
 from components.jobs.templates import ssh_options, sshd_command
+from components.pod_network.networks import macvlan_attachment
 from components.pod_network.programs import reference_cni_daemon_set
-from components.pod_network.shared import macvlan_attachment
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.document import Doc
 from lab.cluster.launch_ssh import why_unreached

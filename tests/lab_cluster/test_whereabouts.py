@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import load_vendored
 from components.pod_network.programs import (
     SCHEDULE,
     reconciler_config_map,

@@ -22,7 +22,7 @@ from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.worker_kinds import with_instances
-from components.pod_network.leaf_pools import pool_of
+from components.pod_network.rails import pool_of
 from lab.hosts.cards import H100, V100, Gpu
 from lab.physics.path import Between
 from lab.physics.probe import run

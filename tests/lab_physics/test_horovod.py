@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from components.core.errors import UsageError
-from components.submit.choose import Asked
-from components.submit.verdict import OVER_TCP, Ended, Told, judge_end
+from components.submit.follow import OVER_TCP, Ended, Told, judge_end
+from components.submit.make import Asked
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
 from tests.lab_physics.examples import Played, example
 from tests.submit.jobs import asked_for, job_of

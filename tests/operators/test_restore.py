@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from components.core.errors import DeviceError
-from components.kubernetes.live.judge import judge_look
-from components.kubernetes.live.look import read_cluster
+from components.kubernetes.live.look import judge_look, read_cluster
 from components.operators.restore import restore_release
 from tests.kubernetes.live.played_api import PlayedApi, release_secret
 from tests.kubernetes.live.test_look import (

@@ -18,8 +18,7 @@ from components.core.key_values import HostState, diff_states, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
-from components.remote.script import render_remote_command
-from components.remote.step import RemoteStep
+from components.remote.step import RemoteStep, render_remote_command
 from components.remote.tools import ToolCall
 from lab import control
 from lab.cluster.artefact import checksums

@@ -24,7 +24,7 @@ from components.fabric.plan import plan_fabric
 from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import run_on_host
-from components.remote.script import render_remote_command
+from components.remote.step import render_remote_command
 from lab import control
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_secrets

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.planes.api_filter import render_rules
-from components.kubernetes.planes.scripts import kubernetes_call
+from components.kubernetes.planes.members import render_rules
+from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.kubernetes import K3sPlane
 from components.remote.host_session import run_on_host
-from components.remote.script import render_sent_call
+from components.remote.step import render_sent_call
 from lab import debian
 from tests.over_ssh.real_sshd import Server, new_key, private, public, real_sshd
 

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from components.hosts.firmware_pending import pending_firmware
 from components.hosts.plan import HostPlan
+from components.hosts.software import pending_firmware
 from components.model.cards import Firmware, FirmwareFloor
 from components.model.cluster import ClusterSpec
 from components.model.hosts import HostGroup

@@ -11,7 +11,7 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric.gate import place_file
-from components.remote.tool_files import FOLDER
+from components.remote.tools import FOLDER
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
 pytestmark = pytest.mark.lab

@@ -24,7 +24,7 @@ from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.model.guards import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
-from components.update.balancers import guards_refused
+from components.update.refusals import guards_refused
 from tests.checks.cases import REGENERATE
 from tests.golden.site import load_example
 from tests.guards import PAGE, Guard, render_page, rows

@@ -12,9 +12,9 @@ import pytest
 
 from components.core.errors import DeviceError, UsageError
 from components.hosts.plan import HostPlan
-from components.remote.file_plan import plan_files
-from components.remote.files import run_files, run_remove_files
 from components.remote.host_session import connect_to_host
+from components.remote.send import run_files, run_remove_files
+from components.remote.sending import plan_files
 from components.remote.step import RemoteStep, env_name
 from lab.keys import client_key, client_secrets
 from tests.over_ssh.host_lab import HostLab, running_hosts

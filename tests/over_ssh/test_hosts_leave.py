@@ -17,13 +17,13 @@ from typing import Any, Final
 import pytest
 
 from components.core.errors import DeviceError
+from components.disruption.leave_plan import PortsLeave, plan_ports
 from components.disruption.node import ANNOTATION, SWITCH
 from components.disruption.ports import run_apply_drained
-from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.fabric.gate import place_file
 from components.kubernetes.plan import plan_kubernetes
-from components.kubernetes.reference import ClusterRef
-from components.remote.tool_files import FOLDER
+from components.kubernetes.planes.base import ClusterRef
+from components.remote.tools import FOLDER
 from lab.cluster.document import doc_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.plane import ControlPlane

@@ -13,8 +13,8 @@ import yaml
 
 from components.core.key_values import diff_states, parse_state
 from components.drift.device_drift import Watched
-from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
-from components.kubernetes.planes.base import secret_again
+from components.kubernetes.kubeconfig import render_kubeconfig
+from components.kubernetes.planes.base import KubernetesPlan, secret_again
 from components.model.cluster import ClusterSpec
 from components.model.jobs import RegistryLogin
 from components.model.sources import Registry, Sources

@@ -19,9 +19,11 @@ from pydantic import TypeAdapter
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.plain_text import fill, instances_in
 from components.drift.device_drift import Watched
-from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
-from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
-from components.kubernetes.planes.membership import CLUSTER_FOUND
+from components.kubernetes.kubeconfig import render_kubeconfig
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
+from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.planes.members import CLUSTER_FOUND
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
@@ -51,10 +53,8 @@ def make_spec() -> ClusterSpec:
     mgmt, gpu = cast("list[Document]", document["hosts"])[:2]
     ssh = cast("Document", mgmt["ssh"])
     roles = ["control_plane"] * 3 + ["balancer"] * 2
-    hosts: list[Document] = [
-        {"name": name, "role": role, "ssh": dict(ssh)}
-        for name, role in zip(HOSTS, roles, strict=False)
-    ]
+    named = zip(HOSTS, roles, strict=False)
+    hosts: list[Document] = [{"name": name, "role": role, "ssh": dict(ssh)} for name, role in named]
     hosts.append({**gpu, "ssh": dict(ssh)})
     for number, host in enumerate(hosts):
         host["node_ip"] = f"{block_of(STACK)}.{60 + number}"

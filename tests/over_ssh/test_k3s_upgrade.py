@@ -9,23 +9,22 @@ from dataclasses import dataclass, replace
 import pytest
 
 from components.core.errors import DeviceError
-from components.disruption.access import open_cluster
 from components.disruption.node import ANNOTATION
+from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade
+from components.disruption.turn import open_cluster
 from components.disruption.upgrade import (
     UpgradeRun,
     kubelet_arguments_of,
     release_of,
     run_upgrade_node,
 )
-from components.disruption.upgrade_plan import plan_upgrades
-from components.kubernetes.calls import Body, Calls
+from components.kubernetes.client import Body, Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
-from components.remote.host_runs import Run, run_on_hosts
-from components.remote.host_session import HostAnswer
+from components.remote.host_session import HostAnswer, Run, run_on_hosts
 from components.remote.step import Endpoint, env_name
-from components.remote.tool_files import keep_text
+from components.remote.tools import keep_text
 from lab.cache import cache_root
 from lab.cluster.artefact import LATER, later_checksum
 from lab.cluster.build import ensure_binaries

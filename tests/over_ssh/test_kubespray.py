@@ -24,7 +24,7 @@ from components.kubernetes.kubespray.perform import (
 )
 from components.kubernetes.kubespray.state import FOLDER
 from components.kubernetes.kubespray.wanted import Request
-from components.kubernetes.planes.kubespray import plan_request
+from components.kubernetes.plan import plan_request
 from components.plan.make import make_plan
 from components.preflight.run import run_preflight
 from components.remote.step import env_name

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import HostPlan
+from components.hosts.preview import refuse_settings
 from components.model.cluster import ClusterSpec
 from tests.over_ssh.host_lab import HostLab, running_hosts
 

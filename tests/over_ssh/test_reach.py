@@ -18,9 +18,14 @@ import pytest
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.remote.host_session import HostAnswer, connect_to_host, run_line, run_on_host
-from components.remote.jump import jump_hosts
-from components.remote.script import render_remote_command
-from components.remote.step import ENDPOINT_VARIABLE, Endpoint, env_name, render_endpoint
+from components.remote.ssh import jump_hosts
+from components.remote.step import (
+    ENDPOINT_VARIABLE,
+    Endpoint,
+    env_name,
+    render_endpoint,
+    render_remote_command,
+)
 from standins.command.inputs import Connection
 from standins.command.remote import connect
 from tests.over_ssh.real_sshd import (

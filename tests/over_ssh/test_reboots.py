@@ -21,7 +21,7 @@ from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
-from components.remote.tool_files import keep_current, keep_text
+from components.remote.tools import keep_current, keep_text
 from lab.keys import client_secrets
 from tests.disruption.played import PlayedCluster, small_cluster
 from tests.over_ssh.host_lab import HostLab, running_hosts

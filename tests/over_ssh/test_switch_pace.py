@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from components.catalogue.switches.__init__ import find_model
+from components.catalogue.switches import find_model
 from components.core.errors import Bug
 from components.fabric import device
 from components.fabric.plan import plan_fabric

@@ -19,7 +19,7 @@ from components.fabric import device
 from components.fabric.exchange import Exchange
 from components.fabric.gate import place_file
 from components.model.cluster import ClusterSpec
-from components.remote.tool_files import FOLDER
+from components.remote.tools import FOLDER
 from lab.site import lab_file
 from lab.switches.emulators import make_switch
 from tests.fabric.eos_lab import Clock

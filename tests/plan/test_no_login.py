@@ -23,7 +23,7 @@ from components.preflight.here import fetched_here
 from components.preflight.report import Preflight, render_html, render_text
 from components.preflight.wants import wants_of
 from components.preview.from_plans import preview_plans
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from tests.golden.files import check_golden
 from tests.golden.plan import golden_plan
 from tests.golden.site import EXAMPLES

@@ -14,7 +14,7 @@ from components.core.to_json import flatten, to_json
 from components.plan.make import make_plan, scripts_of
 from components.plan.sections import list_sections, port_lines, stages_of_steps, yaml_of
 from components.plan.text import STAGES, Choice, choose, render_plan, render_summary
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 
 SPEC = load_example("dgx-roce")

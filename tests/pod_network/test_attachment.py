@@ -18,7 +18,7 @@ from components.pod_network.attachment import (
     server_address,
     takes_nic,
 )
-from components.pod_network.shared import shared_plugin_config
+from components.pod_network.networks import shared_plugin_config
 from tests.golden.site import changed_spec, load_example
 
 

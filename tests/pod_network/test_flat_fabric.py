@@ -10,7 +10,7 @@ import pytest
 
 from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.unproven import list_unproven
-from components.hosts.kernel import rail_sysctls
+from components.hosts.settings import rail_sysctls
 from components.jobs.environment import nccl_environment
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels

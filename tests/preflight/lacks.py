@@ -20,8 +20,8 @@ from components.core.key_values import HostState
 from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.plan import plan_hosts
+from components.hosts.preview import judge_gpus, judge_settings
 from components.hypervisor.plan import plan_hypervisors
 from components.model.infiniband import Ufm
 from components.model.units import SecretRef

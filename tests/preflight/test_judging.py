@@ -12,8 +12,8 @@ from components.core.key_values import HostState
 from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
+from components.hosts.preview import refuse_settings
 from components.preflight.artefacts import Artefact
 from components.preflight.judge_others import judge_session, judge_switch, read_refusals
 from components.preflight.report import Preflight, render_html, render_json, render_text

@@ -8,8 +8,8 @@ import pytest
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.preflight.rights import SWITCH_ROLES, render_logins, sudoers
-from components.remote.script import create_text
-from components.remote.sudo import new_asking
+from components.remote.login import new_asking
+from components.remote.step import create_text
 from tests.cli.conftest import Call, railyard
 from tests.golden.site import EXAMPLES
 from tests.graph.example_sites import NAMES, example_plan, example_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from components.preview.text import render_markdown
+from components.preview.report import render_markdown
 from tests.preview.edits import EDITS, preview_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "pull-requests.md"

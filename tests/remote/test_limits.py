@@ -30,10 +30,10 @@ from components.core import limits
 from components.core.errors import UnreachableError, UsageError
 from components.core.limits import ANSWER_BYTES, Deadline, Held, TooLongError, read_all
 from components.fabric.systems import system_of
-from components.kubernetes import calls
+from components.kubernetes import client
 from components.remote.host_session import run_on_host
-from components.remote.https_session import open_https
 from components.remote.step import Endpoint
+from components.remote.switch_channels import open_https
 from components.remote.switch_session import open_session
 from tests.over_ssh.real_sshd import new_key
 
@@ -247,7 +247,7 @@ def test_an_api_that_drips_ends_at_the_deadline(tmp_path: Path, begin: bytes) ->
 def test_a_cluster_that_drips_ends_at_the_deadline(
     tmp_path: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "REQUEST_DEADLINE_S", 0.1)
+    monkeypatch.setattr(client, "REQUEST_DEADLINE_S", 0.1)
     context, _ = _certificate(tmp_path)
     with _dripping(context, begin) as port:
         authority = base64.b64encode((tmp_path / "ufm.pem").read_bytes()).decode()
@@ -262,7 +262,7 @@ def test_a_cluster_that_drips_ends_at_the_deadline(
             "current-context": "x",
         }
         with pytest.raises(UnreachableError, match="the cluster did not answer GET /version"):
-            calls.KubernetesCalls(json.dumps(document)).call("GET", "/version")
+            client.KubernetesCalls(json.dumps(document)).call("GET", "/version")
 
 
 def test_a_file_of_the_user_has_a_limit_and_is_a_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError
-from components.remote.lock import hold_lock, lock_folder
+from components.remote.one_run import hold_lock, lock_folder
 
 BUSY = "leaf-01: another Railyard run has been changing this device"
 
@@ -52,7 +52,7 @@ def test_a_folder_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> Non
 def test_a_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir(parents=True)
     other = os.getuid() + 1
-    monkeypatch.setattr("components.remote.lock.os.getuid", lambda: other)
+    monkeypatch.setattr("components.remote.one_run.os.getuid", lambda: other)
     with pytest.raises(DeviceError, match="belongs to another user"):
         lock_folder()
 

@@ -14,8 +14,8 @@ from components.core.plain_text import plain_text
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
 from components.kubernetes.live.compare import FieldDrift
-from components.kubernetes.live.judge import ObjectDrift
-from components.remote.explain import Doing
+from components.kubernetes.live.look import ObjectDrift
+from components.remote.ssh import Doing
 from tests.lab_physics.site import Site, take_evidence
 
 CLEARS = "gpu01\x1b[2J\x1b]0;owned\x07"

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import Bug
-from components.remote.script import render_remote_command
+from components.remote.step import render_remote_command
 
 SHELLS = ("bash", "dash")
 SUDO = """#!/bin/sh

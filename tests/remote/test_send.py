@@ -22,8 +22,7 @@ from components.remote.lines import as_json
 from components.remote.send import Sender
 from components.remote.sending import REQUEST, missing_note, plan_sending, with_repair
 from components.remote.step import Endpoint
-from components.remote.tool_files import keep_tools, load_tool
-from components.remote.tools import Tool, make_tool
+from components.remote.tools import Tool, keep_tools, load_tool, make_tool
 
 ENDPOINT = Endpoint("gpu01", "host", "127.41.0.11", 2222, "nvidia", "ssh-ed25519 AAAA")
 TOOL = make_tool("host", "echo first\n" * 4000)

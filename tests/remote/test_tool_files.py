@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.remote.tool_files import FOLDER, UNUSED_DAYS, keep_text, keep_tools, load_text
-from components.remote.tools import make_tool
+from components.remote.tools import FOLDER, UNUSED_DAYS, keep_text, keep_tools, load_text, make_tool
 
 TOOL = make_tool("host", "echo this version\n")
 OLD = "echo an old version\n"

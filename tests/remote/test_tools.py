@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import Bug
-from components.remote.script import (
+from components.remote.step import (
     TOOL_MISSING,
+    Endpoint,
+    RemoteStep,
     render_call,
     render_remote_command,
     render_sent_call,
     render_step_command,
 )
-from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import TOOLS_FOLDER, Tool, ToolCall, assemble, make_tool
 
 SHELLS = ("bash", "dash")

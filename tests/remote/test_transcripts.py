@@ -19,8 +19,8 @@ from components.core.errors import DeviceError, UnreachableError
 from components.fabric.systems import system_of
 from components.remote.session_profile import Prompt
 from components.remote.step import Endpoint
+from components.remote.switch_channels import LONGEST_ESCAPE, PlainStream
 from components.remote.switch_session import SwitchSession, open_session
-from components.remote.terminal import LONGEST_ESCAPE, PlainStream
 from tests.over_ssh.real_sshd import new_key
 from tests.over_ssh.switch_room import running_loop
 

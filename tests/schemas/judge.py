@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import load_vendored
 
 FOLDER: Final = Path(__file__).parent
 DATA: Final = FOLDER / "data"

@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from components.checks.site import load_checked_site
-from components.kubernetes.calls import KubernetesCalls
-from components.kubernetes.live.judge import Asked, ClusterDrift, judge_look
-from components.kubernetes.live.look import read_cluster
+from components.kubernetes.client import KubernetesCalls
+from components.kubernetes.live.look import Asked, ClusterDrift, judge_look, read_cluster
 from components.kubernetes.live.read import Reader
 from components.kubernetes.manifest import Body
 from components.plan.make import make_plan

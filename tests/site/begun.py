@@ -14,7 +14,7 @@ from typing import Final, cast
 import yaml
 
 from components.checks.site import check_config_value
-from components.update.secret_names import secret_names
+from components.update.secrets import secret_names
 from lab import control
 from lab.cache import cache_root
 from lab.cluster.build import ensure_binaries

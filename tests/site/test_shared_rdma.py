@@ -10,7 +10,7 @@ from typing import Final, cast
 import pytest
 
 from components.pod_network.manifests import config_name
-from components.pod_network.shared import PLUGIN_CONFIG, shared_plugin_config
+from components.pod_network.networks import PLUGIN_CONFIG, shared_plugin_config
 from lab.up import choose_site, load_spec
 from tests.golden.site import load_example
 from tests.site.conftest import play_example

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.submit.choose import Asked, Chosen, choose
-from components.submit.make import UserJob, make_job
+from components.submit.make import Asked, Chosen, UserJob, choose, make_job
 from tests.lab_physics.examples import example
 
 IMAGE = "registry.example/train:1"

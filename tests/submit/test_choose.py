@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.model.cluster import ClusterSpec
-from components.submit.choose import Asked, choose
+from components.submit.make import Asked, choose
 from tests.golden.site import changed_spec, load_example
 from tests.submit.jobs import IMAGE, asked_for
 

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from components.jobs.environment import job_script
-from components.submit.choose import choose
-from components.submit.make import make_job, render_objects
+from components.submit.make import choose, make_job, render_objects
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec
 from tests.lab_physics.examples import example

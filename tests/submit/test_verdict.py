@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.submit.choose import Asked
-from components.submit.verdict import OVER_TCP, Ended, Told, judge_end
+from components.submit.follow import OVER_TCP, Ended, Told, judge_end
+from components.submit.make import Asked
 from tests.submit.jobs import asked_for, job_of
 
 LOGS = Path(__file__).parents[1] / "acceptance" / "recorded"

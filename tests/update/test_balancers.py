@@ -6,7 +6,7 @@ from components.checks.site import load_checked_site
 from components.core.key_values import HostState
 from components.core.problem import Lines, Spot
 from components.plan.make import make_plan
-from components.update.balancers import balancers_refused
+from components.update.refusals import balancers_refused
 from components.update.seen import Seen
 from tests.golden.site import EXAMPLES, load_example
 

@@ -14,11 +14,10 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import Unreachable
 from components.fabric.state import PortState
 from components.kubernetes.live.compare import FieldDrift
-from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
-from components.kubernetes.live.read import Key, Live
-from components.kubernetes.live.release import Release, ReleaseRef
+from components.kubernetes.live.look import Asked, ClusterLook, ReleaseLook
+from components.kubernetes.live.read import Key, Live, Release, ReleaseRef
 from components.kubernetes.manifest import AGAIN, HELD, Body, repaired
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.model.kubernetes import ExistingPlane
 from components.model.sources import Registry
 from components.operators.restore import RestoreRequest

@@ -18,8 +18,7 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from components.remote.lines import parse_lines, render_lines
-from components.remote.script import render_step_command
-from components.remote.step import RemoteStep
+from components.remote.step import RemoteStep, render_step_command
 from components.update.decide import Intentions, intend, judge_drift, refusals
 from components.update.proof import Accept, repairs_of
 from components.update.refusals import disruptions_refused

@@ -18,12 +18,12 @@ from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Misplaced, Unreachable
-from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
-from components.update.decide import intend, judge_drift, refusals, strangers_to_undo
+from components.update.decide import intend, judge_drift, refusals, unrecorded_switches
 from components.update.seen import Seen
 from tests.golden.site import load_example
 from tests.update.test_cluster import CONFIG
@@ -193,18 +193,18 @@ def test_where_the_cluster_changed_the_whole_site_is_proven() -> None:
 def test_a_switch_that_nothing_is_recorded_of_and_that_is_as_planned_is_named() -> None:
     new, known = replace(drift_of("leaf-01"), applied=False), drift_of("leaf-01")
     as_planned = {"leaf-01": LEAF.desired}
-    (words,) = strangers_to_undo(PLAN, (new,), as_planned)
+    (words,) = unrecorded_switches(PLAN, (new,), as_planned)
     assert words == (
         "leaf-01 already matches the plan, but no previous values are recorded, so `destroy`"
         " cannot restore them. If the stack's state was lost, run"
         " `railyard baseline import dev FILE`"
     )
-    assert strangers_to_undo(PLAN, (known,), as_planned) == ()
-    assert strangers_to_undo(PLAN, (replace(drift_of("gpu01"), applied=False),), as_planned) == ()
+    assert unrecorded_switches(PLAN, (known,), as_planned) == ()
+    assert unrecorded_switches(PLAN, (replace(drift_of("gpu01"), applied=False),), as_planned) == ()
     other = {"leaf-01": LEAF.desired.model_copy(update={"vlans": ()})}
-    assert strangers_to_undo(PLAN, (new,), other) == ()
-    assert strangers_to_undo(PLAN, (new,), {"leaf-01": Unreachable("no answer")}) == ()
-    assert strangers_to_undo(PLAN, (new,), {}) == ()
+    assert unrecorded_switches(PLAN, (new,), other) == ()
+    assert unrecorded_switches(PLAN, (new,), {"leaf-01": Unreachable("no answer")}) == ()
+    assert unrecorded_switches(PLAN, (new,), {}) == ()
 
 
 FIX = (

@@ -17,7 +17,7 @@ from components.fabric.targets import numbered
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import Choice, render_plan
-from components.update.decide import intend, refusals, strangers_to_undo
+from components.update.decide import intend, refusals, unrecorded_switches
 from components.update.refusals import disruptions_refused, exec_notes, left_by_exec
 from components.update.seen import Seen
 from tests.golden.site import EXAMPLES, changed_spec, load_example
@@ -95,7 +95,7 @@ def test_another_executor_over_an_exec_is_refused() -> None:
 
 def test_no_baseline_is_asked_for() -> None:
     found = (drift(Applied()),)
-    assert strangers_to_undo(PLAN, found, {SWITCH.name: SWITCH.desired}) == ()
+    assert unrecorded_switches(PLAN, found, {SWITCH.name: SWITCH.desired}) == ()
 
 
 def test_deny_refuses_what_an_exec_always_interrupts() -> None:

@@ -11,8 +11,8 @@ from components.drift.device_drift import DeviceDrift, drift_exit_code, render_d
 from components.model.guards import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from components.preflight.judge_others import read_refusals
-from components.update.balancers import guards_refused
 from components.update.decide import judge_drift
+from components.update.refusals import guards_refused
 from components.update.seen import Seen
 from tests.golden.site import load_example
 from tests.update.test_decide import as_applied, clean

@@ -9,9 +9,8 @@ import pytest
 
 from components.core.errors import UsageError
 from components.model.units import SecretRef
-from components.update import outside_secrets
-from components.update.outside_secrets import demand_one_line, resolve, run_program
-from components.update.secret_names import secret_names
+from components.update import secrets
+from components.update.secrets import demand_one_line, resolve, run_program, secret_names
 from tests.cli.conftest import Call, railyard
 from tests.plan.test_text import SPEC
 
@@ -126,13 +125,13 @@ def test_a_program_that_prints_without_end_is_ended() -> None:
 def test_a_site_refuses_a_password_of_the_stack_with_a_second_line() -> None:
     (own, *_) = [name for name in secret_names(SPEC) if "token" in name or "password" in name]
     with pytest.raises(UsageError, match="has 2 lines, and one is meant"):
-        outside_secrets.outside_secrets(SPEC, {}, {own: "a\nb"})
+        secrets.outside_secrets(SPEC, {}, {own: "a\nb"})
 
 
 def test_a_program_that_is_not_there_and_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot be run: No such file or directory"):
         run_program(("no-such-vault",))
-    monkeypatch.setattr(outside_secrets, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(secrets, "DEADLINE_S", 0.3)
     with pytest.raises(UsageError, match=r"did not end within 0.3 s"):
         run_program(_python("import threading; threading.Event().wait()"))
 

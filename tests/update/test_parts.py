@@ -7,9 +7,9 @@ from typing import Any, cast
 from components.checks.site import load_checked_site
 from components.core.problem import Finding, Level
 from components.drift.applied import Applied
-from components.kubernetes.parts.look import PartsAsked
+from components.kubernetes.live.parts_look import PartsAsked
 from components.plan.make import make_plan
-from components.update.parts import asked_of_parts, parts_refused, tried_pods
+from components.update.cluster import asked_of_parts, parts_refused, tried_pods
 from tests.golden.site import EXAMPLES
 
 NAD = {

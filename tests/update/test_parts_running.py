@@ -16,16 +16,13 @@ from components.checks.site import load_checked_site
 from components.cli.plan import rbac_app as app
 from components.core.problem import Finding
 from components.drift.applied import Applied
-from components.kubernetes.calls import KubernetesCalls
-from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.ready import find_not_ready
-from components.kubernetes.manifest import Manifest
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.client import KubernetesCalls
+from components.kubernetes.live.look import Asked, find_not_ready
+from components.kubernetes.manifest import Manifest, load_vendored
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.preflight.cluster import look_at_cluster
-from components.update.cluster import manifests_of
-from components.update.parts import judge_existing
+from components.update.cluster import judge_existing, manifests_of
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import name_of
 from lab.cluster.fake_nodes import NodeFacts, register_node

@@ -10,7 +10,7 @@ from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import make_plan
-from components.update.protect import find_losses
+from components.update.refuse import find_losses
 from components.update.servers import describe_servers, roles_refused
 from tests.golden.site import EXAMPLES, changed_spec
 from tests.update.test_decide import as_applied

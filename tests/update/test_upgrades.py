@@ -8,17 +8,17 @@ import pytest
 
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
-from components.disruption.upgrade_plan import due
+from components.disruption.plan import due
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
-from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Live
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
 from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen
-from components.update.upgrades import (
+from components.update.servers import (
     choose_upgrades,
     describe_upgrades,
     node_versions,

@@ -25,7 +25,7 @@ from components.acceptance.collect.waits import (
 from components.acceptance.probes.perftest import POD_ADDRESS, RAIL_ADDRESS
 from components.core.errors import Bug, DeviceError
 from components.jobs.templates import ACCEPTANCE, PART_OF
-from components.kubernetes.calls import Answer, KubernetesCalls
+from components.kubernetes.client import Answer, KubernetesCalls
 from components.kubernetes.manifest import Body as ManifestBody
 
 CALLS_AT_ONCE: Final = 16

@@ -43,7 +43,7 @@ from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
 from components.remote.host_session import HostAnswer, run_on_host
-from components.remote.script import KILL_AFTER_S, render_remote_command
+from components.remote.step import KILL_AFTER_S, render_remote_command
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,9 @@ from components.acceptance.report.archive import label_of, last_proofs, read_bes
 from components.core.errors import DeviceError, UsageError
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body
-from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
-from components.remote.host_session import run_on_host
-from components.remote.script import KILL_AFTER_S, render_remote_command
-from components.remote.step import env_name
+from components.kubernetes.planes.base import ClusterRef
+from components.remote.host_session import run_on_host, run_on_hosts
+from components.remote.step import KILL_AFTER_S, env_name, render_remote_command
 
 ASK_AGAIN_S: Final = 5.0
 """Seconds between two looks while a standby may be taking over."""

@@ -20,7 +20,7 @@ from components.acceptance.judge.site import NOT_ASKED
 from components.acceptance.plan import Policy, ProbePlan
 from components.core.errors import DeviceError
 from components.jobs.templates import GPU
-from components.kubernetes.live.nodes import troubles_of
+from components.kubernetes.live.why import troubles_of
 
 Body = Mapping[str, Any]
 _ENDED: Final = frozenset({"Succeeded", "Failed"})

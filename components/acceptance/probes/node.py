@@ -11,7 +11,7 @@ from components.jobs.environment import job_script, program_path
 from components.jobs.templates import JsonObject, make_container, make_limits, make_pod
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.pod_network.tolerations import gpu_runtime
+from components.pod_network.manifests import gpu_runtime
 
 LOAD_ITERATIONS: Final = 400
 """All-reduces of 2 GiB, in place and out of place: 8 s at 400 GB/s over NVLink, in which the clocks

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from components.acceptance.probes.perftest import perftest_command
 from components.acceptance.probes.probe_job import kind_suffix, other_rates
-from components.containers.launch import (
+from components.containers.mpi import (
     find_devices,
     in_container,
     mpirun,

@@ -35,7 +35,7 @@ from components.pod_network.attachment import (
     rail_attachment,
     server_address,
 )
-from components.pod_network.tolerations import gpu_runtime
+from components.pod_network.manifests import gpu_runtime
 
 PERFTEST_SECONDS: Final = 5
 """How long `ib_write_bw` sends: long enough for counters to stand out from the rest."""

@@ -1,5 +1,5 @@
 """The table of keys: everything that Railyard may set or look at on a Linux host, a row a key.
 
-`row` says what a row has, `system` and `cards` are the rows, `ask` answers from them, and `shell`
-writes them as the part of the host's tool that its scripts ask.
+`row` says what a row has, `table` has the rows, and `ask` answers from them, and writes them as the
+part of the host's tool that its scripts ask.
 """

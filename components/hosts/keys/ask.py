@@ -1,17 +1,20 @@
-"""What the table says of a key. A key that is not in it is no setting of a host."""
+"""What the table says of a key, here and as shell functions of the host's tool.
+
+A key that is not in the table is no setting of a host. Each shell function is one `case`: what the
+rows have in common is one of its branches. No function starts a process.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from components.core.difference import Effect
-from components.hosts.keys.cards import CARD_KEYS
-from components.hosts.keys.row import PLACES, HostKey, effect_of
-from components.hosts.keys.system import SYSCTL_MODULES, SYSTEM_KEYS
+from components.hosts.keys.row import PLACES, HostKey, Number, Values, effect_of
+from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
 """All rows. No key fits two of them."""
@@ -111,3 +114,173 @@ def leftovers(settings: Mapping[str, str]) -> Leftovers:
         tuple(dict.fromkeys(row.leaves for row in left if not row.loads_at_start)),
         tuple(dict.fromkeys(row.leaves for row in left if row.loads_at_start)),
     )
+
+
+_YES: Final = ":"
+_NO: Final = "return 1"
+_LAST_RANK: Final = 71
+"""Of a key that the table has no more: an older version recorded it."""
+
+
+def keys_text() -> str:
+    """All variables and functions, as they are sent."""
+    brings = {f"{begin}*": f"brings={module}" for begin, module in SYSCTL_MODULES.items()}
+    parameters = {name: f"parameter={parameter}" for name, parameter in _parameters().items()}
+    functions = (
+        _function("valid_key", _arms(_validity, whole=True), _NO),
+        _function("check_value", _arms(lambda row: _check(row.values))),
+        _function("rank", _arms(lambda row: _set("rank", row.rank)), f"rank={_LAST_RANK}"),
+        _function("rank_back", _arms(lambda row: _set("rank", row.back_rank)), 'rank "$1"'),
+        _function("find_part", _arms(lambda row: f"key_part={row.part}"), "key_part=''"),
+        _function("find_topic", _arms(_topic), _NO),
+        _function("interrupts", _arms(_interrupts), _NO),
+        _function("loads_at_start", _arms(lambda row: _is(row.loads_at_start)), _NO),
+        _function("is_lost", _arms(lambda row: _is(row.lost)), _NO),
+        _function("stays", _arms(lambda row: _is(row.undo == "stays")), _NO),
+        _function("goes_back_if_taken", _arms(lambda row: _is(row.undo == "if_taken")), _NO),
+        _function(
+            "nothing_to_undo",
+            _arms(lambda row: _YES if row.undo == "looked" else _ask(row.nothing_where)),
+            _NO,
+        ),
+        _function("is_gone", _arms(lambda row: _ask(row.gone_where)), _NO),
+        _function("find_parameter_name", parameters, _NO, "${1%_current}"),
+        _function("find_module", brings, _NO, "${1#kernel.sysctl.}"),
+    )
+    return _variables() + "".join(functions)
+
+
+def _variables() -> str:
+    """What lines of many keys are looked for with."""
+    parameters = _parameters()
+    carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
+    of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
+    starts = "|".join(_regular(row) for row in KEYS if row.loads_at_start)
+    return (
+        f"vf_settings='{' '.join(of_vfs)}'\n"
+        f"firmware_settings='{'|'.join(parameters)}'\n"
+        f"firmware_parameters='{'|'.join(parameters.values())}'\n"
+        f"next_boot='^({starts})='\n"
+    )
+
+
+def _parameters() -> Mapping[str, str]:
+    """Setting of a card's firmware to the name that mlxconfig has for it."""
+    return {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
+
+
+def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: str = "$1") -> str:
+    """One `case` as a function: patterns to commands."""
+    lines = (f"    {patterns}) {command} ;;\n" for patterns, command in arms.items())
+    return f"{name}() {{\n  case {word} in\n{''.join(lines)}    *) {otherwise} ;;\n  esac\n}}\n"
+
+
+def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str, str]:
+    """The rows together that have the same command; those without one are left to the rest.
+
+    Args:
+        command: What is done for a key of this row.
+        whole: Name each key, also where all that begin in the same way have one command.
+    """
+    groups: dict[str, list[HostKey]] = {}
+    for row in KEYS:
+        groups.setdefault(command(row), []).append(row)
+    return {" | ".join(_patterns(rows, whole=whole)): text for text, rows in groups.items() if text}
+
+
+def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
+    """Shell patterns of rows, each once; a kind of keys that is here with all its rows as one."""
+    here = list(rows)
+    kinds = {_kind(row) for row in here}
+    whole_kinds = {kind for kind in kinds if all(row in here for row in KEYS if _kind(row) == kind)}
+    named = {
+        f"{_kind(row)}*" if pattern != _kind(row) in whole_kinds and not whole else pattern: None
+        for row in here
+        for pattern in globs(row)
+    }
+    return list(named)
+
+
+def _kind(row: HostKey) -> str:
+    """How a key begins; a key of one word is a kind of its own."""
+    begin, dot, _ = row.pattern.partition(".")
+    return f"{begin}." if dot else begin
+
+
+def globs(row: HostKey) -> list[str]:
+    """The shell patterns that fit the keys of a row."""
+    found = [""]
+    for number, part in enumerate(_split(row)):
+        ways = PLACES[part].globs if number % 2 else (part,)
+        found = [f"{begin}{way}" for begin in found for way in ways]
+    return found
+
+
+def _split(row: HostKey) -> list[str]:
+    """What is fixed and the kinds of what differs, in turn."""
+    return row.pattern.replace(">", "<").split("<")
+
+
+def _regular(row: HostKey) -> str:
+    """A row as an extended regular expression of grep."""
+    parts = enumerate(_split(row))
+    return "".join("[^=]*" if number % 2 else part.replace(".", r"\.") for number, part in parts)
+
+
+def _set(variable: str, value: int) -> str:
+    return f"{variable}={value}" if value else ""
+
+
+def _is(holds: bool) -> str:  # noqa: FBT001 - it is the one thing asked
+    return _YES if holds else ""
+
+
+def _ask(function: str | None) -> str:
+    return f'{function} "$1"' if function else ""
+
+
+def _validity(row: HostKey) -> str:
+    """Whether the part of the key that differs is one; all that do not differ are valid."""
+    begin, *kinds = _split(row)
+    check = PLACES[kinds[0]].check if kinds else ""
+    if not check:
+        return _YES
+    cut = " && key_place=${key_place%.*}" if row.pattern.count(">.") else ""
+    return f"key_place=${{1#{begin}}}{cut} && {check}"
+
+
+def _topic(row: HostKey) -> str:
+    if row.topic is None:
+        return ""
+    return f'[ "$2" != {row.idle} ] && topic={row.topic}' if row.idle else f"topic={row.topic}"
+
+
+def _interrupts(row: HostKey) -> str:
+    if row.interrupts == "always":
+        return f'[ "$2" != {row.idle} ]' if row.idle else _YES
+    return _ask(row.interrupts)
+
+
+def _check(values: Values) -> str:
+    """The command that ends well for a value, in `$2`, that a file may want."""
+    if isinstance(values, Number):
+        return f'number "$2" {values.lowest} {values.highest}'
+    refused = [f"*[!{values.characters}]*"] if values.characters else []
+    refused += ["?" * values.longest + "?*"] if values.longest else []
+    accepted = values.forms or (("*",) if values.others else ())
+    if accepted == ("*",) and not (values.words or refused):
+        return ""
+    arms = (
+        (values.words, _YES),
+        (refused, _NO),
+        (accepted, _YES),
+        (() if "*" in accepted else ("*",), _NO),
+    )
+    shown = [
+        f"{' | '.join(map(_one_word, patterns))}) {done} ;;" for patterns, done in arms if patterns
+    ]
+    return " ".join(("case $2 in", *shown, "esac"))
+
+
+def _one_word(pattern: str) -> str:
+    return pattern.replace(" ", "\\ ")

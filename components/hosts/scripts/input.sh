@@ -57,7 +57,7 @@ pci_address() { # VALUE
 }
 
 # Which keys there are, and all that is known of each (valid_key, check_value, rank, interrupts, ...), is in the
-# text that follows this one: components/hosts/keys/shell.py writes it from the table of keys.
+# text that follows this one: components/hosts/keys/ask.py writes it from the table of keys.
 
 valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
   case $2 in '' | *[!A-Za-z0-9\ ._:/,+-]*) return 1 ;; esac

@@ -1,7 +1,8 @@
 """`railyard device kubespray`: bring the cluster where the file wants it, one playbook at a time.
 
 After each playbook the state says how far it is, so that a run that was killed goes on. Nothing is
-run, fetched or asked where nothing differs.
+run, fetched or asked where nothing differs. What an update would have it do, and why it must not
+start, is read from what this machine keeps of the cluster and what the stack recorded.
 """
 
 from __future__ import annotations
@@ -17,19 +18,7 @@ from typing import Final
 
 from components.core.errors import DeviceError
 from components.core.to_json import to_json
-from components.kubernetes.kubespray.environment import make_environment
-from components.kubernetes.kubespray.inventory import render_inventory
 from components.kubernetes.kubespray.playing import Player, forget_secrets, secrets_folder
-from components.kubernetes.kubespray.progress import (
-    Cluster,
-    after,
-    begin,
-    end,
-    go_on,
-    over,
-    presumed,
-    refuse_turn,
-)
 from components.kubernetes.kubespray.runs import (
     Decision,
     PlaybookRun,
@@ -43,13 +32,22 @@ from components.kubernetes.kubespray.runs import (
     split_removal,
 )
 from components.kubernetes.kubespray.state import (
+    Cluster,
     Keeper,
     State,
+    after,
+    begin,
+    end,
+    go_on,
     inventory_digest,
     keeper_of,
+    over,
+    presumed,
+    refuse_turn,
 )
-from components.kubernetes.kubespray.tree import bring_tree
-from components.kubernetes.kubespray.wanted import Request, Wanted, parse_request
+from components.kubernetes.kubespray.tree import bring_tree, make_environment
+from components.kubernetes.kubespray.wanted import Request, Wanted, parse_request, render_inventory
+from components.kubernetes.planes.base import KubernetesPlan
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 FORKS: Final = 20
@@ -289,3 +287,32 @@ def run_kubespray_reset(text: str, environ: Mapping[str, str]) -> str:
 
 def _show(evidence: Mapping[str, object]) -> str:
     return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
+
+
+def kubespray_changes(
+    kubernetes: KubernetesPlan | None, recorded: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The playbooks that an update would run, in words; and the refusals.
+
+    Args:
+        kubernetes: The plan of the control plane.
+        recorded: What the step printed when it last ran, of the stack's state.
+
+    Raises:
+        DeviceError: What this machine keeps cannot be read.
+    """
+    if kubernetes is None or kubernetes.playbooks is None:
+        return (), ()
+    request = parse_request(kubernetes.playbooks.step.desired)
+    keeper = keeper_of(request.stack)
+    state = keeper.load(recorded)
+    decision = decide_on(state, request)
+    edited = edited_inventory(keeper, state)
+    refused = (*decision.refused, *([edited] if edited else []))
+    words = [f"kubespray: {run.words}" for run in decision.runs]
+    if words:
+        if state.under_way is not None:
+            begun = f"kubespray: the last run ended in the middle of {state.under_way.words}"
+            words.insert(0, begun)
+        words.append(f"kubespray: it may take hours; follow it with `tail -f {keeper.log}`")
+    return tuple(words), refused

@@ -18,7 +18,8 @@ from typing import IO, Final
 from pydantic import JsonValue
 
 from components.core.errors import DeviceError
-from components.kubernetes.kubespray.inventory import (
+from components.kubernetes.kubespray.runs import PlaybookRun
+from components.kubernetes.kubespray.wanted import (
     BECOME,
     KNOWN_HOSTS,
     SECRETS,
@@ -26,7 +27,6 @@ from components.kubernetes.kubespray.inventory import (
     render_known_hosts,
     render_ssh_config,
 )
-from components.kubernetes.kubespray.runs import PlaybookRun
 from components.remote.login import AGENT, client_key
 from components.remote.step import Endpoint, secrets_for
 

@@ -1,21 +1,30 @@
 """What `railyard device kubespray` is asked: the cluster as the file wants it, and the way there.
 
 The request is the stdin of the step, a line a value, so that a preview shows what changed; what was
-last done is kept in the same form.
+last done is kept in the same form. The variables of kubespray follow from the site, and with the
+request give its inventory, and how OpenSSH reaches its nodes. Pure.
+
+Names: kubespray v2.31.0, roles/*/defaults and docs/ (sources.md#kubespray).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import yaml
 from pydantic import JsonValue, TypeAdapter
 
+from components.artefacts.naming import registry_host, registry_path
+from components.core.errors import Bug
 from components.core.to_json import to_json
-from components.remote.lines import render_lines
-from components.remote.request import read_request
-from components.remote.step import Endpoint
+from components.hosts.scripts import proxy_settings
+from components.kubernetes.planes.node_files import kubelet_fields, upstream_registries
+from components.model.cluster import ClusterSpec
+from components.model.owners import toolkit_owner
+from components.remote.lines import read_request, render_lines
+from components.remote.step import Endpoint, bracketed
 
 Role = Literal["control_plane", "worker"]
 STEP: Final = "kubespray"
@@ -98,3 +107,261 @@ def parse_request(text: str) -> Request:
         UsageError: It is none; the text names the first fault.
     """
     return read_request(_REQUEST, text, "request to run kubespray")
+
+
+TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
+"""Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's file
+whole at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
+KUBELET: Final = "kubelet_config_extra_args"
+"""Fields of a kubelet's file. It is a variable of each worker, since the control plane runs no
+jobs; kubespray had one of its own for workers until v2.26 (tests/kubernetes/variables.yaml)."""
+LEFT: Final = {"kubelet_node_config_extra_args": ("v2.27.0", KUBELET)}
+"""Variables that a release took out, and what replaced each: kubespray reads no other name."""
+WORKERS_KUBELET: Final = "railyard_workers_kubelet"
+"""Where the settings keep them until the inventory is written."""
+_KUBELET_FIGHTS: Final = frozenset(
+    {KUBELET, "kubelet_cpu_manager_policy", "kubelet_topology_manager_policy"}
+    | {"kubelet_topology_manager_scope", "kube_reserved", "system_reserved"}
+)
+"""What writes the same fields, or a cgroup that a kubelet refuses beside `reservedSystemCPUs`
+(kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's validation)."""
+_PULLS: Final = ["pull", "resolve"]
+OF_CONNECTION: Final = frozenset(
+    {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
+    | {
+        "skip_confirmation",
+        "reset_confirmation",
+        "reset_restart_network",
+        "reset_nodes",
+        "drain_nodes",
+    }
+    | {"upgrade_node_always_cordon", "ansible_host", "ansible_user"}
+    | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
+    | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
+)
+"""What Railyard sets for a node or for one run, or that would take its checks away."""
+OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
+
+
+def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
+    """The variables of all nodes, without the version; the file's own `extra_vars` among them.
+
+    Raises:
+        Bug: The site has another control plane.
+    """
+    plane = spec.kubespray
+    if plane is None:
+        raise Bug("the variables of kubespray are asked for on a site without it")
+    extra = plane.extra_vars
+    return {**extra, **owned_settings(spec)}
+
+
+def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
+    """Those that follow from the site: `extra_vars` cannot change them."""
+    plane = spec.kubespray
+    if plane is None:
+        return {}
+    names = [name for host in spec.servers for name in (host.name, host.address, host.way.address)]
+    settings: dict[str, JsonValue] = {
+        "container_manager": plane.container_runtime,
+        "kube_network_plugin": plane.cni,
+        "kube_network_plugin_multus": False,
+        "kube_pods_subnet": str(plane.pod_cidr),
+        "kube_service_addresses": str(plane.service_cidr),
+        "kube_network_node_prefix": plane.node_prefix,
+        "kube_apiserver_port": plane.api_port,
+        "kubeconfig_localhost": False,
+        "kubectl_localhost": False,
+        "nvidia_accelerator_enabled": False,
+        "override_system_hostname": False,
+        "supplementary_addresses_in_ssl_keys": list[JsonValue](dict.fromkeys(names)),
+    }
+    if plane.cni == "calico":
+        settings["calico_ip_auto_method"] = "kubernetes-internal-ip"
+        if plane.mtu_bytes is not None:
+            settings["calico_mtu"] = plane.mtu_bytes
+    if plane.alignment is not None:  # of workers alone: the others run no jobs
+        settings[WORKERS_KUBELET] = {**kubelet_fields(plane.alignment)}
+    if spec.operators.gpu is not None and toolkit_owner(spec) == "operator":
+        settings["containerd_extra_args"] = TOOLKIT_DROP_INS
+        settings["nri_enabled"] = True  # the operator's toolkit is a plugin of NRI
+    if mirrors := _mirrors(spec):
+        settings["containerd_registries_mirrors"] = mirrors
+    return settings | _proxy(spec)
+
+
+_VXLAN_BYTES: Final = 50
+_IPIP_BYTES: Final = 20
+"""What a packet between nodes has over the pods' MTU (kubespray's page on Calico)."""
+
+
+def pod_overhead_bytes(spec: ClusterSpec) -> int:
+    """What Calico adds to a packet of a pod on its way to another node.
+
+    Without a word of it in `extra_vars`, kubespray's Calico has VXLAN between all nodes.
+    """
+    said = spec.kubespray.extra_vars if spec.kubespray else {}
+    if said.get("calico_vxlan_mode", "Always") != "Never":
+        return _VXLAN_BYTES
+    return _IPIP_BYTES if said.get("calico_ipip_mode", "Never") != "Never" else 0
+
+
+def fights_ours(spec: ClusterSpec, variable: str) -> bool:
+    """Whether a variable of `extra_vars` is one that Railyard sets."""
+    own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}
+    if spec.kubespray and spec.kubespray.alignment and variable in _KUBELET_FIGHTS:
+        return True
+    return variable in own or variable.startswith(OWNED_PREFIXES)
+
+
+def _proxy(spec: ClusterSpec) -> dict[str, JsonValue]:
+    """Kubespray finds the nodes itself; ours has the networks beside them."""
+    found = proxy_settings(spec)
+    if not found:
+        return {}
+    return {
+        "http_proxy": found["http_proxy"],
+        "https_proxy": found["https_proxy"],
+        "additional_no_proxy": found["no_proxy"],
+    }
+
+
+def _mirrors(spec: ClusterSpec) -> list[JsonValue]:
+    """Where containerd pulls from, registry by registry; nothing: from upstream."""
+    plane, registry = spec.kubespray, spec.sources.registry
+    short = plane.registry_mirror if plane else None
+    found: list[JsonValue] = []
+    if short is not None:
+        found.append(_mirror(short, f"http://{short}", own_path=False))
+    if registry is None:
+        return found
+    host = registry_host(registry)
+    scheme = "http" if registry.insecure else "https"
+    for name in sorted(upstream_registries(spec) - {host, short}):
+        below = f"{registry_path(registry)}{name.replace(':', '_')}"
+        found.append(_mirror(name, f"{scheme}://{host}/v2/{below}", own_path=True))
+    return [*found, _mirror(host, f"{scheme}://{host}", own_path=False)]
+
+
+def _mirror(prefix: str, host: str, *, own_path: bool) -> JsonValue:
+    """One registry: `server` is the mirror too, so that nothing is asked of upstream."""
+    mirror: dict[str, JsonValue] = {"host": host, "capabilities": list[JsonValue](_PULLS)}
+    if own_path:
+        mirror["override_path"] = True
+    return {"prefix": prefix, "server": host, "mirrors": [mirror]}
+
+
+def server_url(spec: ClusterSpec) -> str:
+    """Address of the API for its users: that of the first of the control plane.
+
+    Raises:
+        Bug: There is none; the check `control-plane` refuses that before.
+    """
+    if spec.kubespray is None or not spec.servers:
+        raise Bug("a plan of kubespray needs a control-plane host")
+    return f"https://{bracketed(spec.servers[0].way.address)}:{spec.kubespray.api_port}"
+
+
+HOSTS: Final = "hosts.yaml"
+VARIABLES: Final = "group_vars/all.yaml"
+KNOWN_HOSTS: Final = "known_hosts"
+SSH_CONFIG: Final = "ssh_config"
+SECRETS: Final = "railyard_secrets"
+"""Variable with the folder of this run's private keys; it is in no file that stays."""
+BECOME: Final = "railyard_become"
+"""Variable with the passwords that `sudo` asks for, by node; in no file that stays."""
+_WITHOUT_V: Final = (2, 28)
+"""The first kubespray whose `kubelet_checksums` have no `v` (roles/kubespray_defaults/vars/main; at
+v2.27.1 `v1.31.9` is a key, and the URL has `kube_version` as it is)."""
+_HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
+
+
+def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
+    """All files of the inventory by their path below it."""
+    names = sorted(wanted.nodes)
+    servers = wanted.of_role("control_plane")
+    groups = {
+        "kube_control_plane": servers,
+        "etcd": servers,
+        "kube_node": wanted.of_role("worker"),
+    }
+    hosts: dict[str, JsonValue] = {
+        name: _variables(wanted, name, endpoints[name]) for name in names
+    }
+    children: dict[str, JsonValue] = {
+        group: {"hosts": dict[str, JsonValue]({name: {} for name in members})}
+        for group, members in groups.items()
+    }
+    inventory: dict[str, JsonValue] = {"all": {"hosts": hosts, "children": children}}
+    version = wanted.version
+    if tuple(map(int, wanted.release.removeprefix("v").split(".")[:2])) >= _WITHOUT_V:
+        version = version.removeprefix("v")
+    variables = {**wanted.settings, "kube_version": version}
+    variables.pop(WORKERS_KUBELET, None)
+    return {HOSTS: _render(inventory), VARIABLES: _render(dict(sorted(variables.items())))}
+
+
+def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonValue]:
+    node = wanted.nodes[name]
+    found: dict[str, JsonValue] = {
+        "ansible_host": endpoint.address,
+        "ansible_port": endpoint.port,
+        "ansible_user": endpoint.user,
+        "ansible_ssh_common_args": _ssh_arguments(name, endpoint),
+        "ip": node.address,
+        "access_ip": node.address,
+    }
+    if node.role == "control_plane":
+        found["etcd_member_name"] = name
+    elif WORKERS_KUBELET in wanted.settings:
+        found[KUBELET] = wanted.settings[WORKERS_KUBELET]
+    if endpoint.private_key_secret is not None:
+        found["ansible_ssh_private_key_file"] = f"{{{{ {SECRETS} }}}}/{name}"
+    if endpoint.sudo_secret is not None:
+        found["ansible_become_password"] = f"{{{{ {BECOME}[inventory_hostname] }}}}"
+    return found
+
+
+def _ssh_arguments(name: str, endpoint: Endpoint) -> str:
+    """The pinned key by the node's name, whatever its address; and the way over jump hosts."""
+    words = [
+        f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG}",
+        f"-o HostKeyAlias={name}",
+        f"-o IdentitiesOnly={'no' if endpoint.agent else 'yes'}",
+    ]
+    if endpoint.jump:
+        words.append(f"-o ProxyJump={','.join(hop.device for hop in endpoint.jump)}")
+    return " ".join(words)
+
+
+def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:
+    """`ssh_config(5)`: the pinned keys, and each jump host by its name."""
+    hops = {hop.device: hop for end in ends for hop in end.jump}
+    lines: list[str] = []
+    for name, hop in sorted(hops.items()):
+        lines += [f"Host {name}", f"  HostName {hop.address}", f"  Port {hop.port}"]
+        lines += [f"  User {hop.user}", f"  HostKeyAlias {name}"]
+        if hop.private_key_secret is not None:
+            lines += [f"  IdentityFile {folder}/{name}", "  IdentitiesOnly yes"]
+    return "".join(f"{line}\n" for line in (*lines, "Host *", *_for_all(folder)))
+
+
+def _for_all(folder: str) -> tuple[str, ...]:
+    return (
+        f"  UserKnownHostsFile {folder}/{KNOWN_HOSTS}",
+        "  GlobalKnownHostsFile /dev/null",
+        "  StrictHostKeyChecking yes",
+        "  UpdateHostKeys no",
+        "  BatchMode yes",
+    )
+
+
+def render_known_hosts(ends: Iterable[Endpoint]) -> str:
+    """The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` asks for it."""
+    known = {each.device: each.host_key for end in ends for each in (end, *end.jump)}
+    return "".join(f"{name} {key}\n" for name, key in sorted(known.items()))
+
+
+def _render(value: Mapping[str, JsonValue]) -> str:
+    # Not sorted: the first of a group began the cluster, and new ones are behind it.
+    return _HEAD + yaml.safe_dump(dict(value), sort_keys=False, width=1000)

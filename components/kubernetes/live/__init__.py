@@ -1,1 +1,1 @@
-"""What the cluster holds now of what was applied to it: read, compared, and put back."""
+"""What the cluster holds now: what was applied, read and compared; and what others installed."""

@@ -1,22 +1,219 @@
-"""One read-only look at a cluster: objects of the plan, Helm releases, nodes, what is beside."""
+"""One read-only look at a cluster, and what it shows against what was applied.
+
+It reads objects of the plan, Helm releases, nodes, and what is not ready.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, cast
 
+from components.core.difference import ABSENT
 from components.core.errors import RailyardError
+from components.core.plain_text import counted, one_line
 from components.drift.device_drift import Unreachable
-from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.client import read_kubeconfig
-from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
-from components.kubernetes.live.read import Key, Reader
-from components.kubernetes.live.release import ReleaseRef, choose_release
-from components.kubernetes.live.why import reasons_of
-from components.kubernetes.manifest import Body, map_at
-from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
+from components.kubernetes.live.read import (
+    DEPLOYED,
+    Key,
+    Live,
+    Reader,
+    Release,
+    ReleaseRef,
+    choose_release,
+)
+from components.kubernetes.live.why import (
+    NodeTrouble,
+    NotReady,
+    reasons_of,
+    selects_pods,
+    state_of,
+    troubles_of,
+)
+from components.kubernetes.manifest import Body, list_at, map_at, name_of
+from components.kubernetes.planes.base import ClusterRef
+from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
+
+CLUSTER: Final = "cluster"
+"""In the place of a device in reports."""
+_INSTALL: Final = f"{THERE}: `pulumi up --refresh` installs it again"
+"""The engine knows no other way to find out that a release is gone."""
+_MOST: Final = 3
+"""Fields of an object on its line; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to look at."""
+
+    objects: tuple[Body, ...] = field(default=(), repr=False)
+    """As they were applied, a login's value in its Secret."""
+    releases: tuple[ReleaseRef, ...] = ()
+    nodes: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    """Where pods of ours run, so that a policy or a quota of others may keep them out."""
+    tolerations: tuple[Body, ...] = ()
+    """What our pods tolerate."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLook:
+    """One Helm release, and what is there of its objects."""
+
+    release: Release | None
+    live: Live = field(default_factory=Live, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLook:
+    """What was read of a cluster."""
+
+    asked: Asked
+    live: Live = field(default_factory=Live, repr=False)
+    releases: Mapping[ReleaseRef, ReleaseLook] = field(
+        default_factory=dict[ReleaseRef, ReleaseLook]
+    )
+    nodes: Mapping[str, Body] = field(default_factory=dict[str, Body], repr=False)
+    beside: tuple[Key, ...] = ()
+    """Policies and quotas in the namespaces that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDrift:
+    """One object that is not as it was applied."""
+
+    name: str
+    """`DaemonSet kube-system/multus`."""
+    fields: tuple[FieldDrift, ...]
+    release: str = ""
+    """The Helm release that it belongs to; empty for an object of the plan."""
+
+    @property
+    def absent(self) -> bool:
+        """It is not there at all."""
+        return any(not each.path for each in self.fields)
+
+    @property
+    def ours(self) -> bool:
+        """Something of ours is gone or changed, so that an update puts it back."""
+        return any(each.ours for each in self.fields)
+
+    def __str__(self) -> str:
+        """One line: the object, its first fields, and how many more there are."""
+        shown = "; ".join(map(str, self.fields[:_MOST]))
+        more = f"; and {len(self.fields) - _MOST} more" if len(self.fields) > _MOST else ""
+        of = f" of Helm release {self.release}" if self.release else ""
+        sign = " " if self.fields[:1] and not self.fields[0].path else ": "
+        return one_line(f"{self.name}{of}{sign}{shown}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDrift:
+    """The cluster against what was applied to it."""
+
+    observed: bool = False
+    unreachable: str | None = None
+    lost: tuple[str, ...] = ()
+    """Servers and balancers that are lost, what that means, and the next command."""
+    objects: tuple[ObjectDrift, ...] = ()
+    undeployed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Helm release that is there and not deployed, to its status."""
+    absent_nodes: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """What no update mends, in words: nodes that take no pods, policies and quotas of others."""
+
+    @property
+    def touched(self) -> bool:
+        """An update puts something back, so that the path is to be proven again."""
+        return bool(self.absent_nodes) or any(each.ours for each in self.objects)
+
+    @property
+    def repaired(self) -> tuple[str, ...]:
+        """Each thing that an update puts back, on a line of its own."""
+        absent = (NodeTrouble("absent").words(node) for node in self.absent_nodes)
+        return (*(str(each) for each in self.objects if each.ours), *absent)
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """What no update mends, on a line of its own."""
+        others = (str(each) for each in self.objects if not each.ours)
+        return (*others, *map(one_line, self.beside))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each thing that is not as it was applied."""
+        return (*self.repaired, *self.left)
+
+    @property
+    def exit_code(self) -> int:
+        """0: no drift, 3: drift, 4: the cluster could not be read."""
+        if self.unreachable is not None:
+            return 4
+        return 3 if self.lines or self.lost else 0
+
+    def render(self) -> str:
+        """The part of the report of `railyard drift`; nothing where nothing was to be read."""
+        said = list(self.lost)
+        if self.unreachable is not None:
+            said.append(f"unreachable: {self.unreachable}")
+        elif self.observed:
+            said += self.lines or (() if said else ("no drift",))
+        return "".join(f"{CLUSTER:<12} {line}\n" for line in said)
+
+
+def judge_look(look: ClusterLook) -> ClusterDrift:
+    """Compare everything that was read with what was applied."""
+    objects = [*_drifts(look.live, "")]
+    for ref, found in look.releases.items():
+        objects += _release_drift(ref, found)
+    undeployed = {
+        ref.name: found.release.status
+        for ref, found in look.releases.items()
+        if found.release is not None and found.release.status != DEPLOYED
+    }
+    absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
+    return ClusterDrift(
+        observed=True,
+        objects=tuple(objects),
+        undeployed=undeployed,
+        absent_nodes=absent,
+        beside=(*_nodes(look), *_others(look)),
+    )
+
+
+def _drifts(live: Live, release: str) -> Iterator[ObjectDrift]:
+    for key, want, found in live.objects:
+        if fields := compare_object(want, found):
+            yield ObjectDrift(str(key), fields, release)
+
+
+def _release_drift(ref: ReleaseRef, look: ReleaseLook) -> Iterator[ObjectDrift]:
+    name = f"Helm release {ref.namespace}/{ref.name}"
+    if look.release is None:
+        yield ObjectDrift(name, (FieldDrift("", ABSENT, _INSTALL, ours=False),))
+        return
+    if look.release.status != DEPLOYED:
+        yield ObjectDrift(name, (FieldDrift("status", look.release.status, DEPLOYED),))
+    yield from _drifts(look.live, ref.name)
+
+
+def _nodes(look: ClusterLook) -> Iterator[str]:
+    for name in look.asked.nodes:
+        if (node := look.nodes.get(name)) is not None:
+            for trouble in troubles_of(node, look.asked.tolerations):
+                yield trouble.words(name)
+
+
+def _others(look: ClusterLook) -> Iterator[str]:
+    releases: Sequence[Live] = [found.live for found in look.releases.values()]
+    ours = {key for live in (look.live, *releases) for key, _, _ in live.objects}
+    for key in look.beside:
+        if key not in ours:
+            yield f"{key} is not ours, and it may keep probes out"
+
 
 _NODES: Final = "/api/v1/nodes"
 _BESIDE: Final = {
@@ -101,3 +298,98 @@ def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
     place = f"/api/v1/namespaces/{map_at(body, 'metadata')['namespace']}"
     pods = reader.list(f"{place}/pods?labelSelector={selector}") if selector else []
     return reasons_of(pods, reader.list(f"{place}/events?fieldSelector=type%3DWarning"))
+
+
+POLL_S: Final = 5.0
+_SHOWN: Final = 5
+"""Objects that are not there, of which names are shown; the rest is counted."""
+_OF_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
+_WORKLOADS: Final = ("daemonsets", "deployments")
+
+
+def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
+    """Everything that is not ready: objects, Helm releases, and what an operator started.
+
+    Raises:
+        DeviceError: The API does not answer, or refuses.
+    """
+    reader = Reader(calls)
+    releases = {ref: read_release(reader, ref) for ref in asked.releases}
+    objects = [*reader.read(asked.objects).objects]
+    for each in releases.values():
+        objects += each.live.objects
+    there = {str(key): live for key, _, live in objects if live is not None}
+    found = [*_absent([str(key) for key, _, live in objects if live is None])]
+    found += [each for ref, look in releases.items() for each in _release_not_ready(ref, look)]
+    for name, live in there.items():
+        found += _object(reader, name, live)
+    if any(live.get("kind") in _OF_POLICIES for live in there.values()):
+        found += _operands(reader, asked, there)
+    return tuple(found)
+
+
+def await_ready(
+    look: Callable[[], tuple[NotReady, ...]],
+    deadline_s: float,
+    now: Callable[[], float],
+    pause: Callable[[float], None],
+) -> tuple[NotReady, ...]:
+    """Look until all is ready, or the time is over; what then still is not.
+
+    Args:
+        look: One look.
+        deadline_s: Seconds; 0 looks once.
+        now: The time in seconds.
+        pause: Waits so many seconds.
+    """
+    ends_s = now() + deadline_s
+    while (found := look()) and now() < ends_s:
+        pause(min(POLL_S, max(0.0, ends_s - now())))
+    return found
+
+
+def _absent(names: list[str]) -> Iterator[NotReady]:
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        count = counted(len(names), "object")
+        yield NotReady(count, f"not there: {', '.join(names[:_SHOWN])}{more}")
+
+
+def _release_not_ready(ref: ReleaseRef, look: ReleaseLook) -> Iterator[NotReady]:
+    name = f"Helm release {ref.namespace}/{ref.name}"
+    if look.release is None:
+        yield NotReady(name, "not there")
+    elif look.release.status != DEPLOYED:
+        yield NotReady(name, f"its status is {look.release.status}")
+
+
+def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
+    if held := _held(live):
+        yield NotReady(name, held)
+    elif state := state_of(live):
+        yield NotReady(name, state, why_not_ready(reader, live) if selects_pods(live) else ())
+
+
+def _held(live: Body) -> str:
+    """An object that a finalizer keeps: a controller that is gone never takes it off."""
+    metadata = map_at(live, "metadata")
+    if metadata.get("deletionTimestamp") is None:
+        return ""
+    held = cast("list[str]", metadata.get("finalizers") or [])
+    finalizers = ", ".join(held)
+    conditions = {each.get("type"): each for each in list_at(live, "status", "conditions")}
+    left = conditions.get("Terminating", {}).get("message")
+    words = f"is being deleted, and held by {finalizers or 'what is in it'}"
+    return f"{words} ({left})" if left else words
+
+
+def _operands(reader: Reader, asked: Asked, there: Mapping[str, Body]) -> Iterator[NotReady]:
+    """What an operator started for its policy is no object of any plan."""
+    for namespace in sorted({ref.namespace for ref in asked.releases}):
+        for plural in _WORKLOADS:
+            kind = "DaemonSet" if plural == "daemonsets" else "Deployment"
+            for item in reader.list(f"/apis/apps/v1/namespaces/{namespace}/{plural}"):
+                name = f"{kind} {namespace}/{name_of(item)}"
+                if name not in there:
+                    body: Body = {**item, "apiVersion": "apps/v1", "kind": kind}
+                    yield from _object(reader, name, body)

@@ -1,4 +1,6 @@
-"""What is not ready, and why: in the words of the object's status, its pods and their events. Pure.
+"""What is not ready, and why: an object in the words of its status, pods and events; a node. Pure.
+
+Pods are kept off a node that is absent, not ready, closed by a decision, or tainted.
 
 Sources: Kubernetes' API types (DaemonSetStatus, DeploymentStatus, PodStatus); the states of
 NicClusterPolicy (`status.appliedStates`) and the conditions of ClusterPolicy.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from components.core.plain_text import one_line
 from components.kubernetes.manifest import list_at, map_at
@@ -38,10 +40,10 @@ class NotReady:
 
 def state_of(body: Body) -> str:
     """Why an object is not ready, by its status alone; empty where it is."""
-    judge = _JUDGES.get(str(body.get("kind")), _nothing)
-    if str(body.get("kind")) in _WORKLOADS and _is_stale(body):
+    if selects_pods(body) and _is_stale(body):
         return "its controller has not seen the last change"
-    return judge(body)
+    judge = _JUDGES.get(str(body.get("kind")))
+    return judge(body) if judge else ""
 
 
 def selects_pods(body: Body) -> bool:
@@ -108,11 +110,6 @@ def _policy(body: Body) -> str:
     return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
 
 
-def _nothing(body: Body) -> str:
-    del body
-    return ""
-
-
 _WORKLOADS: Final = frozenset({"DaemonSet", "Deployment"})
 _JUDGES: Final = {
     "DaemonSet": _daemon_set,
@@ -176,3 +173,65 @@ def _colon(text: object) -> str:
 def _short(text: object) -> str:
     words = " ".join(str(text or "").split())
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+
+
+Trouble = Literal["not ready", "cordoned", "tainted", "absent"]
+_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+_OF_NODE: Final = "node.kubernetes.io/"
+"""Taints that Kubernetes sets itself for a condition; the condition is named in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrouble:
+    """One thing that keeps pods off one node."""
+
+    kind: Trouble
+    detail: str = ""
+
+    def words(self, node: str) -> str:
+        """What is wrong with the node, and how to mend it."""
+        if self.kind == "absent":
+            return f"node {node} is not in the cluster"
+        if self.kind == "not ready":
+            return f"node {node} is not ready: {self.detail}"
+        if self.kind == "cordoned":
+            return f"node {node} is cordoned: {self.detail}"
+        return f"node {node} is tainted {self.detail}: kubectl taint node {node} {self.detail}-"
+
+
+def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTrouble]:
+    """What keeps pods off a node.
+
+    Args:
+        node: The Node object.
+        tolerations: Of the pods in question: a taint that they tolerate keeps none of them off.
+    """
+    conditions: list[Body] = list(node.get("status", {}).get("conditions") or [])
+    ready = next((each for each in conditions if each["type"] == "Ready"), None)
+    if ready is None or ready.get("status") != "True":
+        words = (ready or {}).get("message") or "it reports no condition Ready"
+        yield NodeTrouble("not ready", str(words))
+    spec = node.get("spec", {})
+    if spec.get("unschedulable"):
+        yield NodeTrouble("cordoned", "kubectl uncordon opens it")
+    taints: list[Body] = list(spec.get("taints") or [])
+    for taint in taints:
+        own = str(taint["key"]).startswith(_OF_NODE)
+        if taint.get("effect") in _KEEPS_OUT and not own and not _tolerated(taint, tolerations):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            yield NodeTrouble("tainted", f"{taint['key']}{value}:{taint['effect']}")
+
+
+def _tolerated(taint: Body, tolerations: Iterable[Body]) -> bool:
+    """Source: Kubernetes' documentation, "Taints and Tolerations"."""
+
+    def matches(each: Body) -> bool:
+        if each.get("effect") and each["effect"] != taint.get("effect"):
+            return False
+        if each.get("operator") == "Exists":
+            return each.get("key") in {None, "", taint["key"]}
+        return each.get("key") == taint["key"] and (each.get("value") or "") == (
+            taint.get("value") or ""
+        )
+
+    return any(matches(each) for each in tolerations)

@@ -13,10 +13,9 @@ from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.device_drift import Watched
-from components.hosts.proxy import proxy_file, through_proxy
-from components.kubernetes.login import registry_account
-from components.kubernetes.planes.alignment import kubelet_arguments
-from components.kubernetes.planes.api_filter import plan_filters
+from components.hosts.scripts import proxy_file, through_proxy
+from components.kubernetes.manifest import registry_account
+from components.kubernetes.planes.balancers import ca_step, plan_balancer, plan_keepalived
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
     LOGIN_SUFFIX,
@@ -24,16 +23,20 @@ from components.kubernetes.planes.base import (
     TOKEN_SUFFIX,
     KubernetesPlan,
 )
-from components.kubernetes.planes.haproxy import ca_step, plan_balancer
-from components.kubernetes.planes.keepalived import plan_keepalived
-from components.kubernetes.planes.membership import (
+from components.kubernetes.planes.members import (
     FOUND_CLUSTER,
     has_several_servers,
     node_steps,
+    plan_filters,
     removal_steps,
 )
-from components.kubernetes.planes.registries import CA_FILE, render_registries
-from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
+from components.kubernetes.planes.node_files import (
+    CA_FILE,
+    kubelet_arguments,
+    kubernetes_call,
+    numbered_lines,
+    render_registries,
+)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane

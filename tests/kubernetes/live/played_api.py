@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import yaml
 
 from components.core.errors import UnreachableError
-from components.kubernetes.calls import Answer, Body
+from components.kubernetes.client import Answer, Body
 
 CLUSTER_WIDE: Final = {
     "Namespace",

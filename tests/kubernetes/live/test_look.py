@@ -10,11 +10,16 @@ import pytest
 from components.core.errors import DeviceError
 from components.core.plain_text import placeholder
 from components.drift.device_drift import Unreachable
-from components.kubernetes.live.judge import Asked, ClusterDrift, judge_look
-from components.kubernetes.live.look import look_at_cluster, read_cluster
-from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.live.look import (
+    Asked,
+    ClusterDrift,
+    judge_look,
+    look_at_cluster,
+    read_cluster,
+)
+from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.manifest import Body
-from components.kubernetes.reference import ClusterRef, Server
+from components.kubernetes.planes.base import ClusterRef, Server
 from components.remote.step import Endpoint
 from tests.kubernetes.live.played_api import PlayedApi, load, release_secret
 

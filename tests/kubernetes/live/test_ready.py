@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.ready import await_ready, find_not_ready
-from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.live.look import Asked, await_ready, find_not_ready
+from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NotReady
 from tests.kubernetes.live.played_api import PlayedApi, load, release_secret
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.kubernetes.live.release import ReleaseRef, choose_release
+from components.kubernetes.live.read import ReleaseRef, choose_release
 from tests.kubernetes.live.played_api import release_secret
 
 TEXT = """

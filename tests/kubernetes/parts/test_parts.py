@@ -11,11 +11,11 @@ import pytest
 
 from components.catalogue.cluster_parts import PARTS, Part, part_of_image, version_in
 from components.core.problem import Finding
-from components.kubernetes.calls import Answer
+from components.kubernetes.client import Answer
+from components.kubernetes.live.parts_judge import attachment_differences, judge_parts
+from components.kubernetes.live.parts_look import PartsAsked, PartsLook, Workload, look_at_parts
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
-from components.kubernetes.parts.judge import attachment_differences, judge_parts
-from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, look_at_parts
 from components.model.kubernetes import Owner
 
 MULTUS = Workload(

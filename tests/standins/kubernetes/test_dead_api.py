@@ -30,7 +30,7 @@ from pulumi_command import local
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.manifest import make_manifest
 from components.kubernetes.objects import apply_manifests, ask_before_deletion
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.operators.component import Operators
 from components.operators.plan import ChartPlan, OperatorsPlan
 from components.remote.component import Remote

@@ -1,0 +1,182 @@
+"""`railyard cloud await` for instances, and their export as a site that brings its own instances.
+
+The API offers no host key. The first contact therefore pins what the instance presents, says so,
+and keeps it in the stack's state; every later contact demands it.
+
+Another stack, or the same one under other hands, can then install on them without any key of the
+cloud: `instances: {kind: bring_your_own}` and the hosts, with addresses and pinned host keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import cast
+
+from components.cloud.crusoe_api import CloudError, CrusoeApi, Deadline
+from components.cloud.ensure import give_up, operation_state
+from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
+from components.cloud.request import Printed, ReadyRequest
+from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.core.plain_text import Facts, fill
+from components.core.problem import Json
+from components.model.cluster import ClusterSpec
+from components.model.worker_kinds import crusoe_of, with_instances
+from components.remote.ssh_library import asyncssh
+
+_KIND = KINDS["instance"]
+_KEY_TYPE = "ssh-ed25519"
+"""The images make one at their first boot; the command provider cannot check RSA keys."""
+_KEY_TIMEOUT_S = 10.0
+
+
+def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> Printed:
+    """Wait for an instance; start it where it was stopped.
+
+    Returns:
+        `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
+        InfiniBand GUIDs that the API names, with commas.
+
+    Raises:
+        OutOfStockError: The cloud has no such machine.
+        HostKeyError: The same instance presents another host key than the pinned one.
+        UnreachableError: It does not answer SSH in time.
+        DeviceError: It has not the HCAs that were asked for, or making it failed.
+        CloudError: The API refused or failed, or the instance does not run in time.
+    """
+    deadline = api.patience.until(api.patience.boot_s)
+    settings = _await_running(api, request, deadline)
+    _check_hcas(request, settings)
+    pinned = previous.get("host_key", "") if previous.get("id") == request.id else ""
+    host_key = _fetch_key(api, request, settings["public_ip"], deadline)
+    if pinned and host_key != pinned:
+        raise _changed_key(request, settings["public_ip"], pinned, host_key)
+    if not pinned:
+        # Nothing else says on which key all later contacts rest.
+        print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
+    return {
+        "name": request.name,
+        "id": request.id,
+        "public_ip": settings["public_ip"],
+        "private_ip": settings["private_ip"],
+        "host_key": host_key,
+        "image_id": request.image_id,
+        "guids": settings.get("guids", ""),
+        "pod": settings.get("pod", ""),
+    }
+
+
+def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) -> Settings:
+    state, started = "not there yet", False
+    while not deadline.passed:
+        item = get_by_id(api, _KIND, request.id)
+        _check_operation(api, request, item)
+        if item is not None:
+            state = item.settings.get("state", "without a state")
+            if state == RUNNING and {"public_ip", "private_ip"} <= item.settings.keys():
+                return item.settings
+            if state in STOPPED and not started:
+                place = f"{api.below_project(_KIND.path)}/{request.id}"
+                api.change("PATCH", place, {"action": "START"})
+                started = True
+        deadline.pause()
+    raise CloudError(
+        f"instance {request.name} ({request.id}) does not run after {api.patience.boot_s:g} s: it "
+        f"is {state}.\n  fix    look at it in the cloud's console, then run again"
+    )
+
+
+def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -> None:
+    """Refuse at once what will never run.
+
+    Raises:
+        DeviceError: Making it failed, or it is gone.
+    """
+    if item is not None and item.settings.get("state") == RUNNING:
+        return
+    if request.operation:
+        state, said = operation_state(api, _KIND, request.operation)
+        if state == "FAILED":
+            raise give_up(request.name, said)
+        if state != "SUCCEEDED":
+            return
+    if item is None:
+        raise DeviceError(
+            f"instance {request.name} ({request.id}) is gone.\n"
+            "  fix    run again with railyard:observe `always`: it recreates what is gone"
+        )
+
+
+def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
+    found = len([guid for guid in settings.get("guids", "").split(",") if guid])
+    partitions = settings.get("partition", "")
+    if found == request.hcas and (not found or partitions == request.partition):
+        return
+    raise DeviceError(
+        f"instance {request.name} ({request.id}) has {found} HCAs in partition "
+        f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are wanted.\n"
+        "  fix    remove the instance in the cloud's console; the next run recreates it"
+    )
+
+
+def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: Deadline) -> str:
+    why = "no answer"
+    while not deadline.passed:
+        try:
+            key = asyncio.run(_ask_for_key(address, request.port))
+        except (OSError, asyncssh.Error) as error:
+            why = str(error) or type(error).__name__
+        else:
+            if key is not None:
+                return key.export_public_key("openssh").decode().strip()
+            why = f"it has no {_KEY_TYPE} host key"
+        deadline.pause()
+    raise UnreachableError(
+        f"instance {request.name} ({address}:{request.port}) runs and does not answer SSH after "
+        f"{api.patience.boot_s:g} s: {why}.\n"
+        "  fix    see that ssh_allowed holds the address of this machine"
+    )
+
+
+async def _ask_for_key(address: str, port: int) -> asyncssh.SSHKey | None:
+    async with asyncio.timeout(_KEY_TIMEOUT_S):
+        return await asyncssh.get_server_host_key(
+            address, port, server_host_key_algs=[_KEY_TYPE], config=None
+        )
+
+
+def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: str) -> HostKeyError:
+    return HostKeyError(
+        f"instance {request.name} ({address}:{request.port}): the host key is not the pinned one; "
+        "nothing was sent.\n"
+        f"  pinned     {pinned}\n"
+        f"  presented  {presented}\n"
+        "  fix        if its system was reinstalled, remove the instance in the cloud's "
+        "console: the next run makes and pins a new one"
+    )
+
+
+def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
+    """The site with its instances as hosts, as plain data for YAML.
+
+    Raises:
+        UsageError: The site makes no instances, or one of them is not there yet.
+    """
+    provision = crusoe_of(spec)
+    if provision is None:
+        raise UsageError("the site makes no cloud instances, so there is nothing to export.")
+    whole = with_instances(spec)
+    wanted = {"public_ip", "private_ip", "host_key"}
+    known = {name: {key for key, text in each.items() if text} for name, each in facts.items()}
+    missing = [host.name for host in whole.hosts if not wanted <= known.get(host.name, set())]
+    if missing:
+        raise UsageError(
+            f"nothing is known yet of {', '.join(missing)}.\n"
+            "  fix    run `pulumi up`: it makes them and reads their host keys"
+        )
+    text = fill(whole.model_dump_json(exclude_defaults=True), facts)
+    document = cast("dict[str, Json]", json.loads(text))
+    environment = cast("dict[str, Json]", document["environment"])
+    environment["instances"] = {"kind": "bring_your_own"}
+    return document

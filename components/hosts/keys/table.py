@@ -1,0 +1,367 @@
+"""The rows of a host: driver, Docker, names, kernel, routes, boot unit; and of its cards.
+
+A card has rows of each PF (`nic.<pci>.`), of its firmware, and of its VFs (`vf.<vf>.`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from components.core.difference import Effect
+from components.hosts.keys.row import (
+    NAME,
+    ON_OFF,
+    HostKey,
+    Number,
+    Part,
+    Text,
+    Values,
+    has_effect,
+    lost,
+    one_of,
+    rows,
+)
+
+_DRIVER: Final = rows(
+    "driver",
+    "driver.",
+    # The GPU driver is only looked at, and before an RDMA driver is installed.
+    HostKey("gpu_host", 18, undo="looked"),
+    HostKey("gpu_modules", 18, one_of("open"), undo="looked"),
+    HostKey("fabric_manager", 18, one_of("ready"), undo="looked"),
+    HostKey("dma_buf", 18, one_of("ready"), undo="looked"),
+    HostKey("repository", 19),
+    # Of a driver that the host shall have already no more is done than looking.
+    HostKey("present", 20, Text(characters="a-z0-9. -", forms=("ofed*", "doca*")), undo="looked"),
+    HostKey(
+        "kind",
+        20,
+        one_of("inbox", "doca_ofed", "mlnx_ofed"),
+        topic="driver",
+        interrupts="always",
+        undo="stays",
+        leaves="the RDMA driver",
+        idle="inbox",  # what Railyard refuses to go back to needs no drain to be refused
+    ),
+    HostKey("version", 21, interrupts="always", undo="stays"),
+    HostKey("line", 21, interrupts="always", undo="stays"),
+    HostKey("modules", 22, one_of("built"), interrupts="always", undo="stays"),
+    HostKey("loaded", 23, one_of("installed"), interrupts="always", undo="stays"),
+)
+_PRESENT: Final = one_of("present")
+_DOCKER_STAYS: Final = "docker.io (stopped and disabled where no container is left)"
+_DOCKER: Final = rows(
+    "docker",
+    "docker.",
+    HostKey("engine", 24, _PRESENT, undo="stays", leaves=_DOCKER_STAYS),
+    HostKey("toolkit", 25, _PRESENT, undo="stays", leaves="nvidia-container-toolkit"),
+    HostKey("service", 26),
+    HostKey("runtime", 27, topic="docker_config"),
+    HostKey("default_runtime", 28, topic="docker_config"),
+)
+_TOOLKIT: Final = rows(
+    "docker",
+    "toolkit.",
+    HostKey("runtime", 24, _PRESENT, undo="looked"),
+    HostKey("repository", 24),
+    HostKey("version", 25, Text(characters="0-9.-"), undo="stays"),
+)
+_COUNT_AND_DIGEST: Final = Text(forms=("* " + "?" * 64,))
+_NAMES: Final = (
+    HostKey("hostname", 10, NAME),
+    HostKey("hosts_block", 11, _COUNT_AND_DIGEST, topic="hosts"),
+    # One name: what its cloud makes, and what older versions recorded.
+    HostKey("hosts.<name>", 11, topic="hosts"),
+    HostKey("user.<name>.uid", 12, Number(1, 60000), leaves="the home folder of its account"),
+)
+
+
+def _pages(size: str) -> HostKey:
+    """Huge pages come after the boot unit, which gets them where this boot has too few."""
+    return HostKey(
+        f"kernel.hugepages.{size}",
+        80,
+        Text(characters="0-9", longest=7),
+        undo="if_taken",
+        gone_where="pages_are_gone",
+    )
+
+
+_SYSTEM: Final = rows("kernel", "kernel.", HostKey("cgroup", 9, one_of("v2"), undo="looked"))
+_KERNEL: Final = lost(
+    *rows(
+        "kernel",
+        "",
+        HostKey("module.<name>", 30),
+        HostKey(
+            "kernel.sysctl.<sysctl>",
+            50,
+            topic="sysctl",
+            undo="if_taken",
+            nothing_where="went_with_module",
+            gone_where="sysctl_is_gone",
+        ),
+        HostKey(
+            "kernel.governor",
+            50,
+            Text(characters="a-z_"),
+            undo="if_taken",
+            gone_where="governor_is_gone",
+        ),
+        HostKey(
+            "kernel.numa_balancing",
+            50,
+            ON_OFF,
+            undo="if_taken",
+            gone_where="balancing_is_gone",
+        ),
+        *map(_pages, ("2mib", "2mib.node<node>", "1gib", "1gib.node<node>")),
+    ),
+    *rows("pci", "", HostKey("kernel.acs", 50, one_of("off"), topic="acs", undo="if_taken")),
+    # After the addresses that the routes name.
+    *has_effect(
+        Effect.TRAFFIC,
+        *rows(
+            "routing",
+            "route.<table>.",
+            HostKey("table", 52, Text(forms=("* dev *",))),
+            HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))),
+        ),
+    ),
+)
+_IOMMU: Final = one_of("pt", "off")
+_NETNS: Final = one_of("shared", "exclusive")
+_AT_BOOT: Final = rows(
+    "pci",
+    "kernel.",
+    HostKey(
+        "cmdline.iommu",
+        50,
+        _IOMMU,
+        topic="boot",
+        loads_at_start=True,
+        leaves="kernel boot parameters (by hand where there is no update-grub)",
+    ),
+    HostKey(
+        "rdma_netns",
+        50,
+        _NETNS,
+        topic="boot",
+        loads_at_start=True,
+        leaves="the namespace mode of RDMA devices",
+    ),
+    HostKey("cmdline.iommu_current", values=_IOMMU, topic="boot", undo="looked"),
+    HostKey("rdma_netns_current", values=_NETNS, topic="boot", undo="looked"),
+)
+_LIMITS: Final = rows(
+    "kernel",
+    "",
+    HostKey("kernel.limits.<name>.memlock", 50, one_of("unlimited")),
+    # Docker's limit comes before its first start, K3s' before K3s is installed.
+    HostKey("unit.docker.limit_memlock", 23),
+    HostKey("unit.containerd.limit_memlock", 23),
+    HostKey("unit.k3s.limit_memlock", 60),
+    HostKey("unit.k3s-agent.limit_memlock", 60),
+)
+_BOOT_UNIT: Final = rows(
+    "system", "unit.railyard-nics.", HostKey("files", 70), HostKey("enabled", 71)
+)
+SYSTEM_KEYS: Final = has_effect(
+    Effect.NONE,
+    *_DRIVER, *_DOCKER, *_TOOLKIT, *_NAMES, *_SYSTEM, *_KERNEL, *_AT_BOOT, *_LIMITS, *_BOOT_UNIT,
+)  # fmt: skip
+"""By topic; `rank` is the order of work. What loads no driver and needs no boot leaves traffic
+alone, but for routes."""
+SYSCTL_MODULES: Final = {
+    "net.bridge.": "br_netfilter",
+    "net.netfilter.nf_conntrack_": "nf_conntrack",
+    "net.nf_conntrack_max": "nf_conntrack",
+    "net.ipv4.vs.": "ip_vs",
+    "sunrpc.rdma_": "rpcrdma",
+    "sunrpc.svc_rdma.": "rpcrdma",
+    "sunrpc.": "sunrpc",
+}
+"""How a kernel setting begins to the module that brings it; the first that fits counts (kernel
+documentation, networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before
+Kubernetes, they are not loaded."""
+
+
+_MTU_BYTES: Final = Number(576, 9978)
+_MODES: Final = one_of("legacy", "switchdev")
+_PRIORITY: Final = Number(0, 7)
+_BYTE: Final = Number(0, 255)
+_CIDR: Final = Text(characters="0-9./", forms=("[1-9]*.*.*.*/[1-9]*",))
+_RATE: Final = Text(characters="0-9", longest=6)
+_SIZES: Final = "*" + ",*" * 7
+_EIGHT: Final = Text(characters="0-7,", forms=(",".join("?" * 8),))
+_ALGORITHMS: Final = Text(characters="a-z0-9:,", forms=(_SIZES,))
+_BUFFERS: Final = Text(characters="0-9,/", forms=(f"{_SIZES}/{_SIZES}",))
+_RELEASE: Final = Text(characters="0-9.", forms=("[0-9]*.[0-9]*.[0-9]*",))
+
+
+def _of_pf(part: Part, *keys: HostKey) -> tuple[HostKey, ...]:
+    gone = (replace(key, gone_where="card_is_gone") for key in keys)
+    return rows(part, "nic.<pci>.", *gone)
+
+
+def _firmware(setting: str, parameter: str, values: Values) -> tuple[HostKey, HostKey]:
+    """A setting of the firmware, which comes before VFs and ports, and what the card runs with."""
+    return (
+        HostKey(
+            setting,
+            39,
+            values,
+            topic="firmware",
+            loads_at_start=True,
+            leaves="firmware settings of the cards",
+            parameter=parameter,
+        ),
+        HostKey(f"{setting}_current", values=values, topic="firmware", undo="looked"),
+    )
+
+
+_LINK_TYPE: Final = one_of("eth", "ib")
+_FIRMWARE: Final = _of_pf(
+    "firmware",
+    HostKey("model", 37, undo="looked"),  # a card that is another one gets no setting
+    HostKey("fw_floor", 38, _RELEASE, topic="firmware", undo="looked"),
+    *_firmware("ats", "ATS_ENABLED", ON_OFF),
+    *_firmware("fw_sriov_en", "SRIOV_EN", ON_OFF),
+    *_firmware("fw_num_of_vfs", "NUM_OF_VFS", Number(0, 1024)),
+    *_firmware("fw_link_type_p1", "LINK_TYPE_P1", _LINK_TYPE),
+    *_firmware("fw_link_type_p2", "LINK_TYPE_P2", _LINK_TYPE),
+    *_firmware("fw_cc_mask_p1", "ROCE_CC_PRIO_MASK_P1", _BYTE),
+    *_firmware("fw_cc_mask_p2", "ROCE_CC_PRIO_MASK_P2", _BYTE),
+    *_firmware("fw_advanced_pci_settings", "ADVANCED_PCI_SETTINGS", ON_OFF),
+    *_firmware("fw_pci_wr_ordering", "PCI_WR_ORDERING", one_of("per_mkey", "force_relax")),
+    HostKey("ats_active", values=ON_OFF, topic="firmware", undo="looked"),
+    HostKey("fw_ver", topic="firmware", undo="looked"),
+    HostKey("fw_needs", topic="firmware", undo="looked"),
+    HostKey("fw_loads", topic="firmware", undo="looked"),
+    HostKey("fw_vfs_offered", topic="firmware", undo="looked"),
+)
+_DEVICE_NAMES: Final = _of_pf(
+    "card",
+    # Udev gives a name when the device comes up, so what is written counts from the next boot.
+    *(
+        key
+        for name, leaves in (
+            ("boot_name", "names of network devices (until the next boot)"),
+            ("boot_rdma", "names of RDMA devices (until the next boot)"),
+        )
+        for key in (
+            HostKey(name, 39, NAME, topic="boot", loads_at_start=True, leaves=leaves),
+            HostKey(f"{name}_current", values=NAME, topic="boot", undo="looked"),
+        )
+    ),
+)
+_NETWORK_MANAGER: Final = _of_pf(
+    "card",
+    # Before VFs appear, and back after they went; `managed no` leaves the link up (NEWS of 1.10).
+    *has_effect(Effect.NONE, HostKey("network_manager", 39, one_of("off"), undo="if_taken")),
+)
+_PORT: Final = _of_pf(
+    "card",
+    HostKey("netdev", 40, NAME, undo="looked"),
+    *has_effect(
+        Effect.TRAFFIC,
+        # mlx5 opens its queues again for a new MTU; the link stays up (mlx5e_change_mtu).
+        HostKey("mtu_bytes", 42, _MTU_BYTES),
+        HostKey("link", 48, one_of("up", "down")),
+        HostKey("address", 49, _CIDR, topic="address"),
+    ),
+)
+_SRIOV: Final = _of_pf(
+    "sriov",
+    HostKey("serial", 37, NAME, undo="looked"),  # as `model`
+    HostKey("eswitch_now", 38, _MODES, undo="looked"),
+    HostKey("eswitch", 40, _MODES, back_rank=43, interrupts="has_vfs"),
+    *has_effect(Effect.NONE, HostKey("autoprobe", 40, ON_OFF, back_rank=43)),
+    HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
+    # VFs come before what they carry, also on the way back. A driver binds to a VF again for its
+    # MAC, of which the kernel makes the node GUID, and its MTU starts again.
+    HostKey(
+        "vf_mac",
+        42,
+        one_of("own"),
+        back_rank=38,
+        interrupts="holds_macs",
+        undo="if_taken",
+        nothing_where="vfs_are_gone",
+    ),
+    HostKey(
+        "vf_mtu_bytes",
+        43,
+        _MTU_BYTES,
+        back_rank=38,
+        topic="vf_mtu",
+        interrupts="lost_all_vfs",
+        nothing_where="vfs_are_gone",
+    ),
+)
+_QOS: Final = _of_pf(
+    "qos",
+    *has_effect(
+        Effect.CLASS,
+        HostKey("lldpad", 38, one_of("absent"), undo="looked"),
+        # Global pause excludes PFC, and firmware's DCBX overwrites it.
+        HostKey("global_pause", 44, ON_OFF),
+        HostKey("dcbx", 44, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
+        HostKey("trust", 45, one_of("dscp", "pcp")),
+        # Shown and used under trust dscp alone.
+        HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
+        HostKey("dscp_map", undo="looked"),  # of all DSCPs at once
+        HostKey("priority_classes", 46, _EIGHT, nothing_where="is_unsupported"),
+        HostKey("ets", 47, _ALGORITHMS, nothing_where="is_unsupported"),
+        HostKey("tc<class>_rate", 47, one_of("unlimited"), nothing_where="is_unsupported"),
+        # mlx5 takes the port's link down and up when the priorities that pause change
+        # (sources.md#host-qos), and buffers are set while none pauses.
+        HostKey("pfc", 47, Text(("none",), characters="0-7,"), interrupts="takes_link"),
+        HostKey("ecn_priority_<priority>", 47, ON_OFF),
+        HostKey("cnp_dscp", 47, Number(0, 63)),
+        HostKey("cnp_priority", 47, _PRIORITY),
+        HostKey("roce_mode", 47),
+        HostKey("roce_tos", 47, _BYTE),
+        HostKey("traffic_class", 47, _BYTE),
+        HostKey("vf_roce_tos", 47, _BYTE, nothing_where="vfs_are_gone"),
+        HostKey("vf_traffic_class", 47, _BYTE, nothing_where="vfs_are_gone"),
+        HostKey("adaptive_routing", 47, ON_OFF),
+        # After PFC, by which the driver judges them; buffers also on the way back.
+        HostKey("cable_length_m", 48, Number(1, 999)),
+        HostKey("buffers", 48, _BUFFERS, back_rank=38, interrupts="takes_link"),
+        HostKey("gid", 50, one_of("RoCE v2"), undo="looked"),
+    ),
+)
+
+
+def _of_vf(*keys: HostKey) -> tuple[HostKey, ...]:
+    """What a VF carries goes away with it, and comes back before its card's VFs do."""
+    each = (replace(key, back_rank=38, nothing_where="vf_is_gone") for key in keys)
+    return rows("vfs", "vf.<vf>.", *each)
+
+
+_VFS: Final = _of_vf(
+    # A driver binds to the VF again for its GUID, and its MTU starts again.
+    HostKey("guid", 42, Text(characters="0-9a-f", forms=("?" * 16,)), interrupts="holds_guid"),
+    *has_effect(
+        Effect.TRAFFIC,
+        HostKey("vlan", 43, Number(0, 4094)),
+        HostKey("trust", 43, ON_OFF),
+        HostKey("spoofchk", 43, ON_OFF),
+        HostKey("link_state", 43, one_of("auto", "enable", "disable")),
+    ),
+    *has_effect(
+        Effect.CLASS,
+        HostKey("min_rate_mbit_s", 43, _RATE),
+        HostKey("max_rate_mbit_s", 43, _RATE),
+    ),
+    HostKey("place", values=one_of("here", "away"), undo="looked"),
+)
+CARD_KEYS: Final = (
+    *_FIRMWARE,
+    *_DEVICE_NAMES,
+    *_NETWORK_MANAGER,
+    *lost(*_PORT, *_SRIOV, *_QOS, *_VFS),
+)
+"""By topic; `rank` is the order of work."""

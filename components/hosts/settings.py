@@ -1,0 +1,312 @@
+"""Settings of a host that follow from the site file: kernel and network, QoS of each PF, and VFs.
+
+With several rails, each address answers and sends by its own card only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from components.catalogue.operator_versions import parse_numbers
+from components.hosts.keys.ask import module_of
+from components.model.cards import HcaPf, HostQos, Sriov
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rdma
+from components.model.hosts import Host, Nic
+from components.model.kernel import KernelSettings
+from components.model.owners import gpu_driver_owner, guids_by_pods, vfs_by_operator
+from components.model.places import RailSubnet, subnet_of, vf_guids
+
+_PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
+"""GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""
+
+CGROUP_V2_LEAST: Final = (1, 35)
+"""First Kubernetes whose kubelet does not start on control groups v1 (its urgent notes)."""
+FIRST_TABLE: Final = 7400
+"""Routing table, and priority of its rule, of a host's first card; the next has the next number.
+
+Our choice: below the tables of the kernel (253-255) nothing is free of CNI plugins (Calico takes
+1-250, Cilium 2004 and 2005), and a priority above 32766 would come after the main table.
+"""
+CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
+"""What makes each card answer for its own address alone."""
+
+
+def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """Modules, limits and kernel settings of one host.
+
+    The adapters that a cloud hands in have no settings of ours, and their driver is the image's.
+    """
+    kernel = spec.settings_of(host).kernel
+    settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
+    ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
+    if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
+        settings["kernel.cgroup"] = "v2"  # kubelet needs it; looked at before K3s is installed
+    sysctls = rail_sysctls(spec, host) | kernel.sysctls
+    settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
+    if kernel.cpu_governor is not None:
+        settings["kernel.governor"] = kernel.cpu_governor
+    if kernel.numa_balancing is not None:
+        settings["kernel.numa_balancing"] = "on" if kernel.numa_balancing else "off"
+    if acs_off(spec, host):
+        settings["kernel.acs"] = "off"
+    if kernel.iommu != "keep":
+        settings["kernel.cmdline.iommu"] = kernel.iommu
+    if kernel.rdma_netns != "keep":
+        settings["kernel.rdma_netns"] = kernel.rdma_netns
+    return settings
+
+
+def acs_off(spec: ClusterSpec, host: Host) -> bool:
+    """Whether ACS of the bridges between GPUs and cards is to be off.
+
+    Without being asked only where nothing else can be meant: a bare machine with GPUs and RDMA
+    cards, whose VFs no virtual machine takes. There ACS has no use, and GPUDirect RDMA is slow
+    or hangs with it (sources.md#host-kernel).
+    """
+    acs = spec.settings_of(host).kernel.acs
+    if acs != "auto":
+        return acs == "off"
+    bare = spec.environment.kind == "onprem"
+    bare = bare and not any(nic.passes_vfs for nic in host.nics)
+    return bare and host.gpus > 0 and bool(host.nics or host.hcas)
+
+
+def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """Modules to load at each boot."""
+    loaded: list[str] = []
+    if host.nics:
+        loaded.append("rdma_cm")
+    if host.hcas and spec.infiniband is not None:
+        # Without it no program of the host reaches the subnet manager: sminfo, saquery, ibdiagnet.
+        loaded.append("ib_umad")
+    module = _PEER_MODULES.get(spec.settings_of(host).gpu_path)
+    by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
+    if module and not by_container and host.gpus and (host.nics or host.hcas):
+        loaded.append(module)
+    brought = map(module_of, spec.settings_of(host).kernel.sysctls)
+    loaded += [module for module in brought if module]
+    return {f"module.{name}": "loaded" for name in loaded}
+
+
+def _hugepages(kernel: KernelSettings) -> dict[str, str]:
+    sizes = {
+        "2mib": (kernel.hugepages_2mib, kernel.hugepages_2mib_per_node),
+        "1gib": (kernel.hugepages_1gib, kernel.hugepages_1gib_per_node),
+    }
+    wanted: dict[str, str] = {}
+    for size, (total, nodes) in sizes.items():
+        if total is not None:
+            wanted[f"kernel.hugepages.{size}"] = str(total)
+        wanted |= {
+            f"kernel.hugepages.{size}.node{node}": str(pages) for node, pages in enumerate(nodes)
+        }
+    return wanted
+
+
+def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The locked-memory limit of what starts pods, and of one user's logins.
+
+    RDMA pins memory. A unit's limit reaches its pods; logins have theirs from PAM, so that
+    `mpirun` and perftest of the common user, or of the login user where there is none, can pin
+    memory too.
+    """
+    limits: dict[str, str] = {}
+    if host.nics or host.hcas:
+        user = spec.settings_of(host).user
+        limits[f"kernel.limits.{user.name if user else host.way.user}.memlock"] = "unlimited"
+    if spec.k3s is None or host.role == "balancer" or host.is_outside:
+        return limits
+    units = ["k3s" if host.role == "control_plane" else "k3s-agent"]
+    if spec.k3s.container_runtime == "docker":
+        units += ["docker", "containerd"]  # the kubelet sets no limits: pods have dockerd's
+    # systemd's word for unlimited
+    return limits | {f"unit.{unit}.limit_memlock": "infinity" for unit in units}
+
+
+def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """A table and a rule for each card's address: what it sends leaves by that card."""
+    if not _routed(spec, host):
+        return {}
+    routes_of: dict[str, str] = {}
+    for number, subnet, nic in routed_cards(spec, host):
+        table = FIRST_TABLE + number
+        routes = [f"{subnet.network} dev {nic.netdev} scope link src {nic.address}"]
+        if subnet.gateway is not None:
+            routes.append(f"default via {subnet.gateway} dev {nic.netdev}")
+        routes_of[f"route.{table}.table"] = ",".join(sorted(routes))
+        routes_of[f"route.{table}.rule"] = f"from {nic.address} lookup {table}"
+    return routes_of
+
+
+def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """ARP and reverse-path settings of each card, where a host has several with addresses.
+
+    With the kernel's defaults a host answers on any card for all its addresses ("ARP flux"), and
+    strict reverse-path filtering drops what comes in by another card than the main table's route
+    (kernel documentation, ip-sysctl: arp_ignore, arp_announce, rp_filter; the greater of `all` and
+    the device counts, so the cards' own values suffice).
+    """
+    cards = routed_cards(spec, host)
+    if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
+        return {}
+    return {
+        f"{conf_name(nic.netdev)}.{key}": value
+        for _, _, nic in cards
+        for key, value in CARD_SYSCTLS.items()
+    }
+
+
+def conf_name(netdev: str) -> str:
+    """How the IPv4 settings of a network device begin; a dot inside a name is a slash there."""
+    return f"net.ipv4.conf.{netdev.replace('.', '/')}"
+
+
+def _routed(spec: ClusterSpec, host: Host) -> bool:
+    cards = routed_cards(spec, host)
+    needed = len(cards) > 1 or any(subnet.gateway for _, subnet, _ in cards)
+    return needed and spec.settings_of(host).kernel.source_routing == "auto"
+
+
+def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, RailSubnet, Nic]]:
+    """The cards with an address on a rail: their number on the host, and their subnet."""
+    found: list[tuple[int, RailSubnet, Nic]] = []
+    for number, nic in enumerate(host.nics):
+        rail = spec.rail(nic.rail)
+        subnet = subnet_of(spec, rail, host) if rail is not None else None
+        if subnet is not None and nic.address is not None:
+            found.append((number, subnet, nic))
+    return found
+
+
+def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """DCBX, trust, DSCP map, PFC, ECN, CNP marks and the traffic classes of each PF.
+
+    By what the driver can do (sources.md#rdma-driver). NVIDIA's has a switch of ECN for each
+    priority, and the traffic class of raw verbs. The kernel's own has neither: each job marks its
+    packets, and the firmware's mask says which priorities have ECN, which Railyard sets with
+    `firmware.manage` and else looks at. CNP's marks it has in debugfs.
+    """
+    defaults = spec.settings_of(host)
+    each = {**_card(spec.rdma), **_buffers(defaults.qos)}
+    if spec.rdma.adaptive_routing:
+        each["adaptive_routing"] = "on"  # lost where the driver starts again
+    if defaults.driver.is_ofed:
+        each["traffic_class"] = str(spec.rdma.ip_traffic_class)
+    elif defaults.firmware.manage:
+        del each[f"ecn_priority_{spec.rdma.priority}"]
+    settings = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
+    # Which index the GID has differs from card to card, and moves: that there is one is asked.
+    return settings | {
+        f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None
+    }
+
+
+def _card(rdma: Rdma) -> Mapping[str, str]:
+    return {
+        "dcbx": "os",  # in firmware mode the switch's DCBX would overwrite the rest
+        "lldpad": "absent",  # so would this daemon
+        "trust": "dscp",
+        f"dscp{rdma.dscp}_priority": str(rdma.priority),
+        f"dscp{rdma.cnp_dscp}_priority": str(rdma.cnp_priority),
+        "pfc": str(rdma.priority) if rdma.host_pfc else "none",
+        f"ecn_priority_{rdma.priority}": "on",
+        "cnp_dscp": str(rdma.cnp_dscp),
+        "cnp_priority": str(rdma.cnp_priority),
+        "roce_mode": "RoCE v2",
+        "roce_tos": str(rdma.ip_traffic_class),
+        "global_pause": "off",  # it excludes PFC, and would stop every class at once
+    }
+
+
+def _buffers(qos: HostQos) -> Mapping[str, str]:
+    """What of the receive buffers is in the file: sizes, and the buffer of each priority."""
+    buffers: dict[str, str] = {}
+    if qos.cable_length_m is not None:
+        buffers["cable_length_m"] = str(qos.cable_length_m)
+    if qos.buffers is not None:
+        sizes = ",".join(map(str, qos.buffers.size_bytes))
+        buffers["buffers"] = f"{sizes}/{','.join(map(str, qos.buffers.priorities))}"
+    return buffers
+
+
+def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """How many VFs a PF has, their MTU, and what the file writes of each of them.
+
+    VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
+    `pod_network.mode: sriov` the network attachment does (`vf-owner`). None of it is the host's
+    where the SR-IOV network operator makes the VFs.
+    """
+    cards = (*host.nics, *host.hca_sriov)
+    settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
+    if host.role == "worker" and vfs_by_operator(spec):
+        return settings
+    for nic in host.nics:
+        settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
+        settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        if nic.vfs:
+            # mlx5 gives a RoCE VF no node GUID without an administrative MAC (sources.md#vfs).
+            settings[f"nic.{nic.pci}.vf_mac"] = "own"
+        if nic.vfs and nic.sriov.autoprobe is not False:
+            vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
+            settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
+            settings |= {f"nic.{nic.pci}.{key}": value for key, value in _marks(spec, host).items()}
+        each = _vf(nic.sriov)
+        for number in range(nic.vfs):
+            settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
+    for pf in host.hca_sriov:
+        settings |= _hca(spec, host, pf)
+    return settings
+
+
+def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """How VFs mark what no program marks: as their PF does.
+
+    Not if a VF's RDMA device moves into the pod's namespace: RDMA-CM's default is lost there.
+    """
+    defaults = spec.settings_of(host)
+    if defaults.kernel.rdma_netns == "exclusive":
+        return {}
+    tos = str(spec.rdma.ip_traffic_class)
+    return {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
+
+
+def _port(sriov: Sriov) -> Mapping[str, str]:
+    """The embedded switch: set where the file asks for a mode, else only expected to be legacy."""
+    port = {"eswitch": sriov.eswitch} if sriov.eswitch else {"eswitch_now": "legacy"}
+    if sriov.autoprobe is not None:
+        port["autoprobe"] = _on(value=sriov.autoprobe)
+    return port
+
+
+def _vf(sriov: Sriov) -> Mapping[str, str]:
+    """What each VF carries. Least and most rate go together, since one is refused for the other."""
+    vf: dict[str, str] = {}
+    if sriov.min_rate_mbit_s is not None or sriov.max_rate_mbit_s is not None:
+        vf["min_rate_mbit_s"] = str(sriov.min_rate_mbit_s or 0)
+        vf["max_rate_mbit_s"] = str(sriov.max_rate_mbit_s or 0)
+    if sriov.vlan is not None:
+        vf["vlan"] = str(sriov.vlan)
+    if sriov.trust is not None:
+        vf["trust"] = _on(value=sriov.trust)
+    if sriov.spoofchk is not None:
+        vf["spoofchk"] = _on(value=sriov.spoofchk)
+    return vf
+
+
+def _on(*, value: bool) -> str:
+    return "on" if value else "off"
+
+
+def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
+    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down.
+
+    With ib-kubernetes a VF has the GUID of its pod, and none of the host's.
+    """
+    settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
+    for number, guid in enumerate(vf_guids(spec.name, host, pf)):
+        if not guids_by_pods(spec):
+            settings[f"vf.{pf.pci}.{number}.guid"] = guid
+        settings[f"vf.{pf.pci}.{number}.link_state"] = "auto"
+    return settings

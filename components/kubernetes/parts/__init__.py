@@ -1,1 +1,0 @@
-"""What others installed in a cluster that is there: looked at, and taken or refused."""

@@ -1,0 +1,238 @@
+"""The balancers before several servers: HAProxy, and the one address that keepalived moves.
+
+The check of HAProxy is one that a hung API does not pass. keepalived moves the address of two
+balancers to the one whose HAProxy answers. Sources: the configuration manual of HAProxy 2.6; K3s'
+documentation on cluster load balancers; why the check is HTTPS on /readyz:
+lab/sources.md#k3s; keepalived.conf(5) of keepalived 2.2 and 2.3, RFC 9568 (VRRP
+version 3): see decision 28 in docs/decisions.md for what was chosen.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from importlib import resources
+from typing import Final
+
+from components.core.key_values import HostState
+from components.core.plain_text import placeholder
+from components.drift.device_drift import Watched
+from components.hosts.scripts import through_proxy
+from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.kubernetes import K3sPlane, VirtualAddress
+from components.remote.endpoint import host_endpoint
+from components.remote.step import RemoteStep
+
+DEADLINE_S: Final = 600.0
+"""Seconds: the package may have to be fetched and installed."""
+CA_DEADLINE_S: Final = 60.0
+CLUSTER_CA: Final = "cluster-ca"
+CA_FILE: Final = "/etc/railyard/haproxy/ca.crt"
+CHECK: Final = "inter 3s downinter 1s fall 2 rise 1 verify required"
+"""Two failed checks, 3 s apart, take a server out; one good check brings it back."""
+RUN_FOLDER: Final = "railyard-haproxy"
+HEALTH_SOCKET: Final = f"/run/{RUN_FOLDER}/health.sock"
+HEALTH: Final = (
+    "frontend health",
+    "    mode http",
+    "    option httplog",
+    f"    bind unix@{HEALTH_SOCKET}",
+    "    monitor-uri /",
+)
+"""What keepalived asks: a HAProxy that hangs does not answer, though its socket takes questions."""
+_PARAMETERS: Final = frozenset({"ca_base64"})
+
+
+def ca_step(spec: ClusterSpec) -> RemoteStep:
+    """Read the cluster's CA from the first server's disk: over SSH, and not from the network."""
+    first = spec.servers[0]
+    return RemoteStep(
+        name=f"{first.name}-cluster-ca",
+        endpoint=host_endpoint(first),
+        dialect="sh",
+        desired=HostState({"cluster": spec.name}).render(),
+        apply=kubernetes_call("k3s_ca"),
+        why_no_undo="it only reads",
+        deadline_s=CA_DEADLINE_S,
+    )
+
+
+def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
+    """Plan HAProxy on a balancer host.
+
+    The API is served on the host's address in the cluster, and on the one that SSH uses where that
+    is an address of the host itself (a cloud's public address is not: the cloud translates it).
+
+    Args:
+        spec: The checked site.
+        host: The balancer.
+        plane: The API's port, the same here and on the servers, and the address of two balancers.
+        stack: Names the folder on the host with what was there before.
+    """
+    settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
+    if host.way.address != host.address:
+        settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
+    settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
+    settings |= numbered_lines("unit", _unit_text(plane))
+    lines = {**settings, "stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
+    step = RemoteStep(
+        name=f"{host.name}-haproxy",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState(lines).render(),
+        apply=through_proxy(spec, kubernetes_call("haproxy")),
+        undo=kubernetes_call("haproxy_undo"),
+        deadline_s=DEADLINE_S,
+    )
+    observe = kubernetes_call("haproxy_observe")
+    return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
+
+
+def unit_file(name: str) -> str:
+    """One of our units, as it is written to a balancer."""
+    folder = resources.files("components.kubernetes")
+    return folder.joinpath("scripts", name).read_text("utf-8")
+
+
+def _unit_text(plane: K3sPlane) -> str:
+    text = unit_file("railyard-haproxy.service")
+    if plane.virtual_address is None:
+        return text
+    return text.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
+
+
+def ca_facts(pem: str) -> str:
+    """What the CA step printed, as the facts that the balancer's step waits for."""
+    return json.dumps({"pem_one_line": base64.b64encode(pem.encode()).decode()})
+
+
+def render_haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane) -> str:
+    """HAProxy's configuration: TCP through, and a server only while its API answers.
+
+    Of two balancers each listens at their common address too, whether it has it or not
+    (`transparent`), and answers keepalived at a socket of its own.
+
+    200 or 401 is an API that answers (K3s asks for a certificate); 503 is one that is not ready,
+    and a hung one gives nothing. All servers are listed from the start: the check keeps out those
+    that have not joined yet. Before it finds a lost one, a connection is tried at another.
+    """
+    shared = plane.virtual_address
+    lines = [
+        "global",
+        "    log stdout format raw local0",
+        "defaults",
+        "    mode tcp",
+        "    log global",
+        "    option tcplog",
+        "    option dontlognull",
+        "    timeout connect 5s",
+        "    timeout client 3h",
+        "    timeout server 3h",
+        "    timeout check 3s",
+        "frontend api",
+        f"    bind {host.address}:{plane.api_port}",
+        *([f"    bind {shared.address}:{plane.api_port} transparent"] if shared else []),
+        "    default_backend servers",
+        *(HEALTH if shared else ()),
+        "backend servers",
+        "    balance roundrobin",
+        "    option redispatch 1",
+        "    option httpchk",
+        "    http-check connect ssl alpn http/1.1",
+        "    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host k3s",
+        "    http-check expect rstatus ^(200|401)$",
+        f"    default-server {CHECK} ca-file {CA_FILE} on-marked-down shutdown-sessions",
+    ]
+    lines += [
+        f"    server {each.name} {each.address}:{plane.api_port} check" for each in spec.servers
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+ASK_HAPROXY: Final = (
+    f"/usr/bin/curl -sf --max-time 1 --unix-socket {HEALTH_SOCKET} http://localhost/"
+)
+HEALTH_CHECK: Final = (
+    "vrrp_script haproxy {",
+    f'    script "{ASK_HAPROXY}"',
+    "    interval 1",
+    "    timeout 2",
+    "    fall 2",
+    "    rise 2",
+    "}",
+)
+"""Two failed checks, a second apart, take the address away; two good ones let it come back."""
+PRIORITY: Final = 150
+"""Of the first balancer, out of 1 to 254, and ten less of the next: who begins with the address.
+The one that has it keeps it when the other comes back: each move ends all connections."""
+_ADDRESSES: Final = frozenset({"address", "virtual_address"})
+
+
+def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
+    """Plan keepalived on one of two balancers."""
+    settings = {
+        "interface": "of-address",
+        "service.active": "active",
+        "service.enabled": "enabled",
+        **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
+        **numbered_lines("unit", unit_file("railyard-keepalived.service")),
+    }
+    own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
+    step = RemoteStep(
+        name=f"{host.name}-keepalived",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState({**settings, **own}).render(),
+        apply=through_proxy(spec, kubernetes_call("keepalived")),
+        undo=kubernetes_call("keepalived_undo"),
+        deadline_s=DEADLINE_S,
+    )
+    return Watched(
+        f"{host.name} keepalived",
+        step,
+        HostState(settings),
+        kubernetes_call("keepalived_observe"),
+        _ADDRESSES,
+        looks=f"address={host.address}\nvirtual_address={shared.address}\n",
+    )
+
+
+def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> str:
+    """The configuration of keepalived; the interface is in a file beside it, found on the host.
+
+    The balancers speak to each other alone (unicast), and neither listens to anybody else. VRRP 3
+    has no password: that of version 2 went over the wire in clear text.
+    """
+    peers = [each.address for each in spec.balancers if each != host]
+    lines = [
+        "include /etc/railyard/keepalived/interface.conf",
+        "global_defs {",
+        f"    router_id {host.name}",
+        "    vrrp_version 3",
+        "    vrrp_check_unicast_src",
+        "    enable_script_security",
+        "    script_user root",
+        "}",
+        *HEALTH_CHECK,
+        "vrrp_instance api {",
+        "    state BACKUP",
+        "    nopreempt",
+        "    interface $INTERFACE",
+        f"    virtual_router_id {shared.router_id}",
+        f"    priority {PRIORITY - 10 * spec.balancers.index(host)}",
+        "    advert_int 1",
+        f"    unicast_src_ip {host.address}",
+        "    unicast_peer {",
+        *(f"        {peer}" for peer in peers),
+        "    }",
+        "    virtual_ipaddress {",
+        f"        {shared.address}/32 dev $INTERFACE",
+        "    }",
+        "    track_script {",
+        "        haproxy",
+        "    }",
+        "}",
+    ]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,181 @@
+"""Who reaches the Kubernetes API, and who belongs to a cluster of K3s.
+
+K3s has its API, its agents and its servers on one port of all addresses of a host, and neither it
+nor kube-apiserver has a list of clients. So each server and balancer has a table of nftables, for
+that port alone (decision 27 in docs/decisions.md).
+
+K3s keeps a node's password and its etcd member when the machine is gone: a new machine of that
+name is refused, and the dead member counts for the quorum. So, of several servers, one that is
+there forgets the old machine before the new one joins; and the first server takes each node out
+before its machine goes (lab/sources.md#k3s).
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, collapse_addresses
+from typing import Final
+
+from components.core.errors import Bug
+from components.core.key_values import HostState
+from components.core.plain_text import placeholder
+from components.drift.device_drift import Watched
+from components.kubernetes.planes.base import FILTER_SUFFIX, NODE_SUFFIX, REMOVAL_SUFFIX
+from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines, unit_text
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.kubernetes import K3sPlane
+from components.remote.endpoint import host_endpoint
+from components.remote.step import RemoteStep
+
+DEADLINE_S: Final = 180.0
+"""Seconds: 120 of them are for the lock of another run."""
+PRIORITY: Final = -10
+"""Before the filters of the host's own firewalls, which have 0 (nft(8), standard priorities)."""
+_PARAMETERS: Final = frozenset({"allowed", "way"})
+
+
+def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
+    """One filter for each host that serves the API; none where the file names no networks.
+
+    Args:
+        spec: The checked site.
+        plane: Its K3s.
+        stack: Names the folder on the hosts that says what this stack installed.
+    """
+    if not plane.api_from:
+        return ()
+    return tuple(
+        _filter(host, plane, stack)
+        for host in spec.hosts
+        if host.role in {"control_plane", "balancer"}
+    )
+
+
+def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
+    """What the file names, and the pods, which ask from their own addresses on a server itself."""
+    return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
+
+
+def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
+    settings = {
+        "service.active": "active",
+        "service.enabled": "enabled",
+        "table": "as-installed",
+        **numbered_lines("rules", render_rules(plane)),
+        **numbered_lines("unit", unit_text("railyard-api-filter")),
+    }
+    endpoint = host_endpoint(host)
+    lines = {
+        "allowed": " ".join(map(str, allowed_networks(plane))),
+        "stack": stack,
+        # Through a jump host the server sees that one, and not where the API is asked from.
+        "way": "jump" if endpoint.jump else "direct",
+    }
+    step = RemoteStep(
+        name=f"{host.name}{FILTER_SUFFIX}",
+        endpoint=endpoint,
+        dialect="sh",
+        desired=HostState({**settings, **lines}).render(),
+        apply=kubernetes_call("api_filter"),
+        undo=kubernetes_call("api_filter_undo"),
+        deadline_s=DEADLINE_S,
+    )
+    observe = kubernetes_call("api_filter_observe")
+    return Watched(f"{host.name} api-filter", step, HostState(settings), observe, _PARAMETERS)
+
+
+def render_rules(plane: K3sPlane) -> str:
+    """The table, which replaces the one before it in one transaction of the kernel.
+
+    What is not allowed is dropped and gets no answer: a server that joins takes a refused
+    connection for a host on which no API runs, and would begin a second cluster. A node's own way
+    to its API is the loopback device. Nodes have IPv4 addresses, so that nothing comes by IPv6.
+    """
+    port = plane.api_port
+    lines = (
+        "table inet railyard_api",
+        "delete table inet railyard_api",
+        "table inet railyard_api {",
+        "  set allowed {",
+        "    type ipv4_addr",
+        "    flags interval",
+        f"    elements = {{ {', '.join(map(str, allowed_networks(plane)))} }}",
+        "  }",
+        "  chain input {",
+        f"    type filter hook input priority {PRIORITY}; policy accept;",
+        '    iifname "lo" accept',
+        f"    meta nfproto ipv4 tcp dport {port} ip saddr != @allowed drop",
+        f"    meta nfproto ipv6 tcp dport {port} drop",
+        "  }",
+        "}",
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+REMOVAL_DEADLINE_S: Final = 420.0
+"""Seconds: 60 for the API, 120 until a lost node counts as lost, 180 for its etcd member."""
+NODE_DEADLINE_S: Final = 420.0
+"""Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
+FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
+"""In the first server's stdin, the place of what the step before it found: `none` or `running`."""
+CLUSTER_FOUND: Final = "cluster-found"
+
+
+def has_several_servers(spec: ClusterSpec) -> bool:
+    """Whether a server can be lost and replaced while the cluster lives on."""
+    return len(spec.servers) > 1
+
+
+def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """For each node the step that forgets the machine which had its name before.
+
+    It runs again only when the machine is another one: its host key is in the stdin.
+    """
+    if not has_several_servers(spec):
+        return ()
+    return tuple(_removal(spec, host, stack) for host in (*spec.servers, *spec.workers))
+
+
+def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """For each node the step that waits for it, and whose undo takes it out of the cluster.
+
+    An only server has none: it goes last, and the cluster with it.
+    """
+    servers = spec.servers if has_several_servers(spec) else ()
+    return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))
+
+
+def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    first, second = spec.servers[:2]
+    return RemoteStep(
+        name=f"{host.name}{REMOVAL_SUFFIX}",
+        endpoint=host_endpoint(second if host == first else first),
+        dialect="sh",
+        desired=_lines(host, stack),
+        apply=kubernetes_call("k3s_removal"),
+        why_no_undo="what it forgets is a machine that is gone",
+        deadline_s=REMOVAL_DEADLINE_S,
+    )
+
+
+def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    first = spec.servers[0]
+    goes_last = host == first
+    return RemoteStep(
+        name=f"{host.name}{NODE_SUFFIX}",
+        endpoint=host_endpoint(first),
+        dialect="sh",
+        desired=_lines(host, stack),
+        apply=kubernetes_call("k3s_node"),
+        undo=None if goes_last else kubernetes_call("k3s_node_undo"),
+        why_no_undo="the first server goes last, and the cluster with it" if goes_last else None,
+        deadline_s=NODE_DEADLINE_S,
+    )
+
+
+def _lines(host: Host, stack: str) -> str:
+    if not host.way.host_key:
+        raise Bug(f"{host.name} has no host key, which the check host-key refuses")
+    role = "server" if host.role == "control_plane" else "agent"
+    lines = {"machine": host.way.host_key, "node": host.node, "role": role, "stack": stack}
+    return HostState(lines).render()

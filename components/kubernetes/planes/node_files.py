@@ -1,0 +1,225 @@
+"""The tool of the Kubernetes room, and files of nodes as lines of a step's stdin.
+
+They say what workers' kubelets get about NUMA nodes, and where a node's containerd pulls from.
+Sources: Kubernetes' documentation, "Control CPU Management Policies on the Node" and "Control
+Topology Management Policies on a node"; the state that kubelet refuses to start with, in its
+source (pkg/kubelet/cm/cpumanager). `/etc/rancher/k3s/registries.yaml`: K3s' documentation, "Private
+Registry Configuration" (sources.md#k3s).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, cast
+
+from components.artefacts.listing import artefacts_of
+from components.artefacts.naming import parse_image, registry_host, registry_path
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.jobs import DOCKER_HUB
+from components.model.kubernetes import Alignment
+from components.model.sources import Registry
+from components.remote.tools import Tool, ToolCall, assemble, linux_text
+
+Verb = Literal[
+    "api_filter",
+    "api_filter_observe",
+    "api_filter_undo",
+    "k3s_access",
+    "k3s_ca",
+    "k3s_install",
+    "k3s_node",
+    "k3s_node_undo",
+    "k3s_observe",
+    "k3s_registry",
+    "k3s_registry_undo",
+    "k3s_removal",
+    "k3s_token",
+    "k3s_token_undo",
+    "k3s_undo",
+    "kubespray_access",
+    "haproxy",
+    "haproxy_observe",
+    "haproxy_undo",
+    "keepalived",
+    "keepalived_observe",
+    "keepalived_undo",
+]
+_BALANCER: Final = ("service", "haproxy_reading")
+_MOVER: Final = ("service", "keepalived_reading", "keepalived_others")
+PARTS: Final[dict[Verb, tuple[str, ...]]] = {
+    "api_filter": ("api_filter_reading", "api_filter"),
+    "api_filter_observe": ("api_filter_reading", "api_filter_observe"),
+    "api_filter_undo": ("api_filter_reading", "api_filter_undo"),
+    "k3s_access": ("k3s_access",),
+    "k3s_ca": ("k3s_ca",),
+    "k3s_install": ("registry", "k3s_install"),
+    "k3s_node": ("member", "k3s_node"),
+    "k3s_node_undo": ("member", "k3s_node_undo"),
+    "k3s_observe": ("registry", "k3s_observe"),
+    "k3s_registry": ("registry", "k3s_registry"),
+    "k3s_registry_undo": ("registry", "k3s_registry_undo"),
+    "k3s_removal": ("member", "k3s_removal"),
+    "k3s_token": ("k3s_token",),
+    "k3s_token_undo": ("k3s_token_undo",),
+    "k3s_undo": ("k3s_undo",),
+    "kubespray_access": ("kubespray_access",),
+    "haproxy": (*_BALANCER, "service_change", "haproxy"),
+    "haproxy_observe": (*_BALANCER, "service_observe"),
+    "haproxy_undo": (*_BALANCER, "service_undo"),
+    "keepalived": (*_MOVER, "service_change", "keepalived"),
+    "keepalived_observe": (*_MOVER, "keepalived_observe"),
+    "keepalived_undo": ("service", "keepalived_reading", "service_undo"),
+}
+"""Verb to the files of `scripts/` that it is, in order."""
+
+
+@cache
+def script_text(name: str) -> str:
+    """One script of `scripts/`, by its name without `.sh`."""
+    return _file(f"{name}.sh")
+
+
+def unit_text(name: str) -> str:
+    """One unit of systemd of `scripts/`, by its name without `.service`."""
+    return _file(f"{name}.service")
+
+
+def _file(name: str) -> str:
+    folder = resources.files("components.kubernetes")
+    return folder.joinpath("scripts", name).read_text("utf-8")
+
+
+@cache
+def kubernetes_tool() -> Tool:
+    """Everything that installs, reads and removes Kubernetes and the balancer on a host."""
+    verbs = {verb: "".join(map(script_text, parts)) for verb, parts in PARTS.items()}
+    return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
+
+
+def kubernetes_call(verb: Verb, *arguments: str) -> ToolCall:
+    """One verb of the tool of this room, with its `key=value` words."""
+    return ToolCall(kubernetes_tool(), verb, arguments)
+
+
+def numbered_lines(file: str, text: str) -> dict[str, str]:
+    """A file as lines of a step's stdin, which a preview then shows line by line.
+
+    With their count: a line that was added at the end is drift too.
+    """
+    lines = text.splitlines()
+    numbered = {f"{file}.{number:02}": line for number, line in enumerate(lines, 1)}
+    return {**numbered, f"{file}.lines": str(len(lines))}
+
+
+FIELDS: Final[Mapping[str, str]] = {
+    "cpu-manager-policy": "cpuManagerPolicy",
+    "reserved-cpus": "reservedSystemCPUs",
+    "topology-manager-policy": "topologyManagerPolicy",
+    "topology-manager-scope": "topologyManagerScope",
+}
+"""Argument of kubelet to the field of its file."""
+ARGUMENT: Final = "kubelet-arg: "
+"""Begins the line of K3s' config.yaml."""
+
+
+def kubelet_values(alignment: Alignment) -> dict[str, str]:
+    """Argument to value."""
+    values = "static", alignment.reserved_cpus, alignment.policy, alignment.scope
+    return dict(zip(FIELDS, values, strict=True))
+
+
+def kubelet_fields(alignment: Alignment) -> dict[str, str]:
+    """The same for kubelet's own file."""
+    return {FIELDS[key]: value for key, value in kubelet_values(alignment).items()}
+
+
+def kubelet_arguments(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
+    """The arguments of one node's kubelet; none but on workers."""
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None or host.role != "worker":
+        return ()
+    return tuple(f"{key}={value}" for key, value in kubelet_values(alignment).items())
+
+
+def arguments_in(lines: Mapping[str, str]) -> str:
+    """The arguments in the lines of an install step, in words; empty where there are none."""
+    found = (text.removeprefix(ARGUMENT) for text in lines.values() if text.startswith(ARGUMENT))
+    return " ".join(part.strip('" ') for part in next(found, "").strip("[]").split(", "))
+
+
+def ours_among(arguments: tuple[str, ...]) -> str:
+    """Those of a kubelet's arguments that this file sets, in words and in its order."""
+    given = dict(each.split("=", 1) for each in arguments if "=" in each)
+    return " ".join(f"{key}={given[key]}" for key in FIELDS if key in given)
+
+
+CA_FILE: Final = "registry-ca.crt"
+PASSWORD_MARK: Final = "@registry-password@"  # noqa: S105 - the place of a secret, not one
+"""`scripts/registry.sh` puts the password there."""
+_PLAIN: Final = re.compile(r"[a-z_]+")
+_UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io")
+"""Whatever a chart or K3s itself names is asked of the site's registry too."""
+
+
+def render_registries(spec: ClusterSpec) -> str:
+    """The file of every node; empty where nothing differs from upstream."""
+    plane, registry = spec.k3s, spec.sources.registry
+    short = plane.registry_mirror if plane else None
+    mirrors: dict[str, object] = {}
+    if short is not None:
+        mirrors[short] = {"endpoint": [f"http://{short}"]}
+    if registry is None:
+        return "" if short is None else _render({"mirrors": mirrors})
+    host = registry_host(registry)
+    scheme = "http" if registry.insecure else "https"
+    for name in sorted(upstream_registries(spec) - {host, short}):
+        below = f"{registry_path(registry)}{name.replace(':', '_')}"
+        mirrors[name] = {
+            "endpoint": [f"{scheme}://{host}"],
+            "rewrite": {"^(.*)$": f"{below}/$1"},
+        }
+    mirrors[host] = {"endpoint": [f"{scheme}://{host}"]}
+    configs = _config(registry)
+    return _render(
+        {"configs": {host: configs}, "mirrors": mirrors} if configs else {"mirrors": mirrors}
+    )
+
+
+def upstream_registries(spec: ClusterSpec) -> set[str]:
+    """The registries that images of the site are named in, and those that charts may name."""
+    return {*_UPSTREAM} | {
+        parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
+    }
+
+
+def _config(registry: Registry) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if registry.login is not None:
+        found["auth"] = {"username": registry.login.user, "password": PASSWORD_MARK}
+    if registry.ca is not None:
+        found["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
+    return found
+
+
+def _render(value: Mapping[str, object]) -> str:
+    return "".join(f"{line}\n" for line in _lines(value))
+
+
+def _lines(value: object) -> Iterator[str]:
+    """Every text in double quotes, which YAML 1.1 and 1.2 read alike; keys where they need it."""
+    if isinstance(value, Mapping):
+        for key, item in sorted(cast("Mapping[str, object]", value).items()):
+            name = key if _PLAIN.fullmatch(key) else json.dumps(key)
+            if isinstance(item, str):
+                yield f"{name}: {json.dumps(item)}"
+            else:
+                yield f"{name}:"
+                yield from (f"  {line}" for line in _lines(item))
+    else:
+        for item in cast("list[object]", value):
+            yield f"- {json.dumps(item)}"

@@ -1,0 +1,153 @@
+"""Which HCA of a worker is on which rail, and the pools that give pods of a rail addresses. Pure.
+
+There is one pool a rail, or one for each leaf of a rail. Each IPAM renders them in its own form;
+what is in them is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, summarize_address_range
+
+from components.model.cards import HcaPf
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.infiniband import IbRail
+from components.model.once import once
+from components.model.places import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
+
+
+def ib_rails(spec: ClusterSpec) -> tuple[IbRail, ...]:
+    """The rails of a fabric of own switches; a cloud's has none: its HCAs have no fixed places."""
+    return spec.infiniband.rails if spec.infiniband else ()
+
+
+def rail_ports(host: Host, rail: IbRail) -> tuple[HcaPf, ...]:
+    """The ports of a host that are on a rail: one, or the site is refused."""
+    return tuple(port for port in host.hca_sriov if port.rail == rail.name)
+
+
+def rail_resources(spec: ClusterSpec) -> Mapping[str, int]:
+    """One of each rail, by the names of their resources."""
+    prefix = spec.pod_network.resource_prefix
+    return {f"{prefix}/{rail.resource}": 1 for rail in ib_rails(spec)}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kept:
+    """Addresses from one to another, both of them too."""
+
+    first: IPv4Address
+    last: IPv4Address
+
+    def networks(self) -> tuple[str, ...]:
+        """The same as networks, as whereabouts wants them."""
+        ends = sorted((self.first, self.last))
+        return tuple(str(each) for each in summarize_address_range(*ends))
+
+    def is_in(self, network: IPv4Network) -> bool:
+        """Whether some of them are addresses of a network."""
+        return self.first <= network[-1] and network[0] <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The addresses of pods in one subnet of a rail."""
+
+    rail: str
+    leaf: str
+    """The leaf that has the subnet; empty where the rail is one subnet."""
+    network: IPv4Network
+    gateway: IPv4Address | None
+    kept: tuple[Kept, ...]
+    """What no pod gets: the probe's server first, the gateway, the cards, what the file keeps."""
+    whole: IPv4Network | None
+    """The whole rail: the rest of it is behind the gateway; None where the rail is one subnet."""
+    nodes: tuple[str, ...]
+    """The nodes of the workers whose card is in it, in the order of the file."""
+
+    @property
+    def probe(self) -> IPv4Address:
+        """The address of the probe's server."""
+        return self.kept[0].first
+
+
+@once
+def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
+    """Rail to its pools, in the order of the file; none if each card has a network of its own."""
+    cards: dict[tuple[str, str], list[IPv4Address]] = {}
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for host in spec.hosts:
+        for nic in host.nics:
+            rail = spec.rail(nic.rail)
+            subnet = subnet_of(spec, rail, host) if rail is not None else None
+            if rail is None or subnet is None:
+                continue
+            key = _owner(spec, rail).name, subnet.leaf
+            if nic.address is not None:
+                cards.setdefault(key, []).append(IPv4Address(nic.address))
+            if host.role == "worker":
+                nodes.setdefault((rail.name, subnet.leaf), []).append(host.node)
+    return {
+        rail.name: tuple(
+            _pool(spec, rail, subnet, cards.get((owner.name, subnet.leaf), []), tuple(found))
+            for subnet in (() if rail.name in pod_links(spec) else subnets_of(rail))
+            for found in [nodes.get((rail.name, subnet.leaf), [])]
+        )
+        for rail in spec.rails
+        for owner in [_owner(spec, rail)]
+    }
+
+
+def _owner(spec: ClusterSpec, rail: Rail) -> Rail:
+    """The rail whose cards are listed for all rails of one subnet: on a flat fabric the first."""
+    return spec.rails[0] if is_flat(spec) else rail
+
+
+def _pool(
+    spec: ClusterSpec,
+    rail: Rail,
+    subnet: RailSubnet,
+    cards: list[IPv4Address],
+    nodes: tuple[str, ...],
+) -> Pool:
+    gateway = [] if subnet.gateway is None else [subnet.gateway]
+    alike = spec.rails if is_flat(spec) else (rail,)
+    probes = {each.name: probe_address(subnet.network, n) for n, each in enumerate(alike)}
+    single = (probes.pop(rail.name), *probes.values(), *gateway, *cards)
+    listed = (kept for each in alike for kept in written_exclusions(spec, each.name))
+    written = (kept for kept in listed if kept.is_in(subnet.network))
+    return Pool(
+        rail=rail.name,
+        leaf=subnet.leaf,
+        network=subnet.network,
+        gateway=subnet.gateway,
+        kept=(*(Kept(each, each) for each in single), *written),
+        whole=rail.subnet if rail.leaves else None,
+        nodes=nodes,
+    )
+
+
+def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
+    """The pool of a worker's pods on a rail; the rules make sure that there is one."""
+    found, place = pools_of(spec)[rail.name], subnet_of(spec, rail, host)
+    leaf = place.leaf if place is not None else ""
+    return next((pool for pool in found if pool.leaf == leaf), found[0])
+
+
+def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
+    """The address kept for the perftest server: the last one of a rail's subnet.
+
+    Args:
+        subnet: The subnet.
+        number: The number of the rail, if it shares the subnet with others: each has its own.
+    """
+    return IPv4Address(max(int(subnet.broadcast_address) - 1 - number, 0))
+
+
+def written_exclusions(spec: ClusterSpec, rail: str) -> tuple[Kept, ...]:
+    """The addresses of a rail that the file keeps from pods."""
+    found = (each for each in spec.pod_network.exclusions if each.rail == rail)
+    return tuple(Kept(each.first, each.last or each.first) for each in found)

@@ -1,0 +1,237 @@
+"""A run that changes something from this machine: one at a time, and ended between two commands.
+
+An exception in the middle of an answer would leave the rest of it for the next command. So the
+first SIGINT or SIGTERM is only noted: the exchange ends before its next command, and puts back what
+it changed. A second one ends the step at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import IO, Final, Protocol
+
+from components.core.errors import DeviceError
+from components.core.plain_text import plain_text
+
+POLL_S: Final = 0.2
+PRIVATE: Final = 0o700
+LONGEST_HOLDER: Final = 500
+"""Characters of what a lock says of its holder."""
+
+
+def lock_folder() -> Path:
+    """The folder of this user's locks, which only that user can write.
+
+    It must be the same for every run: XDG_RUNTIME_DIR is no such place, since a timer has none.
+
+    Raises:
+        DeviceError: It cannot be made, or it is another user's, or a link.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "railyard" / "locks"
+    try:
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            folder.chmod(PRIVATE)
+            return folder
+    except OSError as error:
+        raise _refused(folder, f"cannot be used: {error.strerror}") from error
+    raise _refused(folder, "is a link, or belongs to another user, who could hold every lock")
+
+
+def _refused(place: Path, why: str) -> DeviceError:
+    return DeviceError(
+        f"{place}, which keeps two runs from changing one device at once, {why}. Nothing was"
+        " changed.\n  fix    remove it, or set XDG_CACHE_HOME, the same for every run"
+    )
+
+
+@contextmanager
+def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, None]:
+    """Hold the lock of one thing; a killed engine can leave a command running that holds it.
+
+    Args:
+        name: What is locked, as a part of a file's name.
+        busy: What another run that holds it is doing, for the error.
+        deadline_s: Seconds to wait for it.
+
+    Raises:
+        DeviceError: Another run still holds it after the deadline, or its file cannot be opened.
+    """
+    path = lock_folder() / f"{name}.lock"
+    ends_at_s = time.monotonic() + deadline_s
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _refused(path, f"cannot be opened: {error.strerror}") from error
+    with os.fdopen(descriptor, "r+") as file:
+        while not _locked(file.fileno()):
+            if time.monotonic() > ends_at_s:
+                holder = plain_text(file.read(LONGEST_HOLDER).strip()) or "a run that left no name"
+                raise DeviceError(
+                    f"{busy} for more than {deadline_s:g} s. Nothing was changed. Wait for it to"
+                    f" end.\n  holder  {holder}"
+                )
+            Event().wait(POLL_S)
+        _sign(file)
+        yield
+
+
+def _sign(file: IO[str]) -> None:
+    """Name the holder; the folder is that of its project."""
+    since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
+    file.truncate(0)
+    file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
+    file.flush()
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked for an end; its text is the name of the signal."""
+
+
+class InterruptedTwice(KeyboardInterrupt):
+    """A second signal: nothing more is sent."""
+
+
+@dataclass(slots=True)
+class Stop:
+    """What signals have asked for."""
+
+    asked: str = ""
+    """Name of the first signal; empty: there was none."""
+    heard: bool = False
+    """The exchange knows of it, and is putting back."""
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal.
+
+        Raises:
+            InterruptedTwice: It is the second one.
+        """
+        del frame
+        if self.asked:
+            raise InterruptedTwice(signal.Signals(number).name)
+        self.asked = signal.Signals(number).name
+        say(
+            f"{self.asked}: the step ends after this command and puts the previous values back;"
+            " a second signal ends it at once"
+        )
+
+
+@contextmanager
+def stop_on_signals() -> Generator[Stop]:
+    """Note signals while the block runs; only the main thread can."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop.ask) for number in SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Session(Protocol):
+    """An open command line."""
+
+    @property
+    def where(self) -> str:
+        """The device and its address."""
+        ...
+
+    def run(self, command: str) -> str:
+        """Send one line; returns what it printed."""
+        ...
+
+
+class Timed(Session, Protocol):
+    """The same with a deadline."""
+
+    def left_s(self) -> float:
+        """Seconds to the deadline, which may grow with each command."""
+        ...
+
+    def renew(self) -> None:
+        """Begin the deadline again."""
+        ...
+
+
+def say(text: str) -> None:
+    """A line on stderr, which Pulumi keeps with the output of the step."""
+    sys.stderr.write(f"{plain_text(text)}\n")
+    sys.stderr.flush()
+
+
+@dataclass(slots=True)
+class WatchedSession:
+    """A session that can be stopped, and that says once when half of its time is used."""
+
+    session: Timed
+    stop: Stop
+    say: Callable[[str], None] = say
+    clock: Callable[[], float] = time.monotonic
+    planned: int = 0
+    """Lines that the exchange has to send; 0 while it only reads."""
+    sent: int = 0
+    _begun_s: float = field(init=False)
+    _told: bool = False
+
+    def __post_init__(self) -> None:
+        """The time begins now."""
+        self._begun_s = self.clock()
+
+    @property
+    def where(self) -> str:
+        """The device and its address, as errors name them."""
+        return self.session.where
+
+    def plan(self, lines: int) -> None:
+        """So many lines are about to be sent."""
+        self.planned, self.sent = lines, 0
+
+    def run(self, command: str) -> str:
+        """Send one command.
+
+        Raises:
+            Interrupted: A signal came since the last command; this one was not sent. What is put
+                back gets a deadline of its own.
+        """
+        if self.stop.asked and not self.stop.heard:
+            self.stop.heard = True
+            self.session.renew()
+            raise Interrupted(self.stop.asked)
+        answer = self.session.run(command)
+        self.sent += 1
+        used_s, left_s = self.clock() - self._begun_s, self.session.left_s()
+        if not self._told and used_s > left_s:
+            self._told = True
+            lines = f", {self.sent} of {self.planned} lines sent" if self.planned else ""
+            self.say(f"{self.where}: {used_s:.0f} of {used_s + left_s:.0f} s used{lines}")
+        return answer

@@ -1,0 +1,358 @@
+"""SSH connections: one to each jump host in a run, channels through it, and why one failed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+import warnings
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.limits import TooLongError
+from components.core.plain_text import one_line
+from components.remote.login import SSH_RSA, Client, client_options
+from components.remote.session_profile import last_line
+from components.remote.ssh_library import asyncssh
+from components.remote.step import RSA, Endpoint
+
+SHOWN: Final = 200
+"""Characters of a line of a device that a message shows."""
+LINES: Final = 6
+"""Lines at the end of a login that are searched for a known question: an expired password of
+Debian takes four (sonic-mgmt#6628)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """How far a session is, and the deadline of that part."""
+
+    part: Literal["connect", "run"]
+    deadline_s: float
+
+    def failed(self, error: BaseException) -> str:
+        """What ended it: a host that is down, or one that is there and too slow."""
+        timed_out = isinstance(error, TimeoutError)
+        words = one_line(str(error)) or type(error).__name__
+        within = f"within {self.deadline_s:g} s"
+        if self.part == "connect":
+            return f"is not reachable {within}: {'no answer' if timed_out else words}"
+        if timed_out:
+            return f"accepted the login, but did not finish {within}: check its load and its disks"
+        if isinstance(error, TooLongError):
+            return f"accepted the login, but its answer was not taken: {words}"
+        return f"accepted the login, but the connection was lost: {words}"
+
+
+def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Client) -> DeviceError:
+    """Say in words why there was no answer.
+
+    Args:
+        endpoint: Whose.
+        error: What the SSH client raised.
+        doing: How far it was.
+        client: What it saw of the server.
+    """
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return HostKeyError(_changed_key(endpoint, client.presented))
+    if isinstance(error, asyncssh.PermissionDenied):
+        return DeviceError(_refused_login(endpoint, error.reason, client.asked))
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return _no_common_algorithm(endpoint, str(error))
+    if isinstance(error, asyncssh.ChannelOpenError) and endpoint.jump:
+        return UnreachableError(
+            f"{endpoint.where}: the jump host {endpoint.jump[-1].where} does not open the way to"
+            f" {endpoint.place}: {one_line(error.reason)}\n"
+            "  fix        see its AllowTcpForwarding and PermitOpen, and its route to that address"
+        )
+    if endpoint.kind == "switch":
+        return _no_way(endpoint, error, doing.deadline_s)
+    return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
+
+
+def _no_way(endpoint: Endpoint, error: BaseException, within_s: float) -> UnreachableError:
+    if isinstance(error, ConnectionRefusedError):
+        return UnreachableError(f"{endpoint.where}: connection refused; nothing listens there")
+    why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
+    if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
+        why += (
+            "\n  fix    see the log of its SSH server; an old one ends a connection like this if it"
+            " has no algorithm in common with us, and legacy_algorithms: true takes old ones"
+        )
+    return no_session(endpoint, why or type(error).__name__, within_s)
+
+
+def no_session(endpoint: Endpoint, why: str, within_s: float | None) -> UnreachableError:
+    """A switch that is there, and with which no session could be had; None: not for the time."""
+    within = "" if within_s is None else f" within {within_s:g} s"
+    return UnreachableError(f"{endpoint.where}: no session{within}: {why}")
+
+
+def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
+    more = f"; it asks `{one_line(asked)[:SHOWN]}`{_meaning(endpoint, asked)}" if asked else ""
+    if endpoint.kind == "host":
+        return f"{endpoint.where} refused our {_credential(endpoint)}: {one_line(reason)}{more}"
+    who = "switch" if endpoint.kind == "switch" else "jump host"
+    if asked:
+        return (
+            f"{endpoint.where}: the {who} takes the password, and the login goes no further{more}"
+        )
+    what = "key" if endpoint.private_key_secret else "password"
+    advice = f"check the secret {endpoint.private_key_secret or endpoint.password_secret}"
+    if endpoint.agent:
+        what = "keys of the SSH agent"
+        advice = "`ssh-add -l` lists them; a server takes no more than six tries"
+    return (
+        f"{endpoint.where}: the {who} refuses the {what} of user {endpoint.user}; {advice}."
+        " Nothing was changed."
+    )
+
+
+def _credential(endpoint: Endpoint) -> str:
+    if endpoint.agent:
+        return "SSH keys (those of the agent)"
+    if endpoint.private_key_secret:
+        return f"SSH key (secret {endpoint.private_key_secret})"
+    return f"password (secret {endpoint.password_secret})"
+
+
+def _changed_key(endpoint: Endpoint, presented: str) -> str:
+    lead = f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
+    if endpoint.kind != "switch":
+        return (
+            f"{lead}  pinned     {endpoint.host_key}\n"
+            f"  presented  {presented or 'none of the pinned type'}\n"
+            f"  fix        if the host was reinstalled, pin the key that its console shows:"
+            f" ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+        )
+    return (
+        f"{lead}  pinned   {_fingerprint(endpoint.host_key)}\n"
+        f"  offered  {_fingerprint(presented) if presented else 'none of the pinned type'}\n"
+        "  fix      compare the offered key with what the switch's own console shows first:"
+        " another device may answer at this address. Pin it only if the two are the same;"
+        f" `ssh-keyscan -p {endpoint.port} {endpoint.address}` prints the line for the file"
+    )
+
+
+def _fingerprint(key_line: str) -> str:
+    kind, _, rest = key_line.strip().partition(" ")
+    digest = hashlib.sha256(base64.b64decode(rest.split()[0])).digest()
+    return f"{kind} SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
+    """Nothing in common: another kind of host key, or algorithms that are too old."""
+    offered = re.split(r"[\s,]+", said.partition(" and received ")[2])
+    is_rsa = endpoint.host_key.startswith(RSA)
+    about_key = "host key" in said.lower()
+    if about_key and not (is_rsa and SSH_RSA in offered and endpoint.kind != "host"):
+        kind = endpoint.host_key.partition(" ")[0]
+        signed = " by SHA-2 signatures" if is_rsa else ""
+        return HostKeyError(
+            f"{endpoint.where}: it offers no {kind} host key{signed}, and that one is pinned;"
+            " nothing was sent.\n"
+            "  fix        log in at its console, where `ls /etc/ssh/ssh_host_*_key.pub` lists its"
+            " keys, and pin one of those"
+        )
+    fix = "update the switch; legacy_algorithms: true takes old algorithms as well"
+    return UnreachableError(
+        f"{endpoint.where}: it has no algorithm in common with us: {one_line(said)}\n"
+        f"  fix      {'update its SSH server' if endpoint.kind == 'host' else fix}"
+    )
+
+
+_BY_HAND: Final = "log in by hand (`ssh -p {port} {user}@{address}`)"
+_NEW_PASSWORD: Final = (
+    "it wants a new password before it runs any command: this one has expired, or is the factory's",
+    f"{_BY_HAND}, set a new one, and put that into the secret {{secret}}",
+)
+_MEANINGS: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), *texts)
+    for pattern, *texts in (
+        # Debian's PAM, on Cumulus (vrnetlab#462) and SONiC (buildimage#12678, sonic-mgmt#6628); the
+        # second form: netmiko#2083. No public form of EOS is known: its words are unproven.
+        (r"(current|old|new)\b.*password|(must|required to) change your password", *_NEW_PASSWORD),
+        (r"password (has )?expired", *_NEW_PASSWORD),
+        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which begin it at the first login;
+        # "hardening": HPE's Cray documents, of a wizard that was answered `no`, and public
+        # transcripts of its step 13. No public transcript has a question about a licence.
+        (r"configuration wizard|use the wizard|answer '?yes'? or '?no|enable password hardening",
+         "its wizard for the first configuration waits for an answer",
+         f"{_BY_HAND} and answer `no`; `configuration jump-start` starts it again later"),
+        # less, and the pagers of EOS and of Onyx 3.9 (oxidized#3014).
+        (r"--\s*more\s*--|^lines \d+-\d+|\(END\)|press any key",
+         "a pager waits for a key",
+         "switch it off for this user, or shorten what is shown at the login"),
+        # pam_limits; Onyx' own words are a guess of the lab.
+        (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
+         "it has no session left for this user",
+         "end old sessions on the switch, or raise its limit; then run again"),
+        # A freshly booted CCS-710P-16P (a newsletter of Arista's, January 2026); it refuses a save:
+        # "cannot copy to startup-config when ZeroTouch is enabled".
+        (r"zero ?touch provisioning",
+         "it waits for its first configuration from the network, and saves none that is typed",
+         f"{_BY_HAND}, type `zerotouch cancel`, which reloads it, and run again"),
+        (r"^\x1b[]PX^_]",
+         "a title for the window began there and never ended, so that no prompt can be seen",
+         f"{_BY_HAND} and take that out of the prompt or the message of the day"),
+        (r"password: ?$", "it asks for a password in the session",
+         f"{_BY_HAND} and see which one; Railyard gives one for the login, `enable` and `sudo`"),
+    )
+)  # fmt: skip
+_UNKNOWN: Final = (
+    "it has not the form of a prompt that Railyard knows",
+    f"{_BY_HAND}; give this user the prompt of the factory, and no program of its own at the login",
+)
+
+
+def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
+    """What a question means and how to mend it, as further lines of a message."""
+    found = next(
+        (texts for pattern, *texts in _MEANINGS if pattern.search(text)), default and [*default]
+    )
+    if not found:
+        return ""
+    where = {"port": endpoint.port, "user": endpoint.user, "address": endpoint.address}
+    means, fix = found
+    fix = fix.format(**where, secret=endpoint.password_secret or "of its password")
+    return f"\n  means  {means}\n  fix    {fix}"
+
+
+def is_question(text: str) -> bool:
+    """Whether a text ends with a question that the table knows: no more will come by itself."""
+    return any(pattern.search(last_line(text)) for pattern, *_ in _MEANINGS)
+
+
+def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
+    """The last line that a switch printed and what it means, for the end of a message.
+
+    Args:
+        endpoint: The switch.
+        text: What it printed, escapes taken away.
+        waits: It waits for an answer, so a line that is no prompt needs an explanation.
+    """
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-LINES:]
+    if not lines:
+        return "it printed nothing"
+    last = f"the last line that it printed is `{one_line(lines[-1].strip())[:SHOWN]}`"
+    own = _meaning(endpoint, lines[-1]) or _meaning(endpoint, "\n".join(lines))
+    return last + (own or (_meaning(endpoint, "", _UNKNOWN) if waits else ""))
+
+
+CONNECT_DEADLINE_S: Final = 20.0
+"""Seconds until a host has accepted the login; a host that is down gives no answer at all."""
+CLOSE_DEADLINE_S: Final = 5.0
+"""Seconds for a polite end of a connection whose answers are in."""
+
+
+class JumpHosts:
+    """The connections to jump hosts in one event loop, each made once.
+
+    An sshd counts logins that are under way (`MaxStartups`), and a way for each device of a rack at
+    once would be dropped at random; channels through one connection are not counted.
+    """
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._secrets = secrets
+        self._open: dict[tuple[Endpoint, ...], asyncio.Task[asyncssh.SSHClientConnection]] = {}
+
+    async def through(
+        self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str] | None = None
+    ) -> asyncssh.SSHClientConnection | None:
+        """The connection to the last jump host of a way; None where there is none on it.
+
+        Args:
+            hops: The jump hosts of the way.
+            secrets: Those of this way; by default, those of the run.
+
+        Raises:
+            DeviceError: A jump host is not reached, or refuses; it is not asked again in this run.
+        """
+        if not hops:
+            return None
+        if hops not in self._open or _has_ended(self._open[hops]):
+            self._open[hops] = asyncio.create_task(self._connect(hops, secrets or self._secrets))
+        return await asyncio.shield(self._open[hops])
+
+    async def _connect(
+        self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str]
+    ) -> asyncssh.SSHClientConnection:
+        before = await self.through(hops[:-1], secrets)
+        return await login(hops[-1], secrets, before, CONNECT_DEADLINE_S)
+
+    async def close(self) -> None:
+        """End all connections, those that lie behind others first."""
+        tasks = list(self._open.values())[::-1]
+        self._open.clear()
+        for task in tasks:
+            task.cancel()
+            with suppress(BaseException):
+                await end(await task)
+
+
+def _has_ended(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
+    """A connection that was there and is lost: a jump host that refused us stays refused."""
+    return (
+        task.done()
+        and not task.cancelled()
+        and task.exception() is None
+        and task.result().is_closed()
+    )
+
+
+async def login(
+    endpoint: Endpoint,
+    secrets: Mapping[str, str],
+    through: asyncssh.SSHClientConnection | None,
+    deadline_s: float,
+) -> asyncssh.SSHClientConnection:
+    """Log in to one SSH server whose key is pinned.
+
+    Args:
+        endpoint: Which one.
+        secrets: Secret name to value.
+        through: The connection to the jump host before it, or None.
+        deadline_s: Seconds until it has accepted the login.
+
+    Raises:
+        UnreachableError: No session within the deadline, and why.
+        HostKeyError: It presented another key, or none is pinned; nothing was sent.
+        DeviceError: It refused our key or password, or there is none.
+    """
+    # We offer it last: a server that takes it has nothing newer.
+    warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
+    client = Client(secrets.get(endpoint.password_secret or ""))
+    doing = Doing("connect", deadline_s)
+    address, port = endpoint.address, endpoint.port
+    try:
+        async with (
+            asyncio.timeout(deadline_s),
+            client_options(endpoint, secrets, client) as options,
+        ):
+            return await asyncssh.connect(address, port, tunnel=through or (), options=options)
+    except (TimeoutError, OSError, asyncssh.Error) as error:
+        raise explain(endpoint, error, doing, client) from error
+
+
+async def end(connection: asyncssh.SSHClientConnection) -> None:
+    """Close a connection, politely for as long as that takes little time."""
+    connection.close()
+    try:
+        async with asyncio.timeout(CLOSE_DEADLINE_S):
+            await connection.wait_closed()
+    except (TimeoutError, OSError, asyncssh.Error):
+        connection.abort()
+
+
+@asynccontextmanager
+async def jump_hosts(secrets: Mapping[str, str]) -> AsyncGenerator[JumpHosts]:
+    """The jump hosts of one run, closed at its end."""
+    hosts = JumpHosts(secrets)
+    try:
+        yield hosts
+    finally:
+        await hosts.close()

@@ -1,0 +1,389 @@
+"""What a switch session talks through: a terminal over asyncssh, or an API over HTTPS.
+
+All connections live in one background thread, which starts with the first terminal and ends with
+the last one. So terminals that are open together share the connections to their jump hosts.
+
+Over HTTPS a command is a request, its output the body of the answer. The certificate is the pinned
+one, or nothing is sent. Each request has a connection of its own: what a server does with an idle
+one is its own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+import ssl
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPException, HTTPSConnection
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.limits import Deadline, end_within, read_all, timed
+from components.core.plain_text import one_line
+from components.remote.ssh import JumpHosts, end, login, no_session
+from components.remote.ssh_library import asyncssh
+from components.remote.step import Endpoint
+
+TERMINAL: Final = "vt100"
+SIZE: Final = (511, 1000)
+"""Columns and rows: netmiko's, which no system is known to mind (systems/eos/WHY.md)."""
+CHUNK_BYTES: Final = 32768
+"""Of one packet of a channel; a peer that sends a longer one breaks the protocol."""
+HELD_BYTES: Final = 1 << 20
+"""What came and was not read yet; more is left to the flow control of SSH."""
+LONGEST_ESCAPE: Final = 1024
+"""Characters that are kept of a title, or of another string for the terminal, until it ends."""
+_STRING: Final = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\r\n]*"
+_CSI: Final = r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
+_ESCAPE: Final = re.compile(
+    # ECMA-48, 5.3 to 5.6; xterm ends an OSC with BEL too.
+    rf"{_STRING}(?:\x07|\x1b\\|\x9c)|{_CSI}[@-~]|\x1b[ -/]{{1,8}}[0-~]|\x1b[0-~]"
+)
+_UNFINISHED: Final = re.compile(rf"(?:{_STRING}\x1b?|{_CSI}|\x1b[ -/]{{0,8}})\Z")
+_BEGIN: Final = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_LAST: Final = 2
+"""Of the beginnings in a text, only these can be of an unfinished sequence: ESC also ends one."""
+_ResultT = TypeVar("_ResultT")
+
+
+@dataclass(slots=True)
+class PlainStream:
+    """Text of a terminal without escape sequences, also where one comes in two pieces."""
+
+    _decoder: Any = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"))
+    held: str = ""
+    """The beginning of a sequence whose end has not come."""
+
+    def feed(self, data: bytes) -> str:
+        """What a piece adds to the text; no time is lost on what came before it."""
+        text = self.held + self._decoder.decode(data)
+        self.held = ""
+        begins = [found.start() for found in _BEGIN.finditer(text)]
+        for begin in begins[-_LAST:]:
+            if _UNFINISHED.match(text, begin):
+                text, held = text[:begin], text[begin:]
+                # Its end may be ESC and a letter.
+                self.held = held[:LONGEST_ESCAPE] + "\x1b" * held.endswith("\x1b", LONGEST_ESCAPE)
+                break
+        return _ESCAPE.sub("", text)
+
+
+class _Background:
+    """The thread of all connections, while anybody needs it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread()
+        self.jumps = JumpHosts({})
+
+    def enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._loop, self.jumps = asyncio.new_event_loop(), JumpHosts({})
+                self._thread = Thread(target=self._loop.run_forever, name="ssh", daemon=True)
+                self._thread.start()
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            self.run(self._wind_up())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Have something done there, and do not wait."""
+        self._loop.call_soon_threadsafe(work)
+
+    async def _wind_up(self) -> None:
+        await self.jumps.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def run(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
+        """Wait for work that has a deadline of its own; a signal here ends it there too."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+_BACKGROUND: Final = _Background()
+
+
+class _Channel(asyncssh.SSHClientSession[bytes]):
+    """The far end of a terminal, in the thread of connections: hands over what comes.
+
+    Only that thread counts `came`, and only the reader `taken`: each may read the other's.
+    """
+
+    def __init__(self) -> None:
+        self.pieces = SimpleQueue[bytes]()
+        self.came = self.taken = 0
+        self.waits = False
+        self.channel: Any = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self.channel = chan
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        del datatype
+        self.came += len(data)
+        self.pieces.put(data)
+        if self.came - self.taken > HELD_BYTES and not self.waits:
+            self.waits = True
+            self.channel.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.pieces.put(b"")
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError, asyncssh.Error):
+            self.channel.write(data)
+
+    def go_on(self) -> None:
+        self.waits = False
+        self.channel.resume_reading()
+
+
+class Terminal:
+    """An open terminal. Use it in one thread, and close it."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, channel: _Channel) -> None:
+        self._connection, self._channel = connection, channel
+        self._open = True
+
+    def write(self, text: str) -> None:
+        """Type; if the session has ended, the next read says so.
+
+        Raises:
+            OSError: It was closed here.
+        """
+        if not self._open:
+            raise OSError("the terminal is closed")
+        _BACKGROUND.call(partial(self._channel.write, text.encode()))
+
+    def read(self, within_s: float) -> bytes:
+        """The next bytes, at most CHUNK_BYTES; none at the end of the session.
+
+        Raises:
+            TimeoutError: Nothing came in time.
+        """
+        channel = self._channel
+        try:
+            data = channel.pieces.get(timeout=within_s)
+        except Empty:
+            raise TimeoutError from None
+        channel.taken += len(data)
+        if channel.waits and channel.came - channel.taken < HELD_BYTES:
+            _BACKGROUND.call(channel.go_on)
+        if not data:
+            channel.pieces.put(data)  # it stays ended
+        return data
+
+    def close(self) -> None:
+        """End the connection; a switch that is already gone is no error."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            _BACKGROUND.run(end(self._connection))
+        finally:
+            _BACKGROUND.leave()
+
+
+def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
+    """Log in to a switch whose host key is the pinned one.
+
+    Args:
+        endpoint: Where, as whom, with which host key, and by which jump hosts.
+        secrets: Secret name to value.
+        within_s: Seconds for the login, and again for the terminal.
+
+    Raises:
+        UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
+        HostKeyError: The host key is another one, or none is pinned.
+        DeviceError: The login is refused.
+    """
+    _BACKGROUND.enter()
+    try:
+        return _BACKGROUND.run(_open(endpoint, secrets, within_s))
+    except BaseException:
+        _BACKGROUND.leave()
+        raise
+
+
+async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
+    through = await _BACKGROUND.jumps.through(endpoint.jump, secrets)
+    connection = await login(endpoint, secrets, through, within_s)
+    untyped: Any = connection  # asyncssh does not say that `encoding=None` gives bytes
+    try:
+        async with asyncio.timeout(within_s):
+            _, channel = await untyped.create_session(
+                _Channel, term_type=TERMINAL, term_size=SIZE, encoding=None, max_pktsize=CHUNK_BYTES
+            )
+    except (TimeoutError, OSError, asyncssh.Error) as error:
+        with suppress(OSError, asyncssh.Error):
+            connection.abort()
+        raise _no_terminal(endpoint, within_s, error) from error
+    except BaseException:
+        connection.abort()
+        raise
+    return Terminal(connection, channel)
+
+
+def _no_terminal(endpoint: Endpoint, within_s: float, error: BaseException) -> UnreachableError:
+    why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
+    return no_session(
+        endpoint,
+        f"the switch takes the login and opens no terminal: {why or type(error).__name__}\n"
+        "  fix    see whether it has sessions left, and whether this user may have a terminal",
+        within_s,
+    )
+
+
+LONGEST_ANSWER: Final = 64 << 20
+"""Bytes: 64,000 members of a partition take some 6 MB."""
+
+
+@dataclass(slots=True)
+class HttpsSession:
+    """One login at an API. Nothing is open between two requests."""
+
+    endpoint: Endpoint
+    password: str = field(repr=False)
+    deadline: Deadline
+    """For all requests together."""
+
+    @property
+    def where(self) -> str:
+        """The device and its address, as errors name them."""
+        return self.endpoint.where
+
+    def run(self, command: str) -> str:
+        """Send one request, `GET /path` or `POST /path {…}`; `{user}` in a path is the login.
+
+        Returns:
+            The body; where the status is no success, `[status N] reason: ` is before it.
+
+        Raises:
+            UnreachableError: Nothing answers in time.
+            HostKeyError: The certificate is another one.
+            DeviceError: The login is refused.
+        """
+        method, _, rest = command.partition(" ")
+        path, _, body = rest.partition(" ")
+        path = path.replace("{user}", quote(self.endpoint.user, safe=""))
+        status, reason, text = self._answer(method, path, body)
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise DeviceError(
+                f"{self.where}: the password of user {self.endpoint.user} is refused; check the "
+                f"secret {self.endpoint.password_secret}. This request changed nothing."
+            )
+        if status // 100 == 2:  # noqa: PLR2004 - the class of successes (RFC 9110)
+            return text
+        return f"[status {status}] {reason}: {text.strip()}"
+
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline.ends_at_s - self.deadline.clock()
+
+    def renew(self) -> None:
+        """Begin the deadline again, to put back what was changed."""
+        self.deadline = Deadline(self.deadline.seconds)
+
+    def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
+        connection = HTTPSConnection(
+            self.endpoint.address, self.endpoint.port, context=timed(_unverified())
+        )
+        try:
+            connection.timeout = self.deadline.left_s()
+            connection.connect()
+            self._compare(connection)
+            connection.request(method, path, body or None, self._headers(body))
+            with end_within(self.deadline):
+                answer = connection.getresponse()
+                data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
+        except (OSError, HTTPException) as error:
+            raise UnreachableError(f"{self.where}: {_why(error, self.deadline.seconds)}") from error
+        finally:
+            connection.close()
+        return answer.status, answer.reason, data.decode("utf-8", "replace")
+
+    def _compare(self, connection: HTTPSConnection) -> None:
+        """Nothing was sent yet but the handshake."""
+        offered = connection.sock.getpeercert(binary_form=True)
+        digest = hashlib.sha256(offered or b"").hexdigest()
+        if digest != self.endpoint.host_key:
+            raise HostKeyError(
+                f"{self.where}: the certificate is not the pinned one; no password was sent.\n"
+                f"  pinned   {self.endpoint.host_key}\n"
+                f"  offered  {digest}\n"
+                "  fix      if it was renewed, write the new certificate_sha256"
+            )
+
+    def _headers(self, body: str) -> dict[str, str]:
+        login = f"{self.endpoint.user}:{self.password}".encode()
+        headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+        return headers | ({"Content-Type": "application/json"} if body else {})
+
+    def __enter__(self) -> Self:
+        """The session itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is open."""
+
+
+def _unverified() -> ssl.SSLContext:
+    """No authority and no name is asked: the certificate is compared as a whole."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _why(error: OSError | HTTPException, deadline_s: float) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; nothing listens there"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {deadline_s:g} s"
+    return f"no answer over HTTPS: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:
+    """A login at an API; the first request is the first that is sent.
+
+    Args:
+        endpoint: Where, as whom, and the SHA-256 of the certificate.
+        secrets: Secret name to value.
+        deadline_s: For all requests together.
+    """
+    password = secrets[endpoint.password_secret or ""]
+    return HttpsSession(endpoint, password, Deadline(deadline_s))

@@ -1,0 +1,193 @@
+"""The secrets that a site needs: their names, and those that are not in the stack.
+
+These come from the environment, or from a program such as a vault's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
+
+from components.checks.access import list_secrets
+from components.core.errors import UsageError
+from components.core.limits import TooLongError, run_within
+from components.core.problem import SpecPath, render_path
+from components.model.cluster import ClusterSpec
+from components.model.units import SecretRef
+
+
+def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
+    """Every secret of the stack that the file refers to, sorted, once each."""
+    return tuple(sorted({own for reference, _ in list_secrets(spec) if (own := reference.secret)}))
+
+
+DEADLINE_S: Final = 60.0
+"""For one program: a vault answers in about a second, and nothing here can answer a question."""
+MOST_BYTES: Final = 1 << 20
+"""That a program may print: the longest secret is a kubeconfig with certificates, some 20 KB."""
+SHOWN: Final = 200
+"""Characters of the first line of a failed program's stderr in the error: enough for `permission
+denied`, and a chatty program does not fill the log of a pipeline."""
+SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"})
+"""Keys of the file whose secrets may have several lines."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_LONG_ENOUGH: Final = 4
+"""Characters from which on a secret is masked: a masked `1` would tell that the secret is 1."""
+Call: TypeAlias = Callable[[tuple[str, ...]], str]
+Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
+
+
+def outside_secrets(
+    spec: ClusterSpec, environ: Mapping[str, str], stack: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The values of a site's secrets that its file takes from the environment or a program.
+
+    Args:
+        spec: The site.
+        environ: The environment of who runs this.
+        stack: The secrets of the stack, which are judged too.
+
+    Raises:
+        UsageError: A variable is not set, a program gives no value, or a secret of one line has
+            several; all of them at once.
+    """
+    named = tuple(list_secrets(spec))
+    found = resolve(named, environ, known=stack or {})
+    demand_one_line(named, {**(stack or {}), **found})
+    return found
+
+
+def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
+    """Refuse a password or token that is blank, or has a line break or a control character.
+
+    The next line would be read as a setting of the host: a password goes to `sudo` on the stream
+    that has the state after it.
+
+    Raises:
+        UsageError: See above; no value is in the text.
+    """
+    wrong = {
+        reference.name: f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
+        "  fix    store the password or token alone, for example with `printf %s`"
+        for reference, path in named
+        if reference.name in values and SEVERAL_LINES.isdisjoint(path)
+        if (why := _why_wrong(values[reference.name]))
+    }
+    if wrong:
+        raise UsageError("\n".join(wrong.values()))
+
+
+def _why_wrong(value: str) -> str:
+    lines = len(value.splitlines())
+    if lines > 1:
+        return f"has {lines} lines, and one is meant"
+    if value != value.rstrip("\r\n"):
+        return "ends with a line break"
+    if not value.strip():
+        return "is blank"
+    return "has a control character" if _CONTROL.search(value) else ""
+
+
+def resolve(
+    references: Named,
+    environ: Mapping[str, str],
+    call: Call | None = None,
+    known: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Ask each source once.
+
+    Args:
+        references: Secrets with their places in the file; those of the stack are left alone.
+        environ: The environment of who runs this.
+        call: Runs a program and gives what it printed.
+        known: Other secrets, which no error may show.
+
+    Returns:
+        Name (`SecretRef.name`) to value.
+
+    Raises:
+        UsageError: See `outside_secrets`. No value is in the text.
+    """
+    found: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for reference, path in references:
+        name = reference.name
+        if reference.secret is not None or name in found or name in failed:
+            continue
+        try:
+            found[name] = _value(reference, environ, call or run_program)
+        except UsageError as error:
+            failed[name] = f"{render_path(path)}: {error}"
+    if failed:
+        raise UsageError(_masked("\n".join(failed.values()), {**(known or {}), **found}))
+    return found
+
+
+def _masked(text: str, secrets: Mapping[str, str]) -> str:
+    lines = {line for value in secrets.values() for line in value.splitlines()}
+    for line in sorted(lines, key=len, reverse=True):
+        text = text.replace(line, "[secret]") if len(line) >= _LONG_ENOUGH else text
+    return text
+
+
+def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
+    if reference.env is not None:
+        value = environ.get(reference.env, "")
+        if not value:
+            raise UsageError(
+                f"the environment variable {reference.env} is"
+                f" {'empty' if reference.env in environ else 'not set'}. Nothing was contacted.\n"
+                f"  fix    export {reference.env} in the shell that runs this"
+            )
+        return value
+    value = call(reference.command or ()).rstrip("\r\n")
+    if not value:
+        raise UsageError(
+            f"`{_shown(reference.command or ())}` printed nothing, and its output is the"
+            " secret. Nothing was contacted.\n  fix    run it by hand"
+        )
+    return value
+
+
+def _shown(words: tuple[str, ...]) -> str:
+    """The program alone: an argument may hold a token, and this text is in logs of pipelines."""
+    return f"{words[0]} …" if len(words) > 1 else "".join(words)
+
+
+def run_program(words: tuple[str, ...]) -> str:
+    """Run a program without a shell and without input; what it prints is shown to no one.
+
+    Raises:
+        UsageError: It is not there, fails, prints no text or more than MOST_BYTES, or takes longer
+            than DEADLINE_S.
+    """
+    shown = f"`{_shown(words)}`"
+    try:
+        status, printed, errors = run_within(words, DEADLINE_S, MOST_BYTES)
+    except TooLongError as error:
+        raise UsageError(
+            f"{shown}: {error}, and was ended. Nothing was contacted.\n"
+            "  fix    name a program that prints the secret alone"
+        ) from None
+    except TimeoutError:
+        raise UsageError(
+            f"{shown} did not end within {DEADLINE_S:g} s, and was ended. Nothing was contacted.\n"
+            "  fix    log in to the vault first: it gets no input here"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{shown} cannot be run: {error.strerror}. Nothing was contacted.\n"
+            f"  fix    install {words[0]}, or write its whole path"
+        ) from None
+    if status:
+        said = (errors.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
+        raise UsageError(
+            f"{shown} ended with status {status}. Nothing was contacted.\n"
+            f"  stderr {said[:SHOWN]}\n"
+            "  fix    run it by hand until it prints the secret"
+        )
+    try:
+        return printed.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{shown} printed no text in UTF-8. Nothing was contacted.") from None
