@@ -36,7 +36,7 @@ def run_script(name: str, folder: Path, *attempts: tuple[str, int]) -> tuple[int
         "[ -e $n.text ] || n=$((n - 1))\necho $n > n\ncat $n.text\nexit $(cat $n.status)\n"
     )
     tool.chmod(0o755)
-    script = f"set -eu\n{job_script(name)}run {tool}\n"
+    script = "set -eu\n" + job_script(name).replace("ib_write_bw_call", str(tool))
     script = script.replace("/tmp/perftest.log", f"{folder}/log").replace("sleep 2", "sleep 0")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""

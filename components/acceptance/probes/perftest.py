@@ -202,11 +202,11 @@ def _script(
 @lru_cache(maxsize=512)
 def _script_of(names: tuple[str, ...], commands: tuple[tuple[str, ...], ...]) -> str:
     """One text for all pairs that run the same commands."""
-    lines = [
-        "run " + " ".join(f'"{word}"' if word.startswith("$") else word for word in command) + "\n"
+    calls = (
+        " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
         for command in commands
-    ]
-    return "".join((*map(job_script, names), *lines))
+    )
+    return "".join(map(job_script, names)).replace("ib_write_bw_call", "\nrun ".join(calls))
 
 
 def _pod(
