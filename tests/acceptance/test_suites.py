@@ -213,6 +213,7 @@ def test_a_round_takes_nothing_twice_whatever_the_order() -> None:
 
 
 WRITE = load_perftest("deepops_dgx1_roce_flattened").replace("10:10:11:", "10:10:111:")
+NO_CLIENT = " Unable to perform rdma_client function\n"
 LIMITS = plan_acceptance(load_example("dgx-roce")).limits
 
 
@@ -225,6 +226,10 @@ def verdicts(probe: Probe, log: str, outcome: Outcome = "completed") -> set[str]
     ("log", "outcome", "verdict"),
     [
         ("Couldn't connect to 10.10.112.7:18515\n", "failed", "passed"),
+        (f"Received 10 times ADDR_ERROR\n{NO_CLIENT}", "failed", "passed"),
+        (f"Unexpected CM event bl blka 7\n{NO_CLIENT}", "failed", "passed"),
+        (f"Unexpected CM event bl blka 8\n{NO_CLIENT}", "failed", "failed"),
+        (f" rdma_create_event_channel failed\n{NO_CLIENT}", "failed", "error"),
         (WRITE, "completed", "failed"),
         ("a line of no tool\n", "failed", "error"),
         ("Completion with error at client\nFailed status 12: syndrom 0x81\n", "failed", "error"),
