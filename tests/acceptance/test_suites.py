@@ -187,6 +187,25 @@ def test_less_time_leaves_out_pairs_and_never_a_rail() -> None:
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == (120, 8)
     assert counts[1] == (64, 8)
+    assert {rails for _, rails in counts} == {8}
+
+
+def test_a_suite_that_does_not_fit_tests_each_rail_and_says_so() -> None:
+    names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+    spec = with_suite(load_example("mixed-nodes"), "quick", collectives=names)
+    plan = make_plan(spec, "dev")
+    rails = {p.probe.rails[0] for p in plan.acceptance.probes if p.probe.kind == "perftest"}
+    assert rails == {rail.name for rail in spec.rails}
+    assert "# more than its 15 min, although fewer pairs are tested" in render_plan(plan)
+
+
+def test_soak_sends_on_each_adapter_of_two_hosts() -> None:
+    names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+    spec = with_suite(load_example("quantum-ib"), "soak", collectives=names)
+    (part,) = plan_pairs(spec, 700)
+    assert part.count == part.of == 8
+    tools = {case.tool for each in part.rounds for _, test in each for case in test.cases}
+    assert tools == {"ib_write_bw"}
 
 
 def test_the_plan_prints_the_suite_with_its_time_and_what_it_covers() -> None:

@@ -132,16 +132,17 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
             : 1 + full
         ]:
             tests = (
-                (pair, _of_adapter(number, gpu=gpu))
+                (pair, _of_adapter(number, full=full, gpu=gpu))
                 for number in range(hca_count(spec))
                 for pair in pairs
             )
             yield what, _with_gpus(spec, tests) if gpu else tuple(tests)
 
 
-def _of_adapter(number: int, *, gpu: bool) -> PairTest:
+def _of_adapter(number: int, *, full: bool, gpu: bool) -> PairTest:
     name = f"adapter-{number}"
-    cases = [_case(tool, rdma_cm=False) for tool in (_SWEEP[:2] if gpu else _SWEEP)]
+    tools = _SWEEP[: (2 if gpu else None) if full else 1]
+    cases = [_case(tool, rdma_cm=False) for tool in tools]
     return PairTest(f"{name}-gpu" if gpu else name, name, tuple(cases), adapter=number, gpu=gpu)
 
 
@@ -230,18 +231,18 @@ def _fitting(
 
 
 def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
-    """Each card in one test at most; of the pairs of a rail one of `thinner`, in turn by rail."""
-    taken, kept = set[tuple[str, str]](), list[Test]()
-    seen: dict[str, int] = {}
+    """Each card in one test at most; of the pairs of a rail one of `thinner`, and at least one."""
+    taken, kept = set[tuple[str, str]](), dict[str, list[Test]]()
     for pair, test in tests:
         ends = {(test.name, pair.client.name), (test.name, pair.server.name)}
         if not ends & taken:
             taken |= ends
-            place = seen.setdefault(test.name, len(seen) * -1) + 1
-            seen[test.name] = place
-            if place % thinner == 0:
-                kept.append((pair, test))
-    return tuple(kept)
+            kept.setdefault(test.name, []).append((pair, test))
+    return tuple(
+        each
+        for place, own in enumerate(kept.values())
+        for each in own[place % min(thinner, len(own)) :: thinner]
+    )
 
 
 def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
