@@ -108,6 +108,22 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
     assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS], "no client is made"
 
 
+def test_a_server_that_vanishes_before_it_has_an_address_ends_its_probe(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fates = {"-s-7": "no_network"}
+
+    def pause() -> None:
+        cluster.pause()
+        cluster.objects.clear()
+
+    monkeypatch.setattr(cluster_jobs, "pause", pause)
+    ran = run_on(cluster)
+    assert ran.reason.startswith("its server has no address: its pod is gone")
+    assert cluster.now_s < DEADLINE_S / 2
+    assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS]
+
+
 LONG_S = 600.0
 """The default of `acceptance.timeout_s`."""
 NEVER: dict[str, dict[str, Fate]] = {
