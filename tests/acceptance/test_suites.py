@@ -13,7 +13,15 @@ from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, Probe
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
-from components.acceptance.probes.suites import LIMIT_S, MOST_TESTS, Test, in_rounds, plan_pairs
+from components.acceptance.probes.plan import NODE_S, plan_probes
+from components.acceptance.probes.suites import (
+    AT_ONCE,
+    LIMIT_S,
+    MOST_TESTS,
+    Test,
+    in_rounds,
+    plan_pairs,
+)
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec
 from components.model.jobs import SuiteName
@@ -212,6 +220,28 @@ def test_the_plan_prints_the_suite_with_its_time_and_what_it_covers() -> None:
     text = render_plan(make_plan(load_example("spine-leaf"), "dev"))
     assert "## Suite quick: 10 min if nothing is in its way\n" in text
     assert "# each rail between neighbours: 120 of 120 tests in 16 rounds\n" in text
+
+
+def test_more_probes_than_run_at_once_take_more_time() -> None:
+    spec = load_example("spine-leaf")
+    worker = spec.workers[0].model_copy(update={"nics": ()})
+    sizes = (AT_ONCE, AT_ONCE + 1)
+    plans = [
+        plan_probes(
+            changed_spec(
+                spec,
+                hosts=tuple(worker.model_copy(update={"name": f"w{n}"}) for n in range(size)),
+                jobs=spec.jobs.model_copy(update={"mpi_operator": False}),
+            )
+        )
+        for size in sizes
+    ]
+    few, many = (plan.budget for plan in plans)
+    assert few is not None
+    assert many is not None
+    assert many.expected_s - few.expected_s >= NODE_S
+    assert few.covers == (f"the GPUs of each node: {AT_ONCE} nodes at once",)
+    assert many.covers == (f"the GPUs of each node: {AT_ONCE + 1} nodes, {AT_ONCE} at once",)
 
 
 def _key(test: Test) -> tuple[str, str, str]:

@@ -41,6 +41,8 @@ and go; counters are read twice. The lab's real kubelets take nine of them; the 
 PODS_A_SECOND: Final = 40
 """How fast a cluster starts pods: kube-scheduler sends 50 requests a second by default, one for
 each pod (`clientConnection.qps`)."""
+AT_ONCE: Final = 1024
+"""Most probes that run at once, each in a thread that waits: the looks at 1,024 nodes."""
 MOST_TESTS: Final = 24_000
 """Tests between pairs in one plan: each is some 8 KB of the request, which is read as a whole."""
 _SWEEP: Final[tuple[PerftestTool, ...]] = (
@@ -283,7 +285,12 @@ def _round_s(tests: Round) -> float:
         REFUSED_S if test.refused else sum(case.duration_s or 1 for case in test.cases)
         for _, test in tests
     )
-    return START_S + longest + 2 * len(tests) / PODS_A_SECOND
+    return (START_S + longest) * in_turn(len(tests)) + 2 * len(tests) / PODS_A_SECOND
+
+
+def in_turn(probes: int) -> int:
+    """How often as many as run at once are started."""
+    return -(-probes // AT_ONCE)
 
 
 def _under_load(spec: ClusterSpec, part: Part) -> Part:
