@@ -120,6 +120,19 @@ def test_without_perftest_for_cuda_gpu_memory_is_not_tested() -> None:
     assert not any("--use_cuda_bus_id" in probe.command for probe in plan.probes)
 
 
+def test_rails_without_a_common_host_are_tried_too() -> None:
+    spec = load_example("rail-optimised")
+    hosts = tuple(
+        host.model_copy(update={"nics": host.nics[place % 2 :: 2]})
+        for place, host in enumerate(spec.hosts)
+    )
+    plan = plan_acceptance(with_suite(changed_spec(spec, hosts=hosts), "full"))
+    tried = [probe.probe for probe in plan.probes if probe.probe.refused]
+    assert [probe.rails for probe in tried] == [(f"rail-{n}", f"rail-{n + 1}") for n in range(7)]
+    cards = {(host.name, nic.rail) for host in hosts for nic in host.nics}
+    assert all({*zip(probe.nodes, probe.rails, strict=True)} <= cards for probe in tried)
+
+
 def test_rails_with_a_route_between_them_must_reach_each_other() -> None:
     spec = with_suite(load_example("rail-optimised"), "full")
     routes = tuple(

@@ -21,6 +21,7 @@ from components.acceptance.probes.perftest import (
     with_flows,
 )
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import PerftestCase, PerftestTool, SuiteName
 from components.model.places import has_way, leaves_of_hosts, shares_resource
@@ -180,16 +181,20 @@ def _across(spec: ClusterSpec) -> Iterator[Test]:
     if shares_resource(spec):
         return
     for number, (one, other) in enumerate(pairwise(spec.rails)):
-        hosts = [
-            host for host in spec.workers if nic_on(host, one.name) and nic_on(host, other.name)
-        ]
-        if len(hosts) > 1:
-            first, second = (hosts[(2 * number + place) % len(hosts)] for place in (0, 1))
-            ends = nic_on(first, one.name), nic_on(second, other.name)
+        near, far = _turned(spec, one, 2 * number), _turned(spec, other, 2 * number + 1)
+        pair = next(((first, second) for first in near for second in far if first != second), None)
+        if pair is not None:
+            ends = nic_on(pair[0], one.name), nic_on(pair[1], other.name)
             speed = min(nic.speed_gbit_s for nic in ends if nic)
             name, refused = f"{one.name}-to-{other.name}", not has_way(spec, one, other)
             test = PairTest(name, one.name, server_rail=other.name, refused=refused)
-            yield RailPair(first, second, speed), test
+            yield RailPair(*pair, speed), test
+
+
+def _turned(spec: ClusterSpec, rail: Rail, by: int) -> list[Host]:
+    """The workers on a rail, beginning with another one for each number."""
+    hosts = [host for host in spec.workers if nic_on(host, rail.name)]
+    return [hosts[(place + by) % len(hosts)] for place in range(len(hosts))]
 
 
 def _far(spec: ClusterSpec) -> Iterator[Test]:
