@@ -106,6 +106,8 @@ def test_full_adds_tools_gpu_memory_separate_rails_and_halves() -> None:
     across = [probe.probe for probe in plan.probes if len(probe.probe.rails) == 2]
     refused = [probe for probe in across if probe.kind == "perftest"]
     assert [probe.refused for probe in refused] == [True] * 7
+    assert all("--bind_source_ip" in p.command for p in plan.probes if p.probe.refused)
+    assert "--bind_source_ip" not in near.command
     halves = [by_name[f"nccl-all-reduce-half-{n}"].probe for n in (1, 2)]
     assert [probe.nodes for probe in halves] == [("gpu01", "gpu02"), ("gpu03", "gpu04")]
     image = plan.images[0].probe
