@@ -85,6 +85,23 @@ def test_the_judge_sees_a_failed_attempt_before_a_good_one(words: str) -> None:
     assert judge_perftest_text(unfinished).exit_code != 0
 
 
+@pytest.mark.parametrize("waits", [REFUSED, NO_ADDRESS, NO_TCP])
+def test_waiting_for_the_second_server_of_a_sweep_is_no_failure_of_the_first_test(
+    waits: str,
+) -> None:
+    first = f"railyard: attempt 1\n{GOOD}\nrailyard: attempt 1 ended with status 0\n"
+    waited = "railyard: attempt 1\n{}\nrailyard: attempt 1 ended with status 1{}\n".format
+    second = first.replace("RDMA_Write", "RDMA_Read").replace("attempt 1", "attempt 2")
+    again = ": the server is not ready, trying again"
+    parsed = parse_perftest_log(first + waited(waits, again) + second)
+    assert isinstance(parsed, PerftestLog)
+    assert [run.test for run in parsed.runs] == ["RDMA_Write BW Test", "RDMA_Read BW Test"]
+    assert not any(run.failures for run in parsed.runs)
+    given_up = parse_perftest_log(first + waited(waits, ""))
+    assert isinstance(given_up, PerftestLog)
+    assert [bool(run.failures) for run in given_up.runs] == [False, True]
+
+
 def test_a_server_that_never_listens_is_given_up(tmp_path: Path) -> None:
     script = job_script("perftest_client")
     assert "${patience:-120}" in script

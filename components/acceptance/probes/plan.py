@@ -18,11 +18,13 @@ from components.acceptance.probes.perftest import (
 )
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.acceptance.probes.suites import (
+    AT_ONCE,
     LIMIT_S,
     PODS_A_SECOND,
     START_S,
     Budget,
     Part,
+    in_turn,
     plan_pairs,
 )
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
@@ -181,7 +183,7 @@ def _others_s(spec: ClusterSpec, looks: Sequence[ProbeJob], alone: Sequence[Prob
     """Seconds of all that is no round of pairs."""
     times = 2 if spec.acceptance.suite == "soak" else 1
     seconds = START_S + len(spec.workers) / PODS_A_SECOND  # locked memory
-    seconds += times * (START_S + NODE_S + len(looks) / PODS_A_SECOND) if looks else 0
+    seconds += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
     for job in alone:
         ranks_s = job.probe.ranks / RANKS_A_SECOND
         seconds += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
@@ -193,7 +195,8 @@ def _budget(
 ) -> Budget:
     suite = spec.acceptance.suite
     soak_s = spec.acceptance.soak_s if suite == "soak" else 0
-    lines = [f"the GPUs of each node: {looks} nodes at once"] if looks else []
+    most = f", {AT_ONCE}" if looks > AT_ONCE else ""
+    lines = [f"the GPUs of each node: {looks} nodes{most} at once"] if looks else []
     lines += [part.line for part in parts]
     lines += [f"alone: {', '.join(job.probe.name for job in alone)}"] if alone else []
     expected_s = round(others_s + sum(part.expected_s for part in parts))
