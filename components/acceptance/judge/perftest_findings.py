@@ -154,13 +154,11 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
     doubt = ""
     if not log.transport_type:
         doubt = "no line 'Transport type' says that it is not iWARP"
+    elif log.has_no_lid and not log.gids and wanted == LINK_TYPES["ib"]:
+        doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
     elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
         doubt = "no line 'Connection type' says that it is not raw Ethernet"
-    if doubt:
-        return "error", log.link_type, doubt
-    has_no_lid = log.has_no_lid and wanted == LINK_TYPES["ib"]
-    why = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
-    return "passed", log.link_type, why if has_no_lid else ""
+    return "error" if doubt else "passed", log.link_type, doubt
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
