@@ -205,19 +205,19 @@ _SHARED_MODE: Final = "ReadWriteMany"
 def check_perftest_case(spec: ClusterSpec) -> Findings:
     """Perftest takes the options of a case together, and the case can be run.
 
-    The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes. The
-    test runs in pods on a rail: it needs Kubernetes, a rail, and two workers.
+    The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes; it
+    then prints no percentiles of a latency. The test runs in pods on a rail: it needs Kubernetes, a
+    rail, and two workers. The tests that each rail gets have names of their own.
     """
     path = ("acceptance", "perftest")
-    names = Counter(case.name for case in spec.acceptance.perftest)
+    own = {name for rail in spec.rails for name in (rail.name, f"{rail.name}-gpu")}
+    names = Counter([*own, *(case.name for case in spec.acceptance.perftest)])
     for index, case in enumerate(spec.acceptance.perftest):
         place = (*path, index)
         if case.cpu_util and case.duration_s is None:
-            yield Finding(
-                f"perftest {case.name} asks for the CPU's share without duration_s.",
-                (at((*place, "cpu_util"), case.cpu_util),),
-                "add duration_s: 10, or remove cpu_util.",
-            )
+            what = f"perftest {case.name} asks for the CPU's share without duration_s."
+            fix = "add duration_s: 10, or remove cpu_util."
+            yield Finding(what, (at((*place, "cpu_util"), case.cpu_util),), fix)
         if case.all_sizes and case.duration_s is not None:
             yield Finding(
                 f"perftest {case.name} asks for all sizes and for a duration.",
@@ -225,17 +225,19 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
                 "remove one of the two; make two cases of it.",
             )
         if names[case.name] > 1:
-            yield Finding(
-                f"two perftest cases are called {case.name}.",
-                (at((*place, "name"), case.name),),
-                "rename one of them: each is a Job of its own.",
-            )
+            twice = "perftests" if case.name in own else "perftest cases"
+            fix = "rename one of them: each is a Job of its own."
+            where = (at((*place, "name"), case.name),)
+            yield Finding(f"two {twice} are called {case.name}.", where, fix)
+        if case.tool.endswith("_lat") and case.duration_s is not None:
+            what = f"perftest {case.name} asks for a duration, in which no tail is measured."
+            yield Finding(what, (at((*place, "duration_s"), case.duration_s),), "remove it.")
     if spec.acceptance.perftest and not _has_pods_on_rails(spec):
         what = "between pods of two workers on a rail, and this site has none"
         fix = "every rail has its own test anyway"
         if spec.rdma.transport == "infiniband":
             what = "between pods on rails of RoCE, and this site is InfiniBand"
-            fix = "on InfiniBand the NCCL jobs alone prove the adapters"
+            fix = "acceptance.suite: full tests each adapter"
         where = (at(path),)
         yield Finding(f"perftest cases run {what}.", where, f"remove acceptance.perftest; {fix}.")
 

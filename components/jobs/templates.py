@@ -145,6 +145,8 @@ def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0
     metadata = make_metadata(spec, fit_name(name)) | (own if isinstance(own, dict) else {})
     timed: JsonObject = {**body} if isinstance(body, dict) else {}
     timed["activeDeadlineSeconds"] = int(spec.acceptance.timeout_s) + runs_s
+    # A server whose client failed waits on, and by default it would get 30 s to end.
+    timed["terminationGracePeriodSeconds"] = 1
     whole = outside_meshes(_tolerant(spec, {"metadata": metadata, "spec": timed}))
     return {"apiVersion": "v1", "kind": "Pod", **whole}
 

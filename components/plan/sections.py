@@ -363,7 +363,10 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     budget = plan.acceptance.budget
     if budget is not None:
         heading = f"Suite {budget.suite}: {_minutes(budget.expected_s)} if nothing is in its way"
-        most = f"# at most {_minutes(budget.limit_s)}, for which large sites test fewer pairs"
+        limit = _minutes(budget.limit_s)
+        most = f"# at most {limit}, for which large sites test fewer pairs"
+        if budget.expected_s > budget.limit_s:
+            most = f"# more than its {limit}, although fewer pairs are tested: see what is alone"
         yield Section("acceptance", heading, (most, *(f"# {each}" for each in budget.covers)))
     for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes

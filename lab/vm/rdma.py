@@ -137,8 +137,9 @@ def perftest_script(name: str, command: tuple[str, ...], gid: str) -> str:
         command: Of the site.
         gid: Index of the device's GID.
     """
-    call = f"run timeout {_DEADLINE_S} {' '.join(command)}\n"
-    return f"hca={DEVICE}\ngid={gid}\nulimit -l unlimited\n{job_script(name)}{call}"
+    call = f"timeout {_DEADLINE_S} {' '.join(command)}"
+    text = job_script(name).replace("ib_write_bw_call", call)
+    return f"hca={DEVICE}\ngid={gid}\nulimit -l unlimited\n{text}"
 
 
 def judge(log: str, fraction: float) -> tuple[ProbeEvidence, list[Finding]]:

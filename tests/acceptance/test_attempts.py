@@ -36,7 +36,7 @@ def run_script(name: str, folder: Path, *attempts: tuple[str, int]) -> tuple[int
         "[ -e $n.text ] || n=$((n - 1))\necho $n > n\ncat $n.text\nexit $(cat $n.status)\n"
     )
     tool.chmod(0o755)
-    script = f"set -eu\n{job_script(name)}run {tool}\n"
+    script = "set -eu\n" + job_script(name).replace("ib_write_bw_call", str(tool))
     script = script.replace("/tmp/perftest.log", f"{folder}/log").replace("sleep 2", "sleep 0")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -83,6 +83,23 @@ def test_the_judge_sees_a_failed_attempt_before_a_good_one(words: str) -> None:
     assert judge_perftest_text(log).exit_code == 1
     unfinished = log.replace(RETRY_EXCEEDED, REFUSED).partition("railyard: attempt 2")[0]
     assert judge_perftest_text(unfinished).exit_code != 0
+
+
+@pytest.mark.parametrize("waits", [REFUSED, NO_ADDRESS, NO_TCP])
+def test_waiting_for_the_second_server_of_a_sweep_is_no_failure_of_the_first_test(
+    waits: str,
+) -> None:
+    first = f"railyard: attempt 1\n{GOOD}\nrailyard: attempt 1 ended with status 0\n"
+    waited = "railyard: attempt 1\n{}\nrailyard: attempt 1 ended with status 1{}\n".format
+    second = first.replace("RDMA_Write", "RDMA_Read").replace("attempt 1", "attempt 2")
+    again = ": the server is not ready, trying again"
+    parsed = parse_perftest_log(first + waited(waits, again) + second)
+    assert isinstance(parsed, PerftestLog)
+    assert [run.test for run in parsed.runs] == ["RDMA_Write BW Test", "RDMA_Read BW Test"]
+    assert not any(run.failures for run in parsed.runs)
+    given_up = parse_perftest_log(first + waited(waits, ""))
+    assert isinstance(given_up, PerftestLog)
+    assert [bool(run.failures) for run in given_up.runs] == [False, True]
 
 
 def test_a_server_that_never_listens_is_given_up(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from components.acceptance.collect.cluster_jobs import (
     run_probe,
 )
 from components.acceptance.collect.patience import GIVE_UP_S, LOOK_S, Patience
-from components.acceptance.collect.waits import Body
+from components.acceptance.collect.waits import NETWORK_STATUS, Body, rail_address
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.templates import number_objects
@@ -106,6 +107,41 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
     server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
     assert ran.reason.startswith(f"its server has no address: {server}")
     assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS], "no client is made"
+
+
+def test_a_server_that_vanishes_before_it_has_an_address_ends_its_probe(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fates = {"-s-7": "no_network"}
+
+    def pause() -> None:
+        cluster.pause()
+        cluster.objects.clear()
+
+    monkeypatch.setattr(cluster_jobs, "pause", pause)
+    ran = run_on(cluster)
+    assert ran.reason.startswith("its server has no address: its pod is gone")
+    assert cluster.now_s < DEADLINE_S / 2
+    assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS]
+
+
+@pytest.mark.parametrize(
+    ("ips", "address"),
+    [
+        (["10.10.111.7"], "10.10.111.7"),
+        (["fd00::7", "10.10.111.7/24"], "10.10.111.7"),
+        (["fd00::7"], ""),
+        (None, ""),
+        ("10.10.111.7", "10.10.111.7"),
+        ([{"address": 7}], ""),
+    ],
+)
+def test_the_address_of_a_rail_is_read_whatever_else_multus_wrote(
+    ips: object, address: str
+) -> None:
+    status = json.dumps([{"name": "cbr0", "ips": ["10.42.0.7"], "default": True}, {"ips": ips}])
+    assert rail_address({"metadata": {"annotations": {NETWORK_STATUS: status}}}) == address
+    assert not rail_address({"metadata": {"annotations": None}})
 
 
 LONG_S = 600.0

@@ -18,6 +18,7 @@ from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.probe_runs import Round, run_all
 from components.acceptance.collect.turn import Turn
+from components.acceptance.collect.waits import Body
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
@@ -245,6 +246,22 @@ def test_one_list_serves_all_pods_of_a_round_and_a_new_pod_is_found() -> None:
     fake.now_s += cluster_jobs.LIST_S
     api.delete(cluster_jobs.path_of(server))
     assert api.get(cluster_jobs.path_of(server)) is None
+
+
+POD: Body = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "perftest-s-7", "namespace": "default"},
+}
+
+
+def test_a_list_that_is_refused_stops_no_probe_and_is_not_asked_for_by_each() -> None:
+    fake = FakeCluster(refuses=[f"GET {cluster_jobs.collection_of(POD)}?"])
+    api = cluster_jobs.PodList(fake, fake.clock)
+    api.post(cluster_jobs.collection_of(POD), POD)
+    for _ in range(100):
+        assert api.get(cluster_jobs.path_of(POD)) is not None
+    assert len([path for _, path in fake.calls if "?" in path]) == 1
 
 
 DISK = "gpu010-gpu011"

@@ -13,7 +13,16 @@ from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, Probe
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
-from components.acceptance.probes.suites import LIMIT_S, MOST_TESTS, Test, in_rounds, plan_pairs
+from components.acceptance.probes import plan as probes_plan
+from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.suites import (
+    AT_ONCE,
+    LIMIT_S,
+    MOST_TESTS,
+    Test,
+    in_rounds,
+    plan_pairs,
+)
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec
 from components.model.jobs import SuiteName
@@ -98,6 +107,8 @@ def test_full_adds_tools_gpu_memory_separate_rails_and_halves() -> None:
     across = [probe.probe for probe in plan.probes if len(probe.probe.rails) == 2]
     refused = [probe for probe in across if probe.kind == "perftest"]
     assert [probe.refused for probe in refused] == [True] * 7
+    assert all("--bind_source_ip" in p.command for p in plan.probes if p.probe.refused)
+    assert "--bind_source_ip" not in near.command
     halves = [by_name[f"nccl-all-reduce-half-{n}"].probe for n in (1, 2)]
     assert [probe.nodes for probe in halves] == [("gpu01", "gpu02"), ("gpu03", "gpu04")]
     image = plan.images[0].probe
@@ -110,6 +121,19 @@ def test_without_perftest_for_cuda_gpu_memory_is_not_tested() -> None:
     jobs = spec.jobs.model_copy(update={"programs": programs})
     plan = plan_acceptance(changed_spec(spec, jobs=jobs))
     assert not any("--use_cuda_bus_id" in probe.command for probe in plan.probes)
+
+
+def test_rails_without_a_common_host_are_tried_too() -> None:
+    spec = load_example("rail-optimised")
+    hosts = tuple(
+        host.model_copy(update={"nics": host.nics[place % 2 :: 2]})
+        for place, host in enumerate(spec.hosts)
+    )
+    plan = plan_acceptance(with_suite(changed_spec(spec, hosts=hosts), "full"))
+    tried = [probe.probe for probe in plan.probes if probe.probe.refused]
+    assert [probe.rails for probe in tried] == [(f"rail-{n}", f"rail-{n + 1}") for n in range(7)]
+    cards = {(host.name, nic.rail) for host in hosts for nic in host.nics}
+    assert all({*zip(probe.nodes, probe.rails, strict=True)} <= cards for probe in tried)
 
 
 def test_rails_with_a_route_between_them_must_reach_each_other() -> None:
@@ -187,12 +211,53 @@ def test_less_time_leaves_out_pairs_and_never_a_rail() -> None:
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == (120, 8)
     assert counts[1] == (64, 8)
+    assert {rails for _, rails in counts} == {8}
+
+
+def test_a_suite_that_does_not_fit_tests_each_rail_and_says_so() -> None:
+    names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+    spec = with_suite(load_example("mixed-nodes"), "quick", collectives=names)
+    plan = make_plan(spec, "dev")
+    rails = {p.probe.rails[0] for p in plan.acceptance.probes if p.probe.kind == "perftest"}
+    assert rails == {rail.name for rail in spec.rails}
+    assert "# more than its 15 min, although fewer pairs are tested" in render_plan(plan)
+
+
+def test_soak_sends_on_each_adapter_of_two_hosts() -> None:
+    names = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+    spec = with_suite(load_example("quantum-ib"), "soak", collectives=names)
+    (part,) = plan_pairs(spec, 700)
+    assert part.count == part.of == 8
+    tools = {case.tool for each in part.rounds for _, test in each for case in test.cases}
+    assert tools == {"ib_write_bw"}
 
 
 def test_the_plan_prints_the_suite_with_its_time_and_what_it_covers() -> None:
     text = render_plan(make_plan(load_example("spine-leaf"), "dev"))
     assert "## Suite quick: 10 min if nothing is in its way\n" in text
     assert "# each rail between neighbours: 120 of 120 tests in 16 rounds\n" in text
+
+
+def test_quick_looks_at_as_many_nodes_as_run_at_once() -> None:
+    spec = load_example("spine-leaf")
+    worker = spec.workers[0].model_copy(update={"nics": ()})
+    sizes = (AT_ONCE, AT_ONCE + 1)
+    plans = [
+        plan_probes(
+            changed_spec(
+                spec,
+                hosts=tuple(worker.model_copy(update={"name": f"w{n}"}) for n in range(size)),
+                jobs=spec.jobs.model_copy(update={"mpi_operator": False}),
+            )
+        )
+        for size in sizes
+    ]
+    few, many = (plan.budget for plan in plans)
+    assert few is not None
+    assert many is not None
+    assert many.expected_s - few.expected_s < 1
+    assert few.covers == (f"the GPUs of each node: {AT_ONCE} nodes at once",)
+    assert many.covers == (f"the GPUs of each node: {AT_ONCE} of {AT_ONCE + 1} nodes at once",)
 
 
 def _key(test: Test) -> tuple[str, str, str]:
@@ -213,6 +278,7 @@ def test_a_round_takes_nothing_twice_whatever_the_order() -> None:
 
 
 WRITE = load_perftest("deepops_dgx1_roce_flattened").replace("10:10:11:", "10:10:111:")
+NO_CLIENT = " Unable to perform rdma_client function\n"
 LIMITS = plan_acceptance(load_example("dgx-roce")).limits
 
 
@@ -225,6 +291,10 @@ def verdicts(probe: Probe, log: str, outcome: Outcome = "completed") -> set[str]
     ("log", "outcome", "verdict"),
     [
         ("Couldn't connect to 10.10.112.7:18515\n", "failed", "passed"),
+        (f"Received 10 times ADDR_ERROR\n{NO_CLIENT}", "failed", "passed"),
+        (f"Unexpected CM event bl blka 7\n{NO_CLIENT}", "failed", "passed"),
+        (f"Unexpected CM event bl blka 8\n{NO_CLIENT}", "failed", "failed"),
+        (f" rdma_create_event_channel failed\n{NO_CLIENT}", "failed", "error"),
         (WRITE, "completed", "failed"),
         ("a line of no tool\n", "failed", "error"),
         ("Completion with error at client\nFailed status 12: syndrom 0x81\n", "failed", "error"),
@@ -246,3 +316,16 @@ def test_a_tool_that_did_not_run_is_no_pass() -> None:
     )
     assert "error" in verdicts(probe, WRITE)
     assert "passed" in verdicts(probe.model_copy(update={"tools": ("ib_write_bw",)}), WRITE)
+
+
+def test_a_very_large_site_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes_plan, "AT_ONCE", 4)
+    monkeypatch.setattr(probes_plan, "MOST_RANKS", 8 * 8)
+    plan = plan_of("spine-leaf", "quick")
+    looks = [probe.probe.nodes[0] for probe in plan.probes if probe.probe.kind == "node"]
+    workers = [host.name for host in load_example("spine-leaf").workers]
+    assert looks == workers[::4]
+    (nccl,) = [probe.probe for probe in plan.probes if probe.probe.kind == "nccl"]
+    assert (nccl.nodes, nccl.ranks) == (tuple(workers[::2]), 8 * 8)
+    assert plan.budget is not None
+    assert plan.budget.covers[0] == "the GPUs of each node: 4 of 16 nodes at once"

@@ -35,7 +35,7 @@ _OWN_LINES: Final = frozenset({"command", "env"})
 _SHELL: Final = ("/bin/sh", "-c")
 _EXPORTED: Final = re.compile(r'([A-Z_]+)="([^"]*)"')
 _REPLICA: Final = re.compile(r"spec\.mpiReplicaSpecs\.(\w+)\.template\.spec\.")
-_OF_POD: Final = "containers\\.|restartPolicy|nodeSelector|activeDeadline"
+_OF_POD: Final = "containers\\.|restartPolicy|nodeSelector|activeDeadline|termination"
 _TEMPLATE: Final = re.compile(rf"spec\.(template\.spec\.|(?={_OF_POD}))")
 _CONTAINER: Final = re.compile(r"containers\.[^.]+\.")
 

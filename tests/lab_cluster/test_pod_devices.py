@@ -199,7 +199,7 @@ def test_the_products_script_finds_the_card_under_a_macvlan_interface(tmp_path: 
 def test_a_client_that_tries_again_is_done_with_its_first_call(tmp_path: Path) -> None:
     node = shared_node(shared_devices(tmp_path, address="10.106.156.3"))
     call = "ib_write_bw -R 10.106.156.254"
-    script = f"{job_script('perftest_client')}run {call}\n"
+    script = job_script("perftest_client").replace("ib_write_bw_call", call)
     pod = make_pod("p", {**limits(rdma__hca=1), "nodeName": "node03"})
     run = run_script(["sh", "-c", script], container_of(pod, World({"node03": node}, [], {})))
     assert run.call == tuple(call.split())

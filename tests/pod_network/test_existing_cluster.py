@@ -156,7 +156,7 @@ def test_jobs_and_probes_tolerate_what_the_file_says() -> None:
     wanted = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     probes = plan_probes(existing(tolerations=(taint,)))
     bodies = [*probes.memlock, *(body for job in probes.jobs for body in job.objects)]
-    assert len(bodies) == 7
+    assert len(bodies) == 9
     for body in bodies:
         text = json.dumps(body)
         pods = 2 if body["kind"] == "MPIJob" else 1
@@ -170,9 +170,10 @@ def test_pods_with_gpus_alone_have_the_runtime_class() -> None:
     by_kind: dict[str, list[str]] = {}
     for job in probes.jobs:
         for body in job.objects:
-            by_kind.setdefault(str(body["kind"]), []).append(json.dumps(body))
-    assert all(text.count('"runtimeClassName": "nvidia"') == 1 for text in by_kind["MPIJob"])
-    assert not any("runtimeClassName" in text for text in by_kind["Job"])
+            by_kind.setdefault(job.probe.kind, []).append(json.dumps(body))
+    for kind in ("nccl", "node"):
+        assert all(text.count('"runtimeClassName": "nvidia"') == 1 for text in by_kind[kind])
+    assert not any("runtimeClassName" in text for text in by_kind["perftest"])
     assert "runtimeClassName" not in json.dumps(to_json(plan_pod_network(existing())))
 
 

@@ -127,7 +127,7 @@ class PodList:
     """`Api` that answers what becomes of the probes' pods from one list for all of them.
 
     A pod that is not in the list is asked for by itself, so a new one is found, and only a pod that
-    the cluster does not know is gone.
+    the cluster does not know is gone. Without a list, each pod is asked for by itself.
     """
 
     api: Api
@@ -146,11 +146,17 @@ class PodList:
             now, known = self.clock(), self._lists.get(folder)
             since, pods = known or (now - LIST_S, dict[str, Body]())
             if now - since >= LIST_S:
-                answer = self.api.get(f"{folder}?labelSelector={PART_OF}%3D{ACCEPTANCE}") or {}
-                listed: list[Body] = answer.get("items") or []
-                pods = {pod["metadata"]["name"]: pod for pod in listed}
-                self._lists[folder] = (now, pods)
+                pods = self._listed(folder)
+                self._lists[folder] = (self.clock(), pods)
         return pods.get(name) or self.api.get(path)
+
+    def _listed(self, folder: str) -> Mapping[str, Body]:
+        try:
+            answer = self.api.get(f"{folder}?labelSelector={PART_OF}%3D{ACCEPTANCE}") or {}
+        except DeviceError:
+            return {}
+        listed: list[Body] = answer.get("items") or []
+        return {pod["metadata"]["name"]: pod for pod in listed}
 
     def text(self, path: str) -> str:
         """Read a log."""
@@ -286,7 +292,9 @@ def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) ->
     text = json.dumps(body)
     names = [name for name in (RAIL_ADDRESS, POD_ADDRESS) if name in text]
     while names:
-        server = api.get(path_of(posted[-1])) or {"metadata": {}}
+        server = api.get(path_of(posted[-1]))
+        if server is None:
+            raise DeviceError(f"its server has no address: {_GONE}")
         found = server.get("status", {}).get("podIP", "")
         found = rail_address(server) if names == [RAIL_ADDRESS] else found
         if found:

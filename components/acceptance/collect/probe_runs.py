@@ -37,6 +37,7 @@ from components.acceptance.plan import (
     ProbePlan,
 )
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
+from components.acceptance.probes.suites import AT_ONCE
 from components.acceptance.report.archive import label_of, write_whole
 from components.core.errors import DeviceError
 from components.core.limits import LOG_BYTES
@@ -65,8 +66,6 @@ class Round:
     """Seconds until a probe is given up that gets no place; None for the probes' own deadline."""
 
 
-AT_ONCE: Final = 512
-"""Most probes that run at once: the pairs of 1,024 hosts. Each waits in a thread of its own."""
 PLACE_S: Final = 60.0
 """Seconds for a scheduler to place pods, once a probe of this run has waited for a place in vain.
 Devices that a pod gave back are offered again within seconds."""

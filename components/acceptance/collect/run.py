@@ -22,7 +22,6 @@ from components.acceptance.collect.cluster_jobs import (
 )
 from components.acceptance.collect.patience import Patience
 from components.acceptance.collect.probe_runs import (
-    AT_ONCE,
     Round,
     numbered_objects,
     run_all,
@@ -35,6 +34,7 @@ from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.probes.ib_limits import IbLook
+from components.acceptance.probes.suites import AT_ONCE
 from components.acceptance.report.archive import label_of, last_proofs, read_beside, subjects_of
 from components.core.errors import DeviceError, UsageError
 from components.kubernetes.client import read_kubeconfig

@@ -6,6 +6,7 @@ writes of a network, an image and a device that it cannot give (docs/howto/real-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -248,17 +249,19 @@ def is_launcher(pod: Body) -> bool:
     return role == "launcher"
 
 
+_IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 _STATUS: Final = TypeAdapter(list[dict[str, Any]])
 NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
 """What Multus wrote of a pod's interfaces, before its containers began."""
 
 
 def rail_address(pod: Body) -> str:
-    """The address of a pod's first attachment, without prefix; empty while there is none."""
-    text: str = pod["metadata"].get("annotations", {}).get(NETWORK_STATUS) or "[]"
+    """The IPv4 address of a pod's first attachment, without prefix; empty while there is none."""
+    notes: Body = pod["metadata"].get("annotations") or {}
+    text: str = notes.get(NETWORK_STATUS) or "[]"
     try:
         rails = [each for each in _STATUS.validate_json(text) if not each.get("default")]
     except ValidationError:
         return ""
-    found: list[str] = rails[0].get("ips") or [] if rails else []
-    return found[0].partition("/")[0] if found else ""
+    found = _IPV4.search(str(rails[0].get("ips"))) if rails else None
+    return found[0] if found else ""

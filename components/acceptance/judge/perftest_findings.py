@@ -154,7 +154,7 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
     doubt = ""
     if not log.transport_type:
         doubt = "no line 'Transport type' says that it is not iWARP"
-    elif log.has_no_lid and wanted == LINK_TYPES["ib"]:
+    elif log.has_no_lid and not log.gids and wanted == LINK_TYPES["ib"]:
         doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
     elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
         doubt = "no line 'Connection type' says that it is not raw Ethernet"

@@ -201,16 +201,23 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     return [*found, *_judge_way(item, limits), *lost]
 
 
+_SEPARATE: Final = "look at the VLANs of both ports, and for a router between the two subnets"
+_NO_WAY: Final = frozenset({"no_route", "control_connection"})
+
+
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
     """Two rails without a way between them: a test that connects has found one."""
     one, other = item.probe.rails
     expected = f"no connection from {one} to {other}"
     if ran.verdict == "passed":
-        step = "look at the VLANs of both ports, and for a router between the two subnets"
-        return row("separation", item.probe.name, "failed", expected, "the test ran", step)
+        return row("separation", item.probe.name, "failed", expected, "the test ran", _SEPARATE)
     said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
     kinds = {failure.kind for failures in said for failure in failures}
-    verdict = "passed" if kinds and kinds <= NOT_READY else "error"
+    if "rejected" in kinds:
+        actual = "a host there answered, and rejected the connection"
+        return row("separation", item.probe.name, "failed", expected, actual, _SEPARATE)
+    # Without an address or a route it was tried; the client's own faults prove nothing.
+    verdict = "passed" if kinds & _NO_WAY and kinds <= NOT_READY else "error"
     actual = "refused" if verdict == "passed" else ran.actual
     found = row("separation", item.probe.name, verdict, expected, actual, ran.next_step)
     return found if verdict == "passed" else found.because(ran.detail)

@@ -300,7 +300,9 @@ WORDS: Final = (
     _word(r"Port number \d+ state is Down", "link_down", "the link of the device is down"),
     _word(r"Couldn't set the link layer|Couldn't get context for the device", "link_down",
           _EARLIER),
-    _word(r"ADDR_ERROR|unexpected CM event", "no_route",
+    _word(r"Unexpected CM event bl blka 8\b", "rejected",
+          "a host answers at that address, and no server listens there"),
+    _word(r"ADDR_ERROR|unexpected CM event|Unexpected CM event bl blka 7\b", "no_route",
           "no neighbour answers on that rail: VLAN, address or cabling"),
     _word(r"Unable to perform rdma_client function|Unable to init the socket connection"
           r"|Unable to open file descriptor", "not_connected", _EARLIER),

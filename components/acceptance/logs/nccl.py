@@ -310,7 +310,8 @@ def _is_known(run: Run, log: NcclLog) -> bool:
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
-    said = (it for it in run.finder.explained() if run.is_nccl_tests or it.kind != COMM_ABORT)
+    counts = run.is_nccl_tests or paths.counts["destroy"]  # PyTorch ends good runs by an abort
+    said = (it for it in run.finder.explained() if counts or it.kind != COMM_ABORT)
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,

@@ -66,7 +66,7 @@ _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
 """A client's script prints it around each call; `: the server is not ready` before another one."""
-NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
+NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
 """What perftest says of a server that does not listen yet."""
 
 
@@ -218,7 +218,7 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     runs = [_Run()]
     for _, text in lines:
         if attempt := _ATTEMPT.match(text):
-            _end_attempt(runs, waits=attempt[2] is not None)
+            _take_attempt(runs, begins=attempt[1] is None, waits=attempt[2] is not None)
             continue
         for line in _without_noise(runs[-1], text):
             # Both ends of one run show their titles before a result.
@@ -226,7 +226,7 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
             if begins and runs[-1].ended and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
             runs[-1].feed(line)
-    known = [run for run in runs if run.columns or run.finder.failures or "test" in run.fields]
+    known = [*filter(_is_known, runs)]
     measured = [run for run in known if not run.is_server] or known
     if not measured:
         what = "no line of perftest is in it; is it the log of another tool?"
@@ -234,8 +234,17 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     return _logs(measured)
 
 
-def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
-    """Forget an attempt that found no server yet. One that failed in another way still counts."""
+def _is_known(run: _Run) -> bool:
+    return bool(run.columns or run.finder.failures or "test" in run.fields)
+
+
+def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
+    """Forget an attempt that found no server yet. One that failed in another way still counts.
+
+    What it says is not of the test before it: a client that waits prints no title.
+    """
+    if begins and _is_known(runs[-1]) and len(runs) < _MOST_RUNS:
+        runs.append(_Run())
     said = {failure.kind for failure in runs[-1].finder.failures}
     if waits and said <= NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})

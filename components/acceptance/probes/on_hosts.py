@@ -194,7 +194,7 @@ def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailP
 
 def _call(script: str, command: tuple[str, ...]) -> str:
     """One of the two scripts that run in pods: the client tries until its server answers."""
-    return f"{job_script(script)}run {shell_words(command)}\n"
+    return job_script(script).replace("ib_write_bw_call", shell_words(command))
 
 
 def _end(containers: Containers, end: tuple[Host, Rail], script: str) -> HostCommand:

@@ -80,13 +80,20 @@ class PairTest:
 
 
 def perftest_command(
-    spec: ClusterSpec, server: str = "", case: PerftestCase = RAIL_CASE, *, gpu: bool = False
+    spec: ClusterSpec,
+    server: str = "",
+    case: PerftestCase = RAIL_CASE,
+    *,
+    gpu: bool = False,
+    refused: bool = False,
 ) -> tuple[str, ...]:
     """A perftest on the pod's own device, marked as the jobs' packets are.
 
     With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
     are found in the pod: device names and GID indices differ from pod to pod. With source-based
-    routes only packets with the pod's own address find the rail, so the client names that too.
+    routes only packets with the pod's own address find the rail, so the client names that too. It
+    does for a rail that it shall not reach: else the pod's default route leads past the card, and
+    no test through another interface would ever find a wrong VLAN.
     InfiniBand has neither GID index nor traffic class.
     """
     roce, programs = spec.rdma.transport == "roce", spec.jobs.programs
@@ -109,7 +116,7 @@ def perftest_command(
     if gpu:
         command += ["--use_cuda_bus_id", "$gpu"]
         command += ["--use_cuda_dmabuf"] if {*gpu_paths(spec)} == {"dma_buf"} else []
-    if server and spec.pod_network.source_routing and roce:
+    if server and (spec.pod_network.source_routing or refused) and roce:
         command += ["--bind_source_ip", "$address"]
     return (*command, server) if server else tuple(command)
 
@@ -124,7 +131,10 @@ def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
     else:
         client_end, (server_end, address) = rail_attachment(spec, own), _served(spec, far, pair)
         rates = other_rates(spec, {test.rail: pair.speed_gbit_s})
-    calls = [perftest_command(spec, address, case, gpu=test.gpu) for case in test.cases]
+    calls = [
+        perftest_command(spec, address, case, gpu=test.gpu, refused=test.refused)
+        for case in test.cases
+    ]
     serves = [perftest_command(spec, case=case, gpu=test.gpu) for case in test.cases]
     runs_s = sum(case.duration_s or 0 for case in test.cases)
     server = _pod(
@@ -202,11 +212,11 @@ def _script(
 @lru_cache(maxsize=512)
 def _script_of(names: tuple[str, ...], commands: tuple[tuple[str, ...], ...]) -> str:
     """One text for all pairs that run the same commands."""
-    lines = [
-        "run " + " ".join(f'"{word}"' if word.startswith("$") else word for word in command) + "\n"
+    calls = (
+        " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
         for command in commands
-    ]
-    return "".join((*map(job_script, names), *lines))
+    )
+    return "".join(map(job_script, names)).replace("ib_write_bw_call", "\nrun ".join(calls))
 
 
 def _pod(

@@ -18,11 +18,13 @@ from components.acceptance.probes.perftest import (
 )
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.acceptance.probes.suites import (
+    AT_ONCE,
     LIMIT_S,
     PODS_A_SECOND,
     START_S,
     Budget,
     Part,
+    in_turn,
     plan_pairs,
 )
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
@@ -39,6 +41,8 @@ NODE_S: Final = 180
 an H200: 75 s in all); the rest is for PCIe."""
 COLLECTIVE_S: Final = 60
 """One collective of few ranks."""
+MOST_RANKS: Final = 8192
+"""Of a collective in `quick` and `soak`: more would take their time alone."""
 RANKS_A_SECOND: Final = 100
 """Ranks that mpirun starts and NCCL connects in a second (a choice, unproven on large sites)."""
 TRIAL_PORT: Final = 2299
@@ -148,7 +152,8 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     """
     if spec.kubernetes is None:
         return ClusterProbes()
-    looks = [node_job(spec, host) for host in spec.workers if host.gpus]
+    looked = _looked(spec)
+    looks = [node_job(spec, host) for host in looked]
     alone = [*_case_probes(spec), *_collectives(spec), *_scan(spec)]
     others_s = _others_s(spec, looks, alone)
     parts = plan_pairs(spec, others_s)
@@ -161,7 +166,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     ]
     found += [(0, job) for job in alone]
     if spec.acceptance.suite == "soak":
-        found += [(len(rounds) + 2, _again(spec, host)) for host in spec.workers if host.gpus]
+        found += [(len(rounds) + 2, node_job(spec, host, "-after")) for host in looked]
     jobs = [job for _, job in found]
     return ClusterProbes(
         jobs=_pulling_jobs(spec, jobs),
@@ -172,16 +177,23 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     )
 
 
-def _again(spec: ClusterSpec, host: Host) -> ProbeJob:
-    """The look at a node after the load of `soak`."""
-    return node_job(spec, host, "-after")
+def _looked(spec: ClusterSpec) -> tuple[Host, ...]:
+    """The hosts whose GPUs are looked at: all, or as many as a third of the time has room for."""
+    hosts = [host for host in spec.workers if host.gpus]
+    turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
+    return _spaced(hosts, turns * AT_ONCE)
+
+
+def _spaced(hosts: Sequence[Host], most: int) -> tuple[Host, ...]:
+    count = min(len(hosts), most)
+    return tuple(hosts[place * len(hosts) // count] for place in range(count))
 
 
 def _others_s(spec: ClusterSpec, looks: Sequence[ProbeJob], alone: Sequence[ProbeJob]) -> float:
     """Seconds of all that is no round of pairs."""
     times = 2 if spec.acceptance.suite == "soak" else 1
     seconds = START_S + len(spec.workers) / PODS_A_SECOND  # locked memory
-    seconds += times * (START_S + NODE_S + len(looks) / PODS_A_SECOND) if looks else 0
+    seconds += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)
     for job in alone:
         ranks_s = job.probe.ranks / RANKS_A_SECOND
         seconds += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
@@ -193,7 +205,10 @@ def _budget(
 ) -> Budget:
     suite = spec.acceptance.suite
     soak_s = spec.acceptance.soak_s if suite == "soak" else 0
-    lines = [f"the GPUs of each node: {looks} nodes at once"] if looks else []
+    most = f", {AT_ONCE}" if looks > AT_ONCE else ""
+    gpus = sum(host.gpus > 0 for host in spec.workers)
+    nodes = f"{looks} of {gpus}" if looks < gpus else str(looks)
+    lines = [f"the GPUs of each node: {nodes} nodes{most} at once"] if looks else []
     lines += [part.line for part in parts]
     lines += [f"alone: {', '.join(job.probe.name for job in alone)}"] if alone else []
     expected_s = round(others_s + sum(part.expected_s for part in parts))
@@ -223,6 +238,9 @@ def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
     if not spec.jobs.mpi_operator:
         return []
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    if spec.acceptance.suite != "full":
+        spaced = ((kind, _spaced(kind.hosts, MOST_RANKS // kind.gpus)) for kind in kinds)
+        kinds = [replace(kind, hosts=hosts) for kind, hosts in spaced]
     names = spec.acceptance.collectives
     found = [nccl_job(spec, kind, name) for kind in kinds for name in names]
     if spec.acceptance.suite == "full":

@@ -21,6 +21,7 @@ from components.acceptance.probes.perftest import (
     with_flows,
 )
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import PerftestCase, PerftestTool, SuiteName
 from components.model.places import has_way, leaves_of_hosts, shares_resource
@@ -41,6 +42,8 @@ and go; counters are read twice. The lab's real kubelets take nine of them; the 
 PODS_A_SECOND: Final = 40
 """How fast a cluster starts pods: kube-scheduler sends 50 requests a second by default, one for
 each pod (`clientConnection.qps`)."""
+AT_ONCE: Final = 1024
+"""Most probes that run at once, each in a thread that waits: the looks at 1,024 nodes."""
 MOST_TESTS: Final = 24_000
 """Tests between pairs in one plan: each is some 8 KB of the request, which is read as a whole."""
 _SWEEP: Final[tuple[PerftestTool, ...]] = (
@@ -132,16 +135,17 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
             : 1 + full
         ]:
             tests = (
-                (pair, _of_adapter(number, gpu=gpu))
+                (pair, _of_adapter(number, full=full, gpu=gpu))
                 for number in range(hca_count(spec))
                 for pair in pairs
             )
             yield what, _with_gpus(spec, tests) if gpu else tuple(tests)
 
 
-def _of_adapter(number: int, *, gpu: bool) -> PairTest:
+def _of_adapter(number: int, *, full: bool, gpu: bool) -> PairTest:
     name = f"adapter-{number}"
-    cases = [_case(tool, rdma_cm=False) for tool in (_SWEEP[:2] if gpu else _SWEEP)]
+    tools = _SWEEP[: (2 if gpu else None) if full else 1]
+    cases = [_case(tool, rdma_cm=False) for tool in tools]
     return PairTest(f"{name}-gpu" if gpu else name, name, tuple(cases), adapter=number, gpu=gpu)
 
 
@@ -177,16 +181,20 @@ def _across(spec: ClusterSpec) -> Iterator[Test]:
     if shares_resource(spec):
         return
     for number, (one, other) in enumerate(pairwise(spec.rails)):
-        hosts = [
-            host for host in spec.workers if nic_on(host, one.name) and nic_on(host, other.name)
-        ]
-        if len(hosts) > 1:
-            first, second = (hosts[(2 * number + place) % len(hosts)] for place in (0, 1))
-            ends = nic_on(first, one.name), nic_on(second, other.name)
+        near, far = _turned(spec, one, 2 * number), _turned(spec, other, 2 * number + 1)
+        pair = next(((first, second) for first in near for second in far if first != second), None)
+        if pair is not None:
+            ends = nic_on(pair[0], one.name), nic_on(pair[1], other.name)
             speed = min(nic.speed_gbit_s for nic in ends if nic)
             name, refused = f"{one.name}-to-{other.name}", not has_way(spec, one, other)
             test = PairTest(name, one.name, server_rail=other.name, refused=refused)
-            yield RailPair(first, second, speed), test
+            yield RailPair(*pair, speed), test
+
+
+def _turned(spec: ClusterSpec, rail: Rail, by: int) -> list[Host]:
+    """The workers on a rail, beginning with another one for each number."""
+    hosts = [host for host in spec.workers if nic_on(host, rail.name)]
+    return [hosts[(place + by) % len(hosts)] for place in range(len(hosts))]
 
 
 def _far(spec: ClusterSpec) -> Iterator[Test]:
@@ -230,18 +238,18 @@ def _fitting(
 
 
 def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
-    """Each card in one test at most; of the pairs of a rail one of `thinner`, in turn by rail."""
-    taken, kept = set[tuple[str, str]](), list[Test]()
-    seen: dict[str, int] = {}
+    """Each card in one test at most; of the pairs of a rail one of `thinner`, and at least one."""
+    taken, kept = set[tuple[str, str]](), dict[str, list[Test]]()
     for pair, test in tests:
         ends = {(test.name, pair.client.name), (test.name, pair.server.name)}
         if not ends & taken:
             taken |= ends
-            place = seen.setdefault(test.name, len(seen) * -1) + 1
-            seen[test.name] = place
-            if place % thinner == 0:
-                kept.append((pair, test))
-    return tuple(kept)
+            kept.setdefault(test.name, []).append((pair, test))
+    return tuple(
+        each
+        for place, own in enumerate(kept.values())
+        for each in own[place % min(thinner, len(own)) :: thinner]
+    )
 
 
 def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
@@ -282,7 +290,12 @@ def _round_s(tests: Round) -> float:
         REFUSED_S if test.refused else sum(case.duration_s or 1 for case in test.cases)
         for _, test in tests
     )
-    return START_S + longest + 2 * len(tests) / PODS_A_SECOND
+    return (START_S + longest) * in_turn(len(tests)) + 2 * len(tests) / PODS_A_SECOND
+
+
+def in_turn(probes: int) -> int:
+    """How often as many as run at once are started."""
+    return -(-probes // AT_ONCE)
 
 
 def _under_load(spec: ClusterSpec, part: Part) -> Part:

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# The plan adds the calls, each as `run PROGRAM ...`; the first that fails ends all. The server's pod
-# may need longer to start than this one: only while the server is not ready, the client tries again,
+# The plan writes the first call in, and adds others as lines; the first that fails ends all. The server's
+# pod may need longer to start than this one: only while the server is not ready, the client tries again,
 # for two minutes. The log has every attempt with its number and exit status. perftest says it so,
 # V4.2-0.8 to 26.04.17 alike (src/perftest_communication.c): "Couldn't connect to" without -R; with it
 # "Received 10 times ADDR_ERROR" while the server's address is not there, and event 8,
@@ -32,3 +32,4 @@ run() {
     sleep 2
   done
 }
+run ib_write_bw_call

@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# The plan adds the calls, each as `run PROGRAM ...`. Each runs once: the log has its exit status too.
+# The plan writes the first call in, and adds others as further lines. Each runs once: the log has its
+# exit status too.
 run() {
   echo 'railyard: attempt 1'
   status=0
@@ -8,3 +9,4 @@ run() {
   echo "railyard: attempt 1 ended with status $status"
   [ "$status" -eq 0 ] || exit "$status"
 }
+run ib_write_bw_call
