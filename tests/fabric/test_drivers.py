@@ -145,7 +145,8 @@ import sys
 from components.fabric.systems import driver_of
 import components.checks.registry
 driver_of("eos")
-folders = sorted(n for n in sys.modules if n.startswith("components.fabric.") and n.endswith(".system"))
+named = [name for name in sys.modules if name.startswith("components.fabric.")]
+folders = sorted(name for name in named if name.endswith(".system"))
 print(folders, "asyncssh" in sys.modules)
 """
     done = subprocess.run(

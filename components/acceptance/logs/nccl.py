@@ -307,11 +307,15 @@ def _is_known(run: Run, log: NcclLog) -> bool:
     return run.is_nccl_tests or bool(run.paths.counts["nccl"] or log.rows) or said
 
 
+def _failures(run: Run) -> tuple[LogFailure, ...]:
+    """Without aborts at the end of a good PyTorch run, which destroys no communicator."""
+    counts = run.is_nccl_tests or run.paths.counts["destroy"]
+    return tuple(it for it in run.finder.explained() if counts or it.kind != COMM_ABORT)
+
+
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
-    counts = run.is_nccl_tests or paths.counts["destroy"]  # PyTorch ends good runs by an abort
-    said = (it for it in run.finder.explained() if counts or it.kind != COMM_ABORT)
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
@@ -340,7 +344,7 @@ def _log(run: Run) -> NcclLog:
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
         topology_files=tuple(paths.topology),
         topology_unread=tuple(paths.topology_unread),
-        failures=tuple(said),
+        failures=_failures(run),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,
