@@ -16,6 +16,7 @@ from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import COMM_ABORT, nccl_finder
 from components.acceptance.logs.lines import open_log
 from components.acceptance.logs.log_model import (
+    LogFailure,
     Measure,
     NcclLog,
     NcclRow,
