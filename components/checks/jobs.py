@@ -240,6 +240,15 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
             fix = "acceptance.suite: full tests each adapter"
         where = (at(path),)
         yield Finding(f"perftest cases run {what}.", where, f"remove acceptance.perftest; {fix}.")
+    yield from _suite_without_pods(spec)
+
+
+def _suite_without_pods(spec: ClusterSpec) -> Findings:
+    suite = spec.acceptance.suite
+    if spec.kubernetes is None and suite != "quick":
+        fix = "remove acceptance.suite: containers get tests of their own."
+        what = f"suite {suite} runs in pods, and this site has no Kubernetes."
+        yield Finding(what, (at(("acceptance", "suite"), suite),), fix)
 
 
 def _has_pods_on_rails(spec: ClusterSpec) -> bool:

@@ -21,6 +21,7 @@ from components.acceptance.report.pictures import (
     draw_heat,
     draw_topology,
 )
+from components.core.plain_text import counted
 
 _DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
 """Kinds of suspects that are links, or devices whose links are all suspect."""
@@ -119,7 +120,8 @@ def heat_maps(report: Report) -> str:
         figure = f"<figure>{draw_heat(rail, pairs)}<figcaption>{caption}</figcaption></figure>"
         wrong = not all(pair.is_right for pair in pairs)
         (figures if wrong or not figures else folded).append(figure)
-    more = section(f"{len(folded)} more rails", *folded, folded=True) if folded else ""
+    head = counted(len(folded), "more rail")
+    more = section(head, *folded, folded=True) if folded else ""
     return section(
         "Pairs of each rail",
         *figures,
