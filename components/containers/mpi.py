@@ -24,15 +24,15 @@ from components.remote.tools import Tool, make_tool, strip_comments
 FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
 """sshd hands it to the user's shell, which knows the home folder."""
 OWN: Final = "@own@"
-"""In these texts, which are the same on every worker, the address of the one that has them."""
+"""Marks the address of the worker that reads these texts, which are the same on every worker."""
 _PINNED: Final = "StrictHostKeyChecking yes"
 
 
 @once
 def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
-    """What each worker must know of all: texts by the name of their setting, lines ended.
+    """The data about all workers for each worker: texts by the name of their setting, lines ended.
 
-    They grow with the hosts, so that they are written once, lie on each host as one list, and the
+    They grow with the hosts; therefore they are written once, each host keeps one list, and the
     steps name them by their digests.
     """
     texts = {
@@ -74,8 +74,8 @@ def _address_order(text: str) -> tuple[int, str]:
 def _entries(spec: ClusterSpec) -> list[str]:
     """How each worker is reached from another one, by its name or its address.
 
-    The own address is said (each host puts it in) because `from=` of the other side asks for it,
-    and a host has several.
+    `BindAddress` gives the own address (each host puts it in), because `from=` of the other side
+    checks it and a host has several addresses.
     """
     port = spec.containers.ssh_port if spec.containers else None
     lines: list[str] = []
@@ -132,10 +132,10 @@ BRIDGES: Final = "lo,docker0"
 
 
 def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
-    """`mpirun` over the hosts' addresses, one slot a GPU where that many ranks are wanted.
+    """Call `mpirun` over the hosts: one slot per host, or one per GPU if `ranks` counts GPUs.
 
     Args:
-        hosts: Workers that are alike, or any where each has one rank.
+        hosts: Workers with the same number of GPUs, or any workers with one rank each.
         ranks: Processes in all: the number of workers, or that of their GPUs.
         program: What every rank runs.
     """
@@ -158,7 +158,7 @@ def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tup
 
 
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
-    """`-x NAME=value` for every NCCL variable that is the same on all hosts.
+    """`-x NAME=value` for every NCCL variable whose value all hosts share.
 
     Which devices there are, and at which index their GIDs, each rank finds on its own host
     (`on_own_devices`).

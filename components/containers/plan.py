@@ -1,6 +1,6 @@
 """What runs on each worker without Kubernetes, and the steps that bring it there.
 
-Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md says what is corrected.
+Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md lists our corrections.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def mpicont_text(container: str) -> str:
     """The forced command for one container, as it is installed, comments included.
 
     Raises:
-        Bug: The file no longer says where the container's name goes.
+        Bug: The file lacks the line for the container's name.
     """
     return _mpicont().replace(_NAME_LINE, f"container={container} #")
 
@@ -73,7 +73,7 @@ def short_digest(text: str) -> str:
 
 @cache
 def containers_tool() -> Tool:
-    """Everything that is run on a host for its containers."""
+    """Assemble all scripts that run on a host for its containers."""
     verbs = {
         verb: "".join(_file("scripts", f"{part}.sh") for part in (*parts, verb))
         for verb, parts in _PARTS.items()
@@ -107,7 +107,7 @@ OPEN_FILES: Final = 1048576
 container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so many before each SSH:
 `mpirun` then burns a processor for minutes and starts nothing."""
 PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
-"""`peers` names the list of what each worker must know of all: their settings are its digests."""
+"""`peers` names the list with the data of all workers: their settings are its digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
         stack: Names the folder of the records on the hosts; default the cluster's name.
 
     Raises:
-        Bug: There is no worker; the check `worker-count` refuses that before.
+        Bug: The site has no worker; the check `worker-count` refuses that before.
     """
     containers = spec.containers
     if containers is None:
@@ -228,7 +228,7 @@ def _head(containers: Containers, host: Host, stack: str) -> dict[str, str]:
 
 
 def _arguments(build: ImageBuild) -> dict[str, str]:
-    """The arguments of the Dockerfile; it says what an empty one means."""
+    """The arguments of the Dockerfile; it explains the empty ones."""
     return {
         "arg.BASE": build.base,
         "arg.MOFED_VERSION": build.mofed_version or "",
@@ -262,8 +262,8 @@ def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: st
 def container_flags(containers: Containers) -> str:
     """The guide's `docker run` flags; `~` is the login user's home.
 
-    The guide's container ends with a reboot of its machine; ours comes back with it, since a
-    hypervisor may be rebooted by an update that changes nothing in the container.
+    The guide's container ends with a reboot of its machine; ours starts again after a reboot,
+    because an update that changes nothing in the container may reboot a hypervisor.
     """
     return (
         "--gpus=all --net=host --uts=host --ipc=host"
@@ -274,7 +274,7 @@ def container_flags(containers: Containers) -> str:
 
 
 def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> HostState:
-    """All settings that one worker shall have."""
+    """All settings that one worker should have."""
     user = host.way.user
     state = {
         "key.stored": "yes",

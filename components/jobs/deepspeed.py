@@ -1,9 +1,9 @@
 """DeepSpeed as Arena starts it, without Arena: storage, TensorBoard, and jobs of the MPI operator.
 
-Arena's `etjob` needs an operator that is no longer developed, and its installer brings another
-MPIJob definition of the same name. The MPI operator gives a launcher the same things: a hostfile
-with slots, workers with stable names, keys made for the job. The sample training is kept in a
-ConfigMap and started by hand: a job that waits with all GPUs in its hands leaves none for others.
+Arena's `etjob` needs an operator that is not developed any more, and its installer brings another
+MPIJob definition with the same name. The MPI operator gives a launcher the same things: a hostfile
+with slots, workers with stable names, keys made for the job. A ConfigMap keeps the sample training,
+and a user starts it: a job that waits with all GPUs in its hands leaves none for others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STORAGE_GROUP: Final = 3
 """After the MPI operator's objects."""
 SERVER_GROUP: Final = 4
 STORAGE_CLASS: Final = "manual"
-"""As in the notes: no provisioner answers to it, so that the claim takes our volume."""
+"""As in the notes: no provisioner serves this class, and therefore the claim binds our volume."""
 TENSORBOARD_PORT: Final = 6006
 NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
 """Labels of the nodes that take DeepSpeed's workers, as in the notes."""

@@ -24,16 +24,18 @@ from components.model.worker_kinds import WorkerKind
 POD_INTERFACE: Final = "eth0"
 """The default pod network: MPI's and NCCL's own messages go there, RDMA goes over the rails."""
 _MPI_OVER_TCP: Final = ("--mca", "pml", "ob1", "--mca", "btl", "^openib")
-"""MPI's own messages, which are few beside NCCL's. UCX, which Ubuntu's Open MPI prefers, would take
-every card of the pod, and rails without a route between them hang it (openucx/ucx#7295, #10420)."""
+"""MPI's own messages, which are few compared with NCCL's. UCX, which Ubuntu's Open MPI prefers,
+would take every card of the pod, and rails without a route between them hang it (openucx/ucx#7295,
+#10420)."""
 _NO_HCOLL: Final = ("--mca", "coll_hcoll_enable", "0")
-"""HPC-X's collectives would open the adapters beside NCCL, on RoCE too: Oracle's own jobs turn them
-off (oracle-quickstart/oci-hpc-oke 61d210a). An Open MPI without them ignores it."""
+"""HPC-X's collectives would open the adapters too, also on RoCE: Oracle's own jobs turn them off
+(oracle-quickstart/oci-hpc-oke 61d210a). An Open MPI without them ignores it."""
 _QPS: Final = "NCCL_IB_QPS_PER_CONNECTION"
 _QPS_OVER_SPINES: Final = "4"
 """Queue pairs of a connection on rails with several leaves. ECMP sends one queue pair over one
-spine; several spread. NCCL's documentation says so and gives no number (its default is 1); 4 is the
-start that stas00/ml-engineering (network, NCCL) gives. Unproven here: `jobs.env` sets another."""
+spine; several spread. NCCL's documentation recommends more than one without a number (its default
+is 1); 4 is the start that stas00/ml-engineering (network, NCCL) gives. Unproven here: `jobs.env`
+sets another."""
 _INFINIBAND: Final = {
     # A virtual function of a cloud: PCIe reordering is allowed, or half of the rate is lost.
     "NCCL_IB_PCI_RELAXED_ORDERING": "1",
@@ -116,7 +118,7 @@ def find_rail_hcas(
 
     Raises:
         SpecError: Jobs run in the host's network, and a rail's card is named differently on two
-            workers: one script serves all of them.
+            workers: one script serves all workers.
     """
     rails = kind.rails_of(spec) if kind else spec.rails
     names = [f"net{index}" for index in range(1, len(rails) + 1)]
@@ -160,11 +162,11 @@ def on_devices(
 
 
 def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple[str, ...]:
-    """What a worker runs before its sshd, if its ranks get no environment of ours.
+    """The command before a worker's sshd if its ranks do not get our environment.
 
-    DeepSpeed's launcher starts its ranks by pdsh. What a rank of mpirun looks for itself is looked
-    for once, when the worker starts, and is kept in /etc/nccl.conf, which every NCCL reads (its
-    documentation of environment variables). Empty on VFs, which need no search.
+    DeepSpeed's launcher starts its ranks by pdsh. The search that a rank of mpirun would do runs
+    once, at the start of the worker, and writes its result to /etc/nccl.conf, which every NCCL
+    reads (its documentation of environment variables). Empty on VFs, which need no search.
 
     Args:
         spec: The site.
@@ -216,7 +218,7 @@ def mpirun_command(
 
 
 def launch_command(command: tuple[str, ...], *, twice: bool = False) -> tuple[str, ...]:
-    """What a launcher runs: mpirun, once the workers' host key is known.
+    """The command of a launcher: mpirun, once the workers' host key is known.
 
     Args:
         command: `mpirun` and its arguments.
@@ -235,7 +237,7 @@ def _exports(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def _pod_network_only(spec: ClusterSpec) -> tuple[str, ...]:
-    """Keep MPI's own messages off the rails; in the host's network there is no pod interface."""
+    """Keep MPI's own messages off the rails; the host's network has no separate pod interface."""
     if spec.pod_network.host_network:
         return ()
     return (

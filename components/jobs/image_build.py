@@ -1,6 +1,6 @@
-"""Building the image of the jobs with the builder that the user has: what is called, what it said.
+"""Build the image of the jobs with the user's builder, and explain its failures.
 
-Pure but for `BuildRoom`, which runs a builder and passes on what it prints.
+Pure except `BuildRoom`, which runs a builder and passes on its output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Builder = Literal["docker", "podman", "buildah", "nerdctl"]
 BUILDERS: Final[tuple[Builder, ...]] = ("docker", "podman", "buildah", "nerdctl")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _KEPT_LINES: Final = 40
-"""Lines of a builder's output in which the reason of a failure is looked for."""
+"""Lines at the end of a builder's output that are searched for the reason of a failure."""
 _NO_DAEMON: Final = re.compile(
     r"cannot connect to the docker daemon|cannot connect to podman|is the docker daemon running"
     r"|cannot access containerd socket|rootless containerd not running",
@@ -46,11 +46,11 @@ def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
     """The builder to call.
 
     Args:
-        wanted: The one that the user named; None for the first that is there.
+        wanted: The one that the user named; None for the first one on the path.
         path: Where it is looked for; None for PATH.
 
     Raises:
-        UsageError: There is none, or not that one.
+        UsageError: No builder, or not the wanted one, is installed.
     """
     names: list[Builder] = [each for each in BUILDERS if wanted is None or wanted == each]
     found: Builder | None = next((each for each in names if shutil.which(each, path=path)), None)
@@ -72,16 +72,16 @@ def context_name() -> str:
 
 @contextmanager
 def context_folder() -> Generator[Path]:
-    """The folder of the recipe, also where the package is not a folder."""
+    """Give the folder of the recipe, also if the package is zipped."""
     with resources.as_file(resources.files("components.jobs").joinpath("images", "probe")) as here:
         yield here
 
 
 def check_name(name: str, what: str) -> str:
-    """A name with a tag of its own.
+    """Check that a name has a fixed tag.
 
     Raises:
-        UsageError: It floats: it has no tag, or `latest`.
+        UsageError: It floats: its tag is missing or `latest`.
     """
     if is_floating(name):
         raise UsageError(
@@ -93,13 +93,13 @@ def check_name(name: str, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BuildRoom:
-    """A builder, and where its output goes."""
+    """Runs a builder and passes on its output."""
 
     builder: Builder
     tell: Tell
 
     def pin(self, base: str) -> str:
-        """The base by its digest, asked of its registry where it has none yet.
+        """Pin the base by its digest; pull it to learn the digest if the name lacks one.
 
         Raises:
             UsageError: The base floats.
@@ -126,7 +126,7 @@ class BuildRoom:
         """Build the image under that tag, on a pinned base.
 
         Raises:
-            DeviceError: The build failed; what it printed is its reason.
+            DeviceError: The build failed; the reason is in its output.
         """
         with context_folder() as folder:
             words = ["build", "--build-arg", f"BASE={base}", "-t", tag, str(folder)]
@@ -136,7 +136,7 @@ class BuildRoom:
         """Push it.
 
         Raises:
-            DeviceError: The registry took it not; what it said is the reason.
+            DeviceError: The registry refused it; the reason is in its output.
         """
         self._call(["push", tag], f"push {tag}", tag)
 
@@ -162,11 +162,11 @@ class BuildRoom:
 
 
 def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> DeviceError:
-    """Why a builder failed, and what to do, from what it printed last.
+    """Explain from its last output why a builder failed, and how to fix it.
 
     Args:
         builder: Which.
-        aim: What was asked of it: `push <tag>`.
+        aim: The command that failed: `push <tag>`.
         image: The image that it is about.
         lines: The end of its output.
     """
@@ -183,7 +183,7 @@ def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> Dev
 
 
 def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], str, str]]:
-    """What a builder may say, what that means, and what to do; the first that fits counts."""
+    """Patterns of a builder's output, each with its meaning and fix; the first that fits counts."""
     registry = registry_of(image)
     login = f"{builder} login {registry}"
     no_daemon = (_NO_DAEMON, "it has no daemon to work with", "start it, or take podman or buildah")

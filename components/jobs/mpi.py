@@ -34,7 +34,7 @@ _TOPOLOGY: Final = "nccl-topology"
 
 @dataclass(frozen=True, slots=True)
 class MpiWorkers:
-    """What the workers of an MPIJob are."""
+    """The workers of an MPIJob."""
 
     image: str
     count: int
@@ -49,7 +49,7 @@ class MpiWorkers:
     selector: dict[str, str] = field(default_factory=dict[str, str])
     """Labels of the nodes that take workers; empty for any."""
     before: tuple[str, ...] = ()
-    """What a worker runs, with the command of sshd as its last arguments."""
+    """The command of a worker; it takes the command of sshd as its last arguments."""
 
 
 def mpi_job(
@@ -116,7 +116,7 @@ def rail_pod(
 
     Args:
         spec: The site.
-        workers: What they are.
+        workers: The workers of the job.
         own: Labels that the pods of this job alone have.
         container: The container, from `rail_container`.
     """
@@ -184,7 +184,7 @@ def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:
 
 
 def _topology_volume(spec: ClusterSpec) -> list[JsonValue]:
-    """`File`: a node without it refuses the pod, where an empty folder would be made otherwise."""
+    """`File`: a node without the file refuses the pod; another type would make an empty folder."""
     file = spec.jobs.topology_file
     if file is None:
         return []

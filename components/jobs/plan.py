@@ -36,7 +36,7 @@ SCRIPTS: Final = "railyard-rdma-scripts"
 ON_RAILS: Final = "on-rails"
 _TOPOLOGY: Final = "railyard-topology"
 _CONTAINER: Final = "Object.spec.containers"
-"""CEL's type of a container: a map of two types of values is none."""
+"""CEL's type of a container: a map with values of two types does not compile."""
 _ADMISSION: Final = "admissionregistration.k8s.io/v1"
 _EMPTY: Final = "[]"
 """A list is made first, and filled by another patch: a list of objects in the `value` of a patch
@@ -46,7 +46,7 @@ _SH_C: Final = 2
 
 
 def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
-    """The objects for pods of users; none where the file does not ask for them."""
+    """The objects for pods of users; empty if the file does not ask for them."""
     own = spec.jobs.own_pods
     if own is None:
         return ()
@@ -94,7 +94,7 @@ def _config_map(name: str, namespace: str, data: JsonObject) -> Body:
 
 
 def _policy(spec: ClusterSpec) -> Body:
-    """Containers that ask for a resource of the rails; what they say themselves stays."""
+    """Containers that ask for a resource of the rails; their own values stay."""
     names = sorted(pod_attachment(spec).resources)
     limits = f"{json.dumps(names)}.exists(n, n in c.resources.limits)"
     asks = f"has(c.resources) && has(c.resources.limits) && {limits}"
@@ -173,12 +173,12 @@ def _topology_patches(file: TopologyFile, asks: str) -> list[str]:
 
 
 def _if(condition: str, path: str, value: str) -> str:
-    """One patch of the pod where a condition holds."""
+    """Patch the pod once if a condition holds."""
     return f'({condition} ? [JSONPatch{{op: "add", path: "{path}", value: {value}}}] : [])'
 
 
 def _each(condition: str, path: str, value: str) -> str:
-    """One patch of every container of which a condition holds."""
+    """Patch every container for which a condition holds."""
     place = f'"/spec/containers/" + string(i) + "/{path}"'
     patch = f'JSONPatch{{op: "add", path: {place}, value: {value}}}'
     return f"object.spec.containers.transformList(i, c, {condition}, {patch})"
@@ -199,7 +199,7 @@ class JobsPlan:
 
 
 def plan_jobs(spec: ClusterSpec) -> JobsPlan:
-    """Plan the operator and the samples; nothing of it on a site without Kubernetes."""
+    """Plan the operator and the samples; a site without Kubernetes gets neither."""
     if spec.kubernetes is None:
         return JobsPlan(manifests=())
     operator = _mpi_operator(spec) if installs(spec, "mpi_operator") else ()

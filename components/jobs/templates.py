@@ -1,8 +1,8 @@
-"""What the jobs of a site have in common: names with the number of a run, limits, containers, SSH.
+"""The parts that all jobs of a site share: names with the number of a run, limits, containers, SSH.
 
 The MPI operator mounts one key pair of the job at `/root/.ssh` of launcher and workers. Workers
-show that key as their host key, and the launcher trusts it alone, so an image needs no host keys
-and no check is switched off. Sources: the controller and the base image of the MPI operator;
+show that key as their host key and the launcher trusts only that one, so an image needs no host
+keys and every check stays on. Sources: the controller and the base image of the MPI operator;
 sshd(8), ssh(1).
 """
 
@@ -22,7 +22,7 @@ from components.pod_network.manifests import tolerations
 RUN: Final = "RUN-NUMBER"
 """Takes the place of the run's number in names."""
 LONGEST_NAME: Final = 63
-"""Kubernetes copies a Job's name into a label of its pods and refuses one that is longer
+"""Kubernetes copies a Job's name into a label of its pods and refuses a longer name
 (kubernetes/kubernetes#50850: "spec.template.labels: must be no more than 63 characters")."""
 _DIGITS: Final = 10
 """Room for the number of a run."""
@@ -42,14 +42,15 @@ HOST_NETWORK_PORT: Final = 2222
 """In the host's network the host's own sshd has port 22."""
 KNOWN_HOSTS: Final = "/tmp/railyard_known_hosts"  # noqa: S108 - the launcher's own container
 _CONNECT: Final = "-o ConnectionAttempts=10"
-"""As the MPI operator sets it, which options of ours replace: a worker may need a moment."""
+"""The MPI operator sets it too, but our options replace the operator's: a worker may need a
+moment."""
 
 
 _NO_MESH: Final[Mapping[str, JsonObject]] = {
     "labels": {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"},
     "annotations": {"linkerd.io/inject": "disabled"},
 }
-"""What a pod says so that no mesh takes over its connections, by which ranks find each other.
+"""Labels and annotations that keep a mesh away from the connections by which ranks find each other.
 
 istio/istio 00af2c55, `pkg/kube/inject/inject.go`, `injectRequired`: the pod's label wins over its
 namespace; the second label is that of ambient mode. linkerd/linkerd2 1071ec2e, `pkg/k8s/labels.go`.
@@ -117,7 +118,7 @@ def env_list(values: Mapping[str, str]) -> list[JsonValue]:
 
 
 def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
-    """A Job of one pod that is not tried again: a failure is a result."""
+    """Make a Job with one pod that never retries: a failure is a result."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -167,9 +168,10 @@ def ssh_port(spec: ClusterSpec, *, host_network: bool) -> int:
 
 
 def sshd_command(port: int) -> tuple[str, ...]:
-    """What a worker runs.
+    """The command of a worker.
 
-    `StrictModes`: a mounted Secret is a folder that all may write to, on a file system of its own.
+    `StrictModes`: a mounted Secret is a folder on its own file system, and everybody may write to
+    it.
     """
     options = ("-o", "HostKey=/root/.ssh/id_rsa", "-o", "StrictModes=no")
     return (SSHD, "-De", "-p", str(port), *options)

@@ -100,7 +100,7 @@ def _pod(
     container: JsonObject,
     **more: JsonValue,
 ) -> JsonObject:
-    """A pod that is not started again: a rank that begins again would wait for the others."""
+    """Make a pod that never restarts: a rank that begins again would wait for the others."""
     template = rail_pod(spec, workers, own, container)
     pod = template["spec"]
     ends: JsonObject = {"restartPolicy": "Never", **more}

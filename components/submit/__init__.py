@@ -1,1 +1,1 @@
-"""Jobs that a user submits: which nodes, what is created, following it, and its verdict."""
+"""Jobs that a user submits: choose the nodes, create the objects, follow the log, judge it."""

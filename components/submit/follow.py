@@ -1,4 +1,4 @@
-"""A submitted job: what the cluster says before it, its log, its end and its verdict."""
+"""A submitted job: wait for its pods, print its log, read how it ended and judge it."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Ended:
 
     log: str
     reason: str
-    """Why it failed, in the cluster's words; empty where it ended well."""
+    """Why it failed, in the cluster's words; empty if it ended well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is said of one log."""
+    """The judgement of one log."""
 
     lines: tuple[str, ...]
     verdict: Verdict
@@ -108,7 +108,7 @@ def _judge_training(limits: Limits, probe: Probe, log: str) -> LogVerdict:
 
 
 def _over_tcp(kind: JobKind, probe: Probe, log: str) -> LogVerdict:
-    """The second launch has no floor, and must have gone over sockets."""
+    """Judge the second launch: it must have used sockets, and no bandwidth is demanded from it."""
     if kind == "nccl":
         return judge_nccl_text(log, "socket")
     return judge_training_text(log, probe.ranks, None, NcclAsked(transport="socket"))
@@ -152,7 +152,7 @@ _LOOKS_A_WAIT: Final = 5
 START_DEADLINE_S: Final = 600
 """Seconds in which the pods of a job have to start: a large image takes minutes."""
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
-"""What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
+"""The time (RFC 3339) that the kubelet writes before each line if the request asks for times."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
 _INSTALL: Final[Mapping[str, str]] = {
@@ -170,17 +170,17 @@ _MEND: Final[Mapping[str, str]] = {
 
 @dataclass
 class LogReader:
-    """The log of one pod, read on from where it was: a kubelet keeps 10 MiB of it and rotates."""
+    """Read the log of one pod, each time from the last line on: kubelets rotate logs of 10 MiB."""
 
     path: str
     lines: list[str] = field(default_factory=list[str])
     _second: str = ""
-    """The second of the last line, as the kubelet wrote it; empty where it writes none."""
+    """The second of the last line, as the kubelet wrote it; empty if it writes no time."""
     _in_second: int = 0
     """Lines that were read of that second."""
 
     def read_on(self, api: Api) -> list[str]:
-        """The lines that are new."""
+        """Read the lines written since the last call."""
         since = f"&sinceTime={quote(self._second)}" if self._second else ""
         text = api.text(f"{self.path}?timestamps=true{since}")
         # The kubelet begins at the start of that second again.
@@ -202,12 +202,12 @@ class _Part:
 
     body: Body
     label: str
-    """Before each of its lines; empty where there is one object alone."""
+    """Before each of its lines; empty if the job has only one object."""
     logs: dict[str, LogReader] = field(default_factory=dict[str, LogReader])
     ended: Ended | None = None
 
     def look(self, api: Api, tell: Callable[[str], None]) -> None:
-        """Print what is new, and see whether it ended."""
+        """Print the new lines, and find out whether it ended."""
         current = api.get(path_of(self.body))
         for pod in pods_of(api, self.body):
             if _speaks(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
@@ -235,7 +235,7 @@ def _speaks(pod: Body) -> bool:
 def follow(
     api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
 ) -> list[Ended]:
-    """Print the logs of a job until all that is watched has ended.
+    """Print the logs of a job until all watched objects have ended.
 
     Raises:
         DeviceError: The cluster does not answer any more.
@@ -261,7 +261,7 @@ def follow(
 
 @dataclass
 class _Waiting:
-    """A job that has not printed anything yet."""
+    """A job that has printed nothing so far."""
 
     api: Api
     job: UserJob
@@ -271,7 +271,7 @@ class _Waiting:
     _said: str = ""
 
     def look(self) -> None:
-        """Say what it waits for, once each; give up where its pods do not start in time.
+        """Print each reason for the wait once; give up if the pods do not start in time.
 
         Raises:
             UnreachableError: They did not.
@@ -296,7 +296,7 @@ def pause() -> None:
 
 
 def how_to_go_on(job: UserJob) -> str:
-    """What to type to follow a job that was left alone, and to end it."""
+    """The commands to follow a job that goes on alone, and to delete it."""
     lines = [f"{job.name} goes on in the cluster."]
     for each in job.watched:
         body = job.objects[each.index]
@@ -309,7 +309,7 @@ def how_to_go_on(job: UserJob) -> str:
 def read_job(
     api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
 ) -> list[Ended]:
-    """Follow a job, and name it where it does not start or the cluster stops answering.
+    """Follow a job; an error also says how to follow or delete the job.
 
     Raises:
         DeviceError: See `follow`; the text says how to go on.

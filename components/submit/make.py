@@ -1,4 +1,4 @@
-"""A job that a user submits: what is asked for, what is wrong with that, and its objects. Pure."""
+"""A job that a user submits: check the request and make its objects. Pure."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def chosen_hosts(spec: ClusterSpec, asked: Asked) -> tuple[Host, ...]:
 
 
 def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Trouble, ...]]:
-    """The job's part of the site, or all that is wrong with what was asked for."""
+    """Choose the part of the site for the job, or give every fault of the request."""
     if spec.kubernetes is None:
         where = "the site has no Kubernetes, and jobs are objects of a cluster"
         return None, (Trouble(where, "give the file a `kubernetes`, or take another site."),)
@@ -227,14 +227,15 @@ RESNET: Final = (
     "--model",
     "ResNet50",
 )
-"""What NVIDIA's DeepOps guide ran: Horovod's own benchmark of TensorFlow, where the recipe of
-Horovod's image (`docker/horovod/Dockerfile`) has it."""
+"""What NVIDIA's DeepOps guide ran: Horovod's own TensorFlow benchmark, at the path given by the
+recipe of Horovod's image (`docker/horovod/Dockerfile`)."""
 _MAXSIZE: Final = 28
-"""Of DeepSpeed's scan where the file asks for none: the default of `acceptance.deepspeed_scan`."""
+"""`maxsize` of DeepSpeed's scan if the file asks for no scan: the default of
+`acceptance.deepspeed_scan`."""
 _BODIES: Final = TypeAdapter(list[Body])
 _ACCEPTANCE: Final = "railyard-acceptance"
 _OURS: Final = "railyard-job"
-"""`app.kubernetes.io/part-of` of what a user submits."""
+"""The label `app.kubernetes.io/part-of` of all that a user submits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +245,12 @@ class Watched:
     index: int
     """Its place among the objects."""
     probe: Probe | None = None
-    """What its log must prove; None where nothing judges it."""
+    """What its log must prove; None if its log is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserJob:
-    """What is created, in order, and what of it is followed."""
+    """The objects to create, in order, and those to follow."""
 
     name: str
     namespace: str
@@ -339,7 +340,7 @@ def _pytorch(chosen: Chosen) -> _Made:
 
 
 def _probe(chosen: Chosen) -> Probe:
-    """What the plan expects of a job over all the chosen nodes."""
+    """The expected result of a job over all chosen nodes."""
     kind = chosen.kind
     return Probe(
         name=chosen.asked.called,
@@ -352,7 +353,7 @@ def _probe(chosen: Chosen) -> Probe:
 
 
 def _deadline(chosen: Chosen) -> int | None:
-    """Seconds that a benchmark may take; a user's own program has no end that we know."""
+    """Seconds that a benchmark may take; None for a user's own program, whose length is unknown."""
     if chosen.asked.program:
         return None
     return int(chosen.spec.acceptance.timeout_s) * (2 if chosen.asked.compare else 1)
@@ -375,7 +376,7 @@ def _own(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Scripts as blocks, so that a person can read them."""
+    """Write scripts as YAML blocks, which are easier to read."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
