@@ -28,11 +28,11 @@ def _routed_ports(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[tuple[str
 
 
 def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
-    """The uplinks of a leaf, what comes into the spines and leaves them, and the other's uplinks.
+    """Give a leaf's uplinks, the spine ports on the way, and the other leaf's uplinks.
 
-    Two leaves with a link of their own use that alone: the way over a spine is longer. Where they
-    have no spine in common, super-spines are on the way, and count as spines do. Between leaves
-    that no routed links join nothing is listed.
+    If a link joins the two leaves, only that link counts: the way over a spine is longer. If they
+    share no spine, the way goes over super-spines, which count as spines. Between leaves that no
+    routed links join nothing is listed.
     """
     distances = _distances(spec, other)
     way: dict[tuple[HopRole, str, str], None] = {}
@@ -54,7 +54,7 @@ def _onward(spec: ClusterSpec, name: str) -> tuple[str, ...]:
 
 
 def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
-    """Each switch to its number of routed links from one of them."""
+    """Count the routed links from each switch to `to`."""
     found = {to: 0}
     waiting = [to]
     for name in waiting:
@@ -78,5 +78,5 @@ def is_telling(flows: int, links: int) -> bool:
 
 
 def flows_for(links: int) -> int:
-    """The least number that tells; 1 where there is one link, or too many."""
+    """The least number that tells; 1 if the leaf has one link, or too many."""
     return next((flows for flows in FLOWS if is_telling(flows, links)), 1)

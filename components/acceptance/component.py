@@ -26,7 +26,7 @@ class Acceptance(pulumi.ComponentResource):
 
     Args:
         name: Name of the component.
-        request: What is to be proven; the digest of the whole plan is part of it.
+        request: The plan to prove; it includes the digest of the whole plan.
         remote: Secrets of this run.
         before: The handoff of the stage before: of a cluster, or of containers on hosts.
         run: Number of this proof; the same number asks for no new one.
@@ -76,7 +76,7 @@ class Acceptance(pulumi.ComponentResource):
 
 
 def _unasked(remote: Remote) -> list[str]:
-    """A renewed key or kubeconfig alone is no reason to prove again; the next proof takes it."""
+    """A renewed key or kubeconfig alone does not start a new proof: the next proof takes it."""
     return ["environment"] if remote.note(EVIDENCE_STEP) == UNASKED else []
 
 

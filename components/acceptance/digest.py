@@ -1,6 +1,6 @@
 """A probe's log as evidence: parsed, with its fingerprint and its end.
 
-The parsers are here and not beside what they make: most that reads evidence reads no log.
+The parsers are here and not with the evidence types, because most readers of evidence read no log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Evidence of acceptance: what was planned, what the logs said, what every hop counted.
+"""Evidence of acceptance: the plan, the contents of the logs, the counters of every hop.
 
-It is the output of the evidence step and the input of the gate. It says nothing about good or
-bad; `judge/` does. Its JSON form is indented and holds no long line, because the engine's plugin
-protocol breaks lines of 64 KiB; raw logs stay in files, and only their digests are in here.
+It is the output of the evidence step and the input of the gate. It does not judge; `judge/` does.
+Its JSON form is indented and has only short lines, because the engine's plugin protocol breaks
+lines of 64 KiB; raw logs stay in files, and only their digests are in here.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ HopRole = Literal[
     "switch_egress",
     "receiver_nic",
 ]
-"""In the order of the way. Those between the two leaves are several ports each, and which of them
-the bytes take is the switches' choice."""
+"""In the order of the way. Each role between the two leaves is several ports, and the switches
+choose which of them the bytes take."""
 HopStatus = Literal[
     "observed", "not_observed", "not_counted", "uncounted", "unreachable", "no_login"
 ]
@@ -62,7 +62,7 @@ Outcome = Literal["completed", "failed", "timed_out", "not_run", "skipped"]
 
 
 class RailLimit(Seen):
-    """What the slowest link of a rail can carry."""
+    """The speed of the slowest link of a rail."""
 
     name: str
     line_rate_gbit_s: float
@@ -77,7 +77,7 @@ class RailLimit(Seen):
 
 
 class WorkerGroup(Seen):
-    """Workers of one kind, and why no collective crosses between them, where none does."""
+    """Workers of one kind, and the reason if no collective runs between them."""
 
     name: str
     hosts: tuple[str, ...]
@@ -95,12 +95,13 @@ class Unproven(Seen):
 
 
 class Limits(Seen):
-    """What the plan expects of every probe, with the factors that make the floors."""
+    """The expectations for every probe, with the factors of the floors."""
 
     transport: Literal["roce", "ib"] = "roce"
     require_gdr: bool = True
     priority: int | None = None
-    """The priority of RDMA on NICs and at switch ingress; None where the fabric has none (IB)."""
+    """The priority of RDMA on NICs and at switch ingress; None for InfiniBand, which has no such
+    priority."""
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
     waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
@@ -128,7 +129,7 @@ class Limits(Seen):
     nccl_min_version: str = ""
     """Least release of NCCL; empty for any."""
     nccl_floor_gb_s: float | None = None
-    """Least bus bandwidth as a number of its own, in place of `nccl_fraction`; GB/s."""
+    """Least bus bandwidth given as a number instead of `nccl_fraction`; GB/s."""
     nccl_warn_gb_s: float | None = None
     """Below it, the report warns; GB/s."""
     nccl_floor_source: str = ""
@@ -140,13 +141,13 @@ class Limits(Seen):
     scan_sizes: int = 0
     """Rows that DeepSpeed's scan must print."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
-    """Worker to what it must offer to pods, by extended resource."""
+    """Worker to the extended resources that it must offer to pods."""
     groups: tuple[WorkerGroup, ...] = Field(default=(), exclude_if=not_)
-    """The kinds of workers, where there are several."""
+    """The kinds of workers, if the site has several."""
     unproven: tuple[Unproven, ...] = Field(default=(), exclude_if=not_)
-    """What no probe proves: the report says it, and it is never a pass."""
+    """Subjects that no probe proves: the report lists them, and they never pass."""
     ib: IbLimits | None = Field(default=None, exclude_if=lambda each: each is None)
-    """What is expected of a fabric of own InfiniBand switches."""
+    """Expectations for a fabric of the site's own InfiniBand switches."""
 
 
 class Probe(Seen):
@@ -164,13 +165,13 @@ class Probe(Seen):
     workers: tuple[str, ...] = ()
     """NCCL: pod names that must take part; empty to check their number only."""
     rates: dict[str, float] = Field(default_factory=dict[str, float], exclude_if=not_)
-    """Rail to its line rate for this probe in Gb/s, where its hosts are faster than others."""
+    """Rail to its line rate for this probe in Gb/s, if its hosts are faster than others."""
     flows: int = Field(default=0, exclude_if=not_)
-    """perftest: its connections, where they are several."""
+    """perftest: its connections, if several."""
     tools: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """perftest: the programs that ran one after the other; empty for `ib_write_bw` alone."""
     refused: bool = Field(default=False, exclude_if=not_)
-    """perftest: its ends are on separate rails, and shall not reach each other."""
+    """perftest: its ends are on separate rails and must not reach each other."""
     image: str = Field(default="", exclude_if=not_)
     """Of `image`: which."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=not_)
@@ -178,11 +179,11 @@ class Probe(Seen):
     nccl_least: str = Field(default="", exclude_if=not_)
     """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
     nccl_suspect: str = Field(default="", exclude_if=not_)
-    """Of `image`: an NCCL that is reported to crash on the V100 of this site."""
+    """Of `image`: an NCCL reported to crash on the V100 of this site."""
 
 
 def has_two_directions(probe: Probe) -> bool:
-    """Whether a perftest reads as well as it writes, so that both ends send."""
+    """Whether a perftest reads as well as it writes, which makes both ends send."""
     return len(probe.tools) > 1 and "ib_read_bw" in probe.tools
 
 
@@ -195,7 +196,7 @@ def sends_back(probe: Probe, direction: str) -> bool:
 
 
 class Hop(Seen):
-    """What one interface on the path counted of one direction of a probe, as after minus before."""
+    """The growth of one interface's counters for one direction of a probe: after minus before."""
 
     rail: str
     direction: str
@@ -205,30 +206,31 @@ class Hop(Seen):
     interface: str
     status: HopStatus = "observed"
     detail: str = ""
-    """Why it was not observed, or what of it was not counted."""
+    """Why it was not observed, or which counters were missing."""
     total_bytes: int | None = 0
-    """None: the system counts none of it (`uncounted`)."""
+    """None: the system lacks such counters (`uncounted`)."""
     bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
     """Priorities at NICs and switch ingress, traffic classes at switch egress."""
     pause_frames: int | None = None
     """PFC frames in both directions, over all priorities."""
     pauses_received: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
-    """By priority, where there were any: what the interface sends was paused."""
+    """By priority, if any: the interface's sending was paused."""
     pauses_sent: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
-    """By priority, where there were any: what its neighbour sends was paused."""
+    """By priority, if any: what its neighbour sends was paused."""
     storms: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
-    """By traffic class, where there were any: how often the PFC watchdog found its queue stuck."""
+    """By traffic class, if any: how often the PFC watchdog found its queue stuck."""
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None
-    """Of a switch, what it marked; of a NIC, what arrived marked."""
+    """Of a switch, the packets that it marked; of a NIC, what arrived marked."""
     shared: int = Field(default=0, exclude_if=not_)
-    """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
+    """How many probes of one round crossed it in the same direction; 0 for one alone. It counted
+    all."""
     retransmissions: int | None = Field(default=None, exclude_if=lambda each: each is None)
     errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=not_)
-    """Counter to growth, where it grew: a sound link has none."""
+    """Counter to growth, if it grew: a sound link counts no errors."""
     noted: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=not_)
-    """Likewise what fails nothing, and explains why a probe is slow."""
+    """The same for counters that fail nothing but explain why a probe is slow."""
 
     @property
     def place(self) -> str:
@@ -254,7 +256,7 @@ class ProbeEvidence(Seen):
     probe: Probe
     outcome: Outcome
     detail: str = ""
-    """Of a probe that did not complete: what was seen last."""
+    """Of a probe that did not complete: the last state."""
     exit_code: int | None = None
     duration_s: float = 0.0
     command: str = ""
@@ -273,7 +275,7 @@ class ProbeEvidence(Seen):
     """Of `node`: what its GPUs said; the load's own log is in `nccl`."""
     problem: ParseProblem | None = None
     proven_at: str = ""
-    """Of a probe that was skipped: when it was last proven; empty for never."""
+    """Of a skipped probe: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
     round: int = Field(default=0, exclude_if=not_)
     """Of probes that ran at once: their common number; 0 for a probe that ran alone."""
@@ -298,7 +300,7 @@ class Unreachable(Seen):
 
 
 class BesideSeen(Seen):
-    """One setting that is not ours and breaks our traffic, on one device."""
+    """A setting outside our management that breaks our traffic on one device."""
 
     device: str
     kind: str
@@ -322,18 +324,18 @@ class Evidence(Seen):
     """UTC, ISO 8601."""
     finished_at: str
     provenance: Literal["real", "lab"]
-    """`lab`: devices and numbers are simulated, and every report says so."""
+    """`lab`: devices and numbers are simulated, and every report repeats this."""
     limits: Limits
     probes: tuple[ProbeEvidence, ...]
     unreachable: tuple[Unreachable, ...] = ()
     memlock: dict[str, str] = Field(default_factory=dict[str, str])
     """Worker to what `ulimit -l` printed in a pod there."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
-    """Worker to what it offered to pods, by extended resource; a worker is absent if not read."""
+    """Worker to the extended resources that it offered to pods; a worker is absent if not read."""
     ib: dict[str, IbFacts] = Field(default_factory=dict[str, IbFacts])
-    """Worker to what it saw of a fabric of own InfiniBand switches."""
+    """Worker to its view of a fabric of the site's own InfiniBand switches."""
     when_busy: Literal["warn", "wait", "fail"] = "fail"
-    """What the gate makes of probes whose place was taken by others."""
+    """How the gate treats probes whose nodes were in use by others."""
     left_out: tuple[LeftOut, ...] = ()
     """Probes outside of the scope of this run."""
     places_left_out: tuple[str, ...] = ()
@@ -343,9 +345,9 @@ class Evidence(Seen):
     beside: tuple[BesideSeen, ...] | None = Field(
         default=None, exclude_if=lambda each: each is None
     )
-    """Settings beside ours, as the look before the update found them; None: there was no look."""
+    """Settings outside our management, as found before the update; None: nothing was read."""
     scope: str = Field(default="", exclude_if=not_)
-    """What a person asked for alone: a pass is none of the whole site."""
+    """The scope that a person asked for; a pass covers only this scope, not the whole site."""
     max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
     """Days for which it counts."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
@@ -362,7 +364,7 @@ def days_since(date: str, now: datetime) -> float | None:
 
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What each counter grew by; one that went back was cleared or wrapped, and is left out."""
+    """The growth of each counter; one that went back was cleared or wrapped, and is left out."""
     return {
         name: value - before.get(name, 0)
         for name, value in after.items()
@@ -371,7 +373,7 @@ def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[s
 
 
 def dump_evidence(evidence: Evidence) -> str:
-    """The JSON form: indented, so that no line is long."""
+    """The JSON form: indented, because then every line is short."""
     return json.dumps(cut_texts(evidence.model_dump(mode="json")), indent=1, sort_keys=True)
 
 
@@ -379,7 +381,7 @@ def parse_evidence(text: str) -> Evidence:
     """Reads the JSON form.
 
     Raises:
-        UsageError: The text is no evidence of this version.
+        UsageError: The text is not evidence of this version.
     """
     try:
         return Evidence.model_validate_json(text)
@@ -395,7 +397,7 @@ def as_routing(device: str, lost: LostWay) -> RoutingSeen:
 
 
 def as_seen(device: str, beside: Beside) -> BesideSeen:
-    """One finding of a look, for the evidence."""
+    """Convert one foreign setting to its form in the evidence."""
     found = beside.found
     return BesideSeen(
         device=device,

@@ -1,7 +1,7 @@
 """What acceptance leaves in the state of a stack: digests and a line or two, at any size.
 
-The request and the evidence grow with the site; they lie in the archive, and the steps hand on the
-digests that name them.
+The request and the evidence grow with the site; the archive keeps them, and the steps hand on their
+digests.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Asked:
     request: str
     """Digest of the whole request."""
     shared: str = ""
-    """Digest of what all hosts share."""
+    """Digest of the settings that all hosts share."""
     repairs: str = ""
     """Digest of all repairs up to this proof."""
 
     @property
     def place(self) -> Archived:
-        """Where the request lies."""
+        """The place of the request."""
         return archived_request(self.stack, self.request)
 
 
@@ -79,16 +79,16 @@ class Named:
     evidence: str
     """Digest of the evidence."""
     archive: str
-    """Where it lies, relative to the folder of the program."""
+    """Its path, relative to the folder of the program."""
     verdict: str
     proven_at: str = ""
     """When the oldest part of the proof was made; empty of an older release."""
     asked: str = ""
-    """For the gate: digest of the plan that is to be proven."""
+    """For the gate: digest of the plan to prove."""
 
     @property
     def place(self) -> Archived:
-        """Where the evidence lies."""
+        """The place of the evidence."""
         return archived_evidence(self.stack, self.run, self.evidence)
 
 
@@ -100,9 +100,9 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
     """The stdin of the evidence step.
 
     Args:
-        request: What is asked.
-        text: The whole of it as it is sent, with the facts of instances in its holes.
-        keep: Put it into the archive: in an update, where the step may run.
+        request: The request.
+        text: The request as text, with the facts of instances filled in.
+        keep: Put it into the archive: in an update, before the step may run.
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
     site = (request.plan_digest, request.stack, request.provenance)
@@ -131,17 +131,17 @@ def tell(report: Report, stack: str, digest: str) -> str:
 
 
 def for_gate(plan_digest: str, printed: str) -> str:
-    """The stdin of the gate: what the evidence step printed, and the plan that is to be proven."""
+    """Give the stdin of the gate: the evidence step's output, and the digest of the wanted plan."""
     return printed.rstrip() + "\n" + render_lines({"asked": plan_digest})
 
 
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:
-    """What a report is worth now: old evidence, and that of another plan, prove nothing.
+    """Judge a report at a later time: old evidence, and that of another plan, prove nothing.
 
     Args:
         report: As its evidence was judged.
         now: The time.
-        asked: Digest of the plan that is to be proven; empty where none is known.
+        asked: Digest of the plan to prove; empty if unknown.
     """
     evidence, found = report.evidence, list[Finding]()
     limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
@@ -177,7 +177,7 @@ def parse_named(text: str) -> Named:
 
 
 def render_short(report: Report) -> str:
-    """The table of the gate: one line a probe, or counts and faults where that is too long."""
+    """The table of the gate: one line per probe, or counts and faults if that is too long."""
     whole = render_table(report)
     if len(whole) <= SHORT:
         return whole
@@ -227,14 +227,15 @@ def _first(error: ValidationError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AcceptRequest:
-    """What the evidence resource hands to `railyard evidence collect` on stdin."""
+    """The stdin that the evidence resource gives to `railyard evidence collect`."""
 
     plan_digest: str
     stack: str
     provenance: Literal["real", "lab"]
     acceptance: AcceptancePlan
     shared: str = ""
-    """Digest of what all hosts of a cluster share: while it stays, a scope may be proven alone."""
+    """Digest of the settings that all hosts of a cluster share: while it stays, a scope may be
+    proven alone."""
     repairs: str = ""
     """Digest of all repairs up to this proof: one that no proof names is proven by the next run."""
 
@@ -248,7 +249,7 @@ def parse_accept_request(text: str) -> AcceptRequest:
     """Read a request.
 
     Raises:
-        Bug: The text is no request: only our own component writes them.
+        Bug: The text is not a request: only our own component writes them.
     """
     try:
         return TypeAdapter(AcceptRequest).validate_json(text)

@@ -31,7 +31,7 @@ from components.kubernetes.manifest import Body as ManifestBody
 CALLS_AT_ONCE: Final = 16
 """Requests to the API under way, of all probes."""
 POLL_S: Final = 0.5
-"""Seconds between two looks at a running job: a run lasts seconds to minutes."""
+"""Seconds between two requests for the state of a running job: a run lasts seconds to minutes."""
 LIST_S: Final = 2.0
 """For so long a list of the probes' pods is as good as a new one: 1,024 pods are some 5 MB."""
 REQUEST_DEADLINE_S: Final = 30.0
@@ -58,7 +58,7 @@ _PATHS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """`Api` of a cluster that cannot be reached: every verb says why, so that evidence does."""
+    """`Api` of an unreachable cluster: it raises the reason, which then appears in the evidence."""
 
     why: str
 
@@ -82,7 +82,7 @@ class Absent:
         raise DeviceError(self.why)
 
     def delete(self, path: str) -> None:
-        """There is nothing to delete."""
+        """Do nothing: without a cluster no object exists."""
 
 
 class KubernetesApi:
@@ -124,10 +124,10 @@ class KubernetesApi:
 
 @dataclass
 class PodList:
-    """`Api` that answers what becomes of the probes' pods from one list for all of them.
+    """`Api` that answers questions about the probes' pods from one list of all of them.
 
-    A pod that is not in the list is asked for by itself, so a new one is found, and only a pod that
-    the cluster does not know is gone. Without a list, each pod is asked for by itself.
+    It asks the cluster about a pod outside the list, and therefore finds a new one; a pod is gone
+    only if the cluster does not know it. Without a list it asks for each pod separately.
     """
 
     api: Api
@@ -177,7 +177,7 @@ class ProbeRun:
 
     log: str
     ended: bool
-    """The job came to an end of its own within the deadline."""
+    """The job ended within the deadline, without being stopped."""
     succeeded: bool
     reason: str
     """Why it did not end well, in the cluster's words; empty when it did."""
@@ -202,7 +202,7 @@ def path_of(body: Body) -> str:
 
 @contextmanager
 def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
-    """A priority class for the pods of one run: its name, empty where there is none, and words.
+    """Lend a priority class to the pods of one run: its name, or an empty text, and a sentence.
 
     Only a class can keep a pod from preempting others: Kubernetes refuses a pod whose own
     `preemptionPolicy` differs from its class (`plugin/pkg/admission/priority/admission.go`).
@@ -228,7 +228,7 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
 
 
 def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
-    """The objects of a probe, with the class of that name for all of their pods."""
+    """Set this priority class in all pods of a probe's objects."""
     return [{key: _with_class(value, name) for key, value in body.items()} for body in objects]
 
 
@@ -252,8 +252,8 @@ def run_probe(
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
 
-    It never raises for the cluster's sake: what the cluster refused is the reason of a run that
-    did not end.
+    It never raises for the cluster's sake: if the cluster refuses an object, the run did not end
+    and the refusal is its reason.
 
     Args:
         api: The cluster.
@@ -284,7 +284,7 @@ def run_probe(
 
 
 def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) -> Body:
-    """A client with the address of the server that was created before it, once that has one.
+    """Fill in the address of the server created before the client, once the server has one.
 
     Raises:
         DeviceError: The server ended, or got no address in time.
@@ -306,7 +306,7 @@ def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) ->
 
 
 def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> list[str]:
-    """Delete what was created, all of it, and name what could not be deleted."""
+    """Delete all created objects, and name those that could not be deleted."""
     left: list[str] = []
     for body in reversed(objects):
         try:

@@ -1,4 +1,4 @@
-"""Names of the counters that acceptance reads, what they mean, and how a host tells them."""
+"""The counters that acceptance reads, by name: their meaning, and how each driver spells them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS: Final = {
     r"np_cnp_sent|rp_cnp_handled|roce_slow_restart|rx_prio\d_marked|rnr_nak_retry_err": "noted",
     r"outbound_pci_stalled_wr_events|tx_pause_storm_warning_events|link_error_recovery": "noted",
 }
-"""What counters beside bytes and pauses mean for a probe, mlx5's names first; `errors` fail it.
+"""The meaning of each counter other than bytes and pauses, mlx5's names first; `errors` fail it.
 
 Source: Linux, mlx5/counters.rst at 16f448d47a86; infiniband/hw/mlx5/counters.c at 10d4de418953,
 hw/bnxt_re/hw_counters.c at 063975feedb1, core/sysfs.c; bnxt_ethtool.c, ice_ethtool.c, and
@@ -39,7 +39,8 @@ RDMA: Final = (
     "oos_drop_count seq_err_naks_rcvd to_retransmits dup_req"
 )
 """In `hw_counters` of an RDMA device; ethtool does not show them. A VF has its own: mlx5 asks for
-the counter set of the function. The host has no file of a device in a pod's network namespace."""
+the counter set of the function. The host cannot read the files of a device that is in a pod's
+network namespace."""
 ENDS: Final = {
     "symbol_error": 2**16 - 1, "port_rcv_errors": 2**16 - 1, "port_xmit_discards": 2**16 - 1,
     "link_downed": 2**8 - 1, "link_error_recovery": 2**8 - 1,
@@ -80,17 +81,17 @@ OF_WAY: Final[Mapping[CounterWay, str]] = {
     "discards": r"rx_discards|tx_tc\d_drops", "pauses": r"[rt]x_prio\d_pause",
     "storms": r"tx_tc\d_storms", "errors": "fcsErrors|symbolErrors",
 }  # fmt: skip
-"""What a switch port counts, by the answer that it is in."""
+"""A switch port's counters, by the answer that contains them."""
 HIDDEN: Final = "vfs_hidden"
-"""How many VFs have their RDMA device elsewhere; it is no sum."""
+"""How many VFs have their RDMA device elsewhere; do not add it up."""
 NIC_NAMES: Final = (
     ("mlx5_core", r"{}_prio(\d)_bytes", "-"),
     ("bnxt_en", r"{}_bytes_pri(\d)", "{}_bytes"),
     ("ice", "-", r"{}_bytes\.nic"),
     ("ionic", "-", "octets_{}_(all|total)"),
 )
-"""Driver, its bytes of each priority, and all bytes of the port where they are no sum of the first
-(sources: `KINDS`). bnxt_en gives each priority the bytes of its whole queue."""
+"""Driver, its bytes of each priority, and all bytes of the port if they are not the sum of the
+first (sources: `KINDS`). bnxt_en gives each priority the bytes of its whole queue."""
 WAYS: Final = {"sender_nic": "tx", "receiver_nic": "rx"}
 PAUSES: Final = r"{0}_prio(\d)_pause|{0}_pfc_ena_frames_pri(\d)|{0}_priority_(\d)_xoff\.nic"
 DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
@@ -101,4 +102,4 @@ NAMES: Final = "|".join(
         *(pattern for _, *both in NIC_NAMES for pattern in both),
     )
 )  # fmt: skip
-"""All counters that are judged; of the others some are no sums, and go back."""
+"""The counters that acceptance judges. Others are left out: some are no sums, and may decrease."""

@@ -1,4 +1,4 @@
-"""Counters of every hop, read before and after a probe, and what they grew by."""
+"""Read the counters of every hop before and after a probe, and subtract."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Snapshot:
     unread: Mapping[tuple[str, str], tuple[Unread, ...]] = field(
         default_factory=dict[tuple[str, str], tuple[Unread, ...]]
     )
-    """(device, interface) to the answers that are of an unknown form."""
+    """(device, interface) to the answers in an unknown form."""
     lost: Mapping[str, tuple[LostWay, ...]] = field(default_factory=dict[str, tuple[LostWay, ...]])
     """Switch to its routed links that carry no routes."""
 
@@ -84,7 +84,7 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class _Interface:
-    """What one interface counted, and what of it could not be read."""
+    """One interface's counters, and the answers that could not be read."""
 
     counted: Counters
     unread: tuple[Unread, ...] = ()
@@ -110,7 +110,7 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
 def _read_switch(
     source: CounterSource, secrets: Mapping[str, str]
 ) -> tuple[Mapping[str, PortCounters], tuple[LostWay, ...]]:
-    """A switch's counters, and its routed links where it has any, over one connection."""
+    """Read a switch's counters over one connection, and its routed links if the plan has any."""
     asked = (source.endpoint, source.os, source.interfaces, secrets)
     if source.links is None:
         return read_counters(*asked), ()
@@ -121,7 +121,7 @@ def _read_switch(
 def flatten_port(port: PortCounters) -> dict[str, int]:
     """A switch port's counters by name: received by priority, sent by traffic class.
 
-    What a system does not count, or in a form that its driver does not know, is left out.
+    It leaves out counters that the system lacks or that the driver cannot read.
     """
     found: dict[str, int | None] = {
         "rx_discards": port.rx_discards, "ecn_marked": port.ecn_marked, "rx_bytes": port.rx_bytes
@@ -168,11 +168,11 @@ def lost_on_way(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, 
 
 
 _BETWEEN: Final = ("uplink_egress", "spine_ingress", "spine_egress", "downlink_ingress")
-"""What a way between two leaves has beside its ends."""
+"""The ports of a way between two leaves, without its ends."""
 
 
 def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, ...]:
-    """What an interface counted, or each of a host's adapters where the plan names none."""
+    """Measure an interface, or each of a host's adapters if the plan names none."""
     if hop.interface != ADAPTERS or hop.is_dark:
         return (measure_hop(hop, before, after),)
     names = sorted(name for device, name in after.counters if device == hop.device)
@@ -182,7 +182,7 @@ def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, 
 
 
 def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
-    """What one hop counted of a probe, or why that is not known."""
+    """The bytes and losses of one hop during a probe, or why they are unknown."""
     place = (hop.device, hop.interface)
     base = Hop(
         rail=hop.rail, direction=hop.direction, role=hop.role, device=hop.device,
@@ -225,13 +225,13 @@ def _is_judged(name: str) -> bool:
 
 
 def _judged(counted: Counters, unread: str) -> Counters:
-    """The counters that are judged, without those that one of the two readings lacks."""
+    """Keep the judged counters that both readings have."""
     found = {name: value for name, value in counted.items() if _is_judged(name)}
     return {name: n for name, n in found.items() if not re.fullmatch(unread, name)}
 
 
 def _find_reset(first: Counters, last: Counters) -> str:
-    """Why what an interface counted is not known: a counter went back, or cannot go on."""
+    """Why an interface's growth is unknown: a counter went back, or cannot go on."""
     for name, was in first.items():
         if name in last and last[name] < was and name != HIDDEN:
             return (
@@ -244,7 +244,7 @@ def _find_reset(first: Counters, last: Counters) -> str:
 
 
 def _grow(first: Counters, last: Counters) -> dict[str, int]:
-    """What each counter of a NIC grew by, with those VFs that were there before."""
+    """The growth of each NIC counter, over the VFs that both readings show."""
     grown: Counter[str] = Counter()
     ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
     for name, value in diff_counters(first, ends).items():
@@ -265,7 +265,7 @@ def describe_unread(unread: Unread) -> str:
 
 
 def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
-    """What a hop counted, as fields of `Hop`."""
+    """The growth of one hop's counters, as fields of `Hop`."""
     found = _losses(grown)
     data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
@@ -313,7 +313,7 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
 
 
 def _losses(grown: Counters) -> dict[str, object]:
-    """What was lost, sent again or marked; None for what is not counted."""
+    """Count lost, repeated and marked packets; None for a kind without counters."""
     found = {kind: dict[str, int]() for kind in KINDS.values()}
     for pattern, kind in KINDS.items():
         found[kind] |= {name: n for name, n in grown.items() if re.fullmatch(pattern, name)}

@@ -1,4 +1,4 @@
-"""How long a probe is waited for, by what it waits for."""
+"""How long to wait for a probe, by the cause of its wait."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 from components.acceptance.collect.waits import STUCK, Api, Body, find_waits
 
 LOOK_S: Final = 30.0
-"""Seconds between two looks at what a probe waits for: they list its pods and the warnings."""
+"""Seconds between two checks why a probe waits: they list its pods and the warnings."""
 GIVE_UP_S: Final = 180.0
-"""Seconds until a probe ends that waits for what does not come by itself. A kubelet tries a pull
-again 10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
+"""Seconds until a probe is ended whose wait will not end without help. A kubelet tries a pull again
+10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Patience:
     lacks: Callable[[], bool] = bool
     """Whether its pods would get no place even if all others ended; by default not."""
     tell: Callable[[str], object] = str
-    """Takes what the probe waits for; by default it goes nowhere."""
+    """Receives the reason of the wait; by default it goes nowhere."""
 
 
 ALONE: Final = Patience()
@@ -40,7 +40,7 @@ class ProbeWait:
         self._limit_s = inf
 
     def is_over(self, api: Api, objects: Sequence[Body]) -> bool:
-        """Whether the deadline has passed, or what the probe waits for does not come by itself."""
+        """Whether the deadline has passed, or the wait has lasted too long to end without help."""
         now = self._clock()
         if now - self._looked_s >= LOOK_S:
             self._looked_s, self._limit_s = now, self._look(api, objects)

@@ -1,4 +1,4 @@
-"""Running the probes of one run, alone or in rounds, and measuring what each of them moved."""
+"""Run the probes of one run, alone or in rounds, and measure the traffic of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from components.remote.step import KILL_AFTER_S, render_remote_command
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One run: what is proven, with what, and where the logs go."""
+    """One run: the plan, the cluster and secrets that it uses, and the folder of its logs."""
 
     plan: AcceptancePlan
     api: Api | None
@@ -61,7 +61,7 @@ class Round:
     """Label of a probe to the date of its last proof."""
     provenance: Literal["real", "lab"] = "real"
     priority_class: str = ""
-    """The class of the probes' pods; empty where the cluster allowed none."""
+    """The class of the probes' pods; empty if the cluster allowed none."""
     place_s: float | None = None
     """Seconds until a probe is given up that gets no place; None for the probes' own deadline."""
 
@@ -73,16 +73,16 @@ Devices that a pod gave back are offered again within seconds."""
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A probe of which nothing is in the way, and what it creates."""
+    """A probe that may start now, and its objects."""
 
     probe: ProbePlan
     objects: list[Body]
 
 
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
-    """Run what may run now, and say of the rest why not.
+    """Run the probes that may run now, and give a reason for each of the others.
 
-    The order is always: wait for what is busy, read the counters, run, read them again.
+    The order is always: wait for busy nodes, read the counters, run, read them again.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     this = replace(this, plan=_with_networks(this.plan))
@@ -104,7 +104,7 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
 def _batches(this: Round) -> list[list[ProbePlan]]:
     """Rounds, and probes alone, as planned; images first.
 
-    With a time budget, what was proven longest ago goes first; a round is as old as its oldest.
+    With a time budget, the probe with the oldest proof goes first; a round is as old as its oldest.
     """
     numbered = enumerate(this.plan.probes)
     groups = groupby(numbered, key=lambda each: (each[1].round, not each[1].round and each[0]))
@@ -117,7 +117,7 @@ def _batches(this: Round) -> list[list[ProbePlan]]:
 
 
 def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], list[ProbePlan]]:
-    """A round does not wait for its busy pairs: where the site waits, they come at the end."""
+    """A round does not wait for its busy pairs: if the site waits for them, they run at the end."""
     if len(batch) == 1 or this.turn.policy.when_busy != "wait":
         return batch, []
     free, busy = list[ProbePlan](), list[ProbePlan]()
@@ -139,7 +139,7 @@ def _objects(this: Round, probe: ProbePlan) -> list[Body]:
 async def _run_batch(
     this: Round, batch: list[ProbePlan], lost: dict[str, str], *, all_devices: bool
 ) -> list[ProbeEvidence]:
-    """Run probes at once, with one reading of what they cross before and one after."""
+    """Run probes at once; read the counters on their way once before and once after."""
     ready: list[_Ready] = []
     found: dict[str, ProbeEvidence] = {}
     for probe in batch:
@@ -183,7 +183,7 @@ def _evidence_of(
     runs: Sequence[tuple[ProbeRun, float]],
     snapshots: tuple[Snapshot, Snapshot],
 ) -> list[ProbeEvidence]:
-    """What each probe of a round showed."""
+    """Make the evidence of each probe of a round."""
     crossed = Counter(way for each in ready for way in {*map(_way, each.probe.hops)})
     shared = {way: count for way, count in crossed.items() if count > 1}
     why_busy = this.turn.is_busy_now  # looks at the nodes again; once a round is enough
@@ -211,12 +211,12 @@ def _evidence_of(
 
 
 def _way(hop: HopPlan | Hop) -> tuple[str, str, bool]:
-    """An interface and a direction: what one counter of bytes counts."""
+    """An interface and a direction: the key of one counter of bytes."""
     return hop.device, hop.interface, hop.role.endswith("_egress") or hop.role == "sender_nic"
 
 
 def _with_networks(plan: AcceptancePlan) -> AcceptancePlan:
-    """Each routed switch with what all of them announce."""
+    """Give each routed switch the networks that all of them announce."""
     known = {"networks": plan.networks}
     sources = (
         replace(each, links=each.links.model_copy(update=known)) if each.links else each
@@ -319,7 +319,7 @@ def _evidence(
 
 
 def _keep_log(this: Round, name: str, log: str) -> tuple[str, str]:
-    """The name of the file, or why there is none: a full disk ends no other probe."""
+    """Write the log; give its name, or why this failed: a full disk must not end other probes."""
     path = this.folder / f"{name}.log"
     try:
         write_whole(path, log)
@@ -388,7 +388,7 @@ def _last_line(log: str) -> str:
 
 
 async def _last_words(server: asyncio.Task[HostAnswer | DeviceError]) -> str:
-    """What the other end said, if it has ended by now."""
+    """The last line of the other end, if it has ended by now."""
     done, _ = await asyncio.wait({server}, timeout=1)
     if not done:
         return "still waiting for its client"

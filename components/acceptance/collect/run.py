@@ -90,8 +90,8 @@ def collect_evidence(
 
     Args:
         request: What to run.
-        run: Number of this run: it is part of the names of what is created.
-        secrets: Secret name to value; the kubeconfig of an existing cluster is one of them.
+        run: Number of this run: a part of each created object's name.
+        secrets: Secret name to value; among them the kubeconfig of an existing cluster.
         folder: Where the raw logs go.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def collect_evidence(
 
 
 def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, object]:
-    """What lies outside of this run, and when all was last proven."""
+    """The parts that this run leaves out, and the date of each one's last proof."""
     places = (place for each in plan.left_out for place in subjects_of(each)[1:])
     return {
         "when_busy": plan.policy.when_busy,
@@ -153,7 +153,7 @@ def _last_proofs(request: AcceptRequest, run: int) -> dict[str, str]:
 
 
 def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api | None:
-    """The cluster as it is reached now; where it is not, why, for every probe to say."""
+    """Open the cluster; if this fails, an `Absent` gives every probe the reason."""
     if access is None:
         return None
     keys = {env_name(name): value for name, value in secrets.items()}
@@ -168,14 +168,14 @@ def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api |
 
 
 async def _look(plan: AcceptancePlan, secrets: Mapping[str, str]) -> dict[str, IbFacts]:
-    """What each worker sees of InfiniBand, before the first probe."""
+    """Ask each worker about InfiniBand before the first probe."""
     seen = await asyncio.gather(*(look_at_fabric(look, secrets) for look in plan.ib))
     names = (look.endpoint.device for look in plan.ib)
     return dict(zip(names, seen, strict=True))
 
 
 def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int]]:
-    """What each worker offers of the resources that it must; a node that is not there is absent."""
+    """Read which of the expected resources each worker offers; a missing node is left out."""
     found: dict[str, dict[str, int]] = {}
     for node, wanted in plan.limits.allocatable.items():
         try:
@@ -189,9 +189,9 @@ def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int
 
 
 def _read_memlock(this: Round, api: Api) -> dict[str, str]:
-    """What `ulimit -l` says in a pod of each worker; why it said nothing, where it did not.
+    """What `ulimit -l` says in a pod of each worker; if a pod gave no answer, the reason.
 
-    A node that takes no pods, by a decision, is not asked.
+    A node that an administrator closed to pods is not asked.
     """
     bodies = numbered_objects(this, this.plan.memlock)
 

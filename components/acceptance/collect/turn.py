@@ -1,4 +1,4 @@
-"""Whether a probe runs now: what was asked for, what is free, and how much time is left."""
+"""Whether a probe runs now: is it asked for, are its nodes free, and is time left?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """One node: what it offers, and who holds how much of it."""
+    """One node: its resources, and how much of them each pod holds."""
 
     name: str
     offers: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -38,12 +38,12 @@ class NodeUse:
     held: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Extended resource to pod (`namespace/name`) to count."""
     node: Body | None = field(default=None, repr=False)
-    """The Node object; None for a node that is not there."""
+    """The Node object; None if the cluster has no such node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What some pods of a probe need, each on a node of its own."""
+    """The resources that pods of a probe need, each pod on a separate node."""
 
     nodes: tuple[str, ...]
     """Nodes that may take them."""
@@ -57,8 +57,8 @@ class Hindrance:
     """Why a probe cannot run now."""
 
     kind: Literal["busy", "closed", "broken"]
-    """`busy`: pods hold what it needs. `closed`: a node takes no pods, by a decision. `broken`:
-    a node is not there or not ready."""
+    """`busy`: pods hold the resources that it needs. `closed`: an administrator has closed a node
+    to pods. `broken`: a node is not there or not ready."""
     reason: str
 
 
@@ -87,7 +87,7 @@ def _counts(amounts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _requests(spec: Body) -> dict[str, int]:
-    """What the scheduler counts for a pod: its containers together, or its largest first one."""
+    """Add up a pod's requests as the scheduler does: all containers, or one larger init container."""
     running = list(spec.get("containers") or [])
     first = list(spec.get("initContainers") or [])
     running += [each for each in first if each.get("restartPolicy") == "Always"]
@@ -113,7 +113,7 @@ def _part(body: Body, key: str) -> Body:
 
 
 def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
-    """What the pods of a probe's objects need of which nodes."""
+    """The resources that the pods of a probe need, and the nodes that may give them."""
     for body in objects:
         if body["kind"] == "MPIJob":
             worker = body["spec"]["mpiReplicaSpecs"]["Worker"]
@@ -145,14 +145,14 @@ def _nodes_of(spec: Body) -> tuple[str, ...]:
 
 
 def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hindrance | None:
-    """Why a probe could not run now, the gravest reason of all; None where nothing is in its way.
+    """Why a probe could not run now, the gravest reason of all; None if it can run.
 
     A node that offers too little is not in its way: a device plugin may be about to register, and
-    the scheduler says best what is lacking.
+    the scheduler names the shortage best.
 
     Args:
-        objects: What the probe creates.
-        nodes: From `read_nodes`; empty where the cluster did not say.
+        objects: The objects that the probe creates.
+        nodes: From `read_nodes`; empty if the cluster gave no answer.
     """
     found = [each for need in needs_of(objects) for each in _hindrances(need, nodes)]
     order = ("broken", "closed", "busy")
@@ -160,7 +160,7 @@ def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hin
 
 
 def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
-    """Whether too few nodes offer what the pods of a probe need, whoever has it now."""
+    """Whether too few nodes offer the resources of the probe's pods, free or in use."""
     needs = [need for need in needs_of(objects) if need.nodes and nodes]
     return any(_places(need, nodes) < need.count for need in needs)
 
@@ -205,9 +205,10 @@ def _busy(node: str, resource: str, offered: int, holders: Mapping[str, int]) ->
 
 
 _FRESH_S: Final = 5.0
-"""For how long a look at all nodes and pods is good: the lists are long on a large cluster."""
+"""Seconds for which a list of all nodes and pods stays valid: the lists are long on a large
+cluster."""
 NOT_READY_WAIT_S: Final = 60.0
-"""A kubelet that was just restarted reports within this time (its default lease is 40 s)."""
+"""A restarted kubelet reports within this time (its default lease is 40 s)."""
 _PODS: Final = "/api/v1/pods?fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
 PROGRESS: Final = "progress.txt"  # in the folder of a run, until it ends
 NEVER: Final = f"{NOT_ASKED}acceptance.accept is never"
@@ -222,7 +223,7 @@ class Turn:
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[], None] = pause
     progress: Path | None = None
-    """The file that says what the run does now: of a step that runs Pulumi shows nothing."""
+    """The file with the current action of the run: Pulumi shows no output of a running step."""
     probes: Sequence[ProbePlan] = ()
     _started_s: float = field(init=False)
     _waited_s: float = field(default=0.0, init=False)
@@ -237,7 +238,7 @@ class Turn:
     def why_skipped(self, probe: ProbePlan, objects: Sequence[Body]) -> str:
         """Why the probe is not run, as a sentence; empty if it is.
 
-        It waits for what is busy as long as the site says.
+        It waits for busy nodes as long as the site allows.
         """
         if not self.policy.asked:
             return NEVER
@@ -251,7 +252,7 @@ class Turn:
         return found.reason if found is not None and found.kind != "broken" else ""
 
     def patience(self, name: str, objects: Sequence[Body], place_s: float | None) -> Patience:
-        """How a probe is waited for that is run now."""
+        """How to wait for a probe that runs now."""
         self._tell(name, "is run")
         lacks = lambda: lacks_places(objects, self._nodes())  # noqa: E731 - one argument of a call
         return Patience(place_s, lacks, partial(self._tell, name))
@@ -264,7 +265,7 @@ class Turn:
                 self.progress.write_text(f"acceptance: {number}{name}: {words}\n")
 
     def hindrance(self, objects: Sequence[Body], name: str = "a probe") -> Hindrance | None:
-        """What is in the way of a probe, after the waiting that the site allows."""
+        """Wait as long as the site allows, and give the reason if the probe still cannot run."""
         found = find_hindrance(objects, self._nodes())
         allowed = self.policy.busy_wait_s if self.policy.when_busy == "wait" else 0.0
         while found is not None:
@@ -279,12 +280,12 @@ class Turn:
         return None
 
     def is_busy_now(self, objects: Sequence[Body]) -> str:
-        """Why a probe that was not scheduled could not be: another pod was quicker."""
+        """Why a probe's pod could not be scheduled: another pod was quicker."""
         self._seen = None
         return self.why_busy(objects)
 
     def why_busy(self, objects: Sequence[Body]) -> str:
-        """Which pods hold what a probe needs, by a look that may be some seconds old."""
+        """Which pods hold the resources of a probe, by a list that may be some seconds old."""
         return self._why("busy", objects)
 
     def why_broken(self, objects: Sequence[Body]) -> str:
@@ -296,7 +297,7 @@ class Turn:
         return found.reason if found is not None and found.kind == kind else ""
 
     def learn(self, item: ProbeEvidence) -> None:
-        """Keep what the look at an image showed: jobs in an unfit one are not begun."""
+        """Keep the result for an image: jobs in an unfit one are not begun."""
         image, name = item.probe.image, item.probe.name
         if item.probe.kind != "image" or item.outcome == "skipped":
             return
@@ -308,7 +309,7 @@ class Turn:
             self._unfit[image] = f"image: {image} could not be looked at ({name})"
 
     def _nodes(self) -> Mapping[str, NodeUse]:
-        """All nodes as they are now; none where the cluster does not say."""
+        """All nodes as they are now; empty if the cluster gives no answer."""
         if self.api is None:
             return {}
         with self._one_look:  # the probes of a round ask at once

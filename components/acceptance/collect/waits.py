@@ -1,7 +1,7 @@
 """Why the pods of some jobs do not run, in the cluster's words, and where to look next.
 
-Sources: the conditions and reasons of Kubernetes' scheduler and kubelet, and what a real kubelet
-writes of a network, an image and a device that it cannot give (docs/howto/real-kernels.md).
+Sources: the conditions and reasons of Kubernetes' scheduler and kubelet, and the messages of a real
+    kubelet about a network, an image and a device that it cannot give (docs/howto/real-kernels.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OF_EVENT: Final[Mapping[str, WaitKind]] = {
     "FailedAttachVolume": "mount",
     "Failed": "start",
 }
-"""What a kubelet warns of while a pod waits, by the event's reason."""
+"""The kubelet's warnings about a waiting pod, by the event's reason."""
 _OF_STATE: Final[Mapping[str, WaitKind]] = {
     "ErrImagePull": "image",
     "ImagePullBackOff": "image",
@@ -31,7 +31,8 @@ _OF_STATE: Final[Mapping[str, WaitKind]] = {
     "CreateContainerConfigError": "config",
 }
 STUCK: Final[frozenset[WaitKind]] = frozenset({"image", "config"})
-"""What hardly ends by itself: an image that cannot be had, an object that is not there."""
+"""Waits that hardly end without help: an image that cannot be pulled, an object that does not
+exist."""
 _QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
 _HINTS: Final[Mapping[WaitKind, str]] = {
     "place": "it starts when they are free; `railyard drift` says whether nodes offer too few",
@@ -90,7 +91,7 @@ def all_pods(api: Api, objects: Sequence[Body]) -> list[Body]:
 
 
 def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
-    """Why the pods of some jobs do not run, most telling first; empty where they do."""
+    """Why the pods of some jobs do not run, most telling first; empty if they run."""
     pods = all_pods(api, objects)
     waits = [each for pod in pods for each in _not_placed(pod)]
     waits += [why for pod in pods if (why := _not_started(pod) or _ended(api, pod))]
@@ -123,7 +124,7 @@ def _not_placed(pod: Body) -> Iterator[Wait]:
 
 
 def _not_started(pod: Body) -> Wait | None:
-    """What the kubelet says of a pod or a container that it cannot start."""
+    """Find the kubelet's reason not to start a pod or a container."""
     status: Body = pod.get("status", {})
     if status.get("phase") == "Failed" and status.get("reason"):
         words = f"was refused by its node: {status['reason']}: {status.get('message', '')}"
@@ -167,7 +168,7 @@ def _warnings(api: Api, namespace: str) -> list[Body]:
 
 
 def _warned(pod: Body, events: Sequence[Body]) -> Iterator[Wait]:
-    """A pod that has its node and does not start there: no network, no volume."""
+    """Find why a pod does not start on its node: no network, no volume."""
     name, status = pod["metadata"]["name"], pod.get("status", {})
     if status.get("phase") not in {None, "Pending"}:
         return
@@ -193,7 +194,7 @@ class Api(Protocol):
     """The three verbs that a probe needs."""
 
     def get(self, path: str) -> Body | None:
-        """The object, or None when there is none."""
+        """The object, or None if it does not exist."""
         ...
 
     def text(self, path: str) -> str:
@@ -205,7 +206,7 @@ class Api(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete an object and what it owns; no error when there is none."""
+        """Delete an object and its dependents; a missing object raises no error."""
         ...
 
 
@@ -256,7 +257,7 @@ NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
 
 
 def rail_address(pod: Body) -> str:
-    """The IPv4 address of a pod's first attachment, without prefix; empty while there is none."""
+    """The IPv4 address of a pod's first attachment, without prefix; empty until it has one."""
     notes: Body = pod["metadata"].get("annotations") or {}
     text: str = notes.get(NETWORK_STATUS) or "[]"
     try:
