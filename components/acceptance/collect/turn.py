@@ -87,7 +87,7 @@ def _counts(amounts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _requests(spec: Body) -> dict[str, int]:
-    """Add up a pod's requests as the scheduler does: all containers, or one larger init container."""
+    """Add up a pod's requests as the scheduler does: all containers, or a larger init container."""
     running = list(spec.get("containers") or [])
     first = list(spec.get("initContainers") or [])
     running += [each for each in first if each.get("restartPolicy") == "Always"]

@@ -1,8 +1,8 @@
 """How many bytes a probe may have sent, by its own log.
 
-A perftest says it exactly. What a collective sends depends on the algorithm that NCCL chose: if
-its log does not name one, only what every algorithm must send is expected, and what none can send
-is too much. More than that is traffic of others, and then the bytes prove nothing.
+A perftest prints the exact number. A collective sends an amount that depends on the algorithm that
+NCCL chose: if its log does not name one, only what every algorithm must send is expected, and what
+none can send is too much. A larger amount is traffic of others, and then the bytes prove nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from components.acceptance.logs.nccl_table import bus_factor
 from components.model.units import LARGEST_RDMA_MTU
 
 _LEAST_SHARE_SEEN: Final = 0.9
-"""Of the bytes that the log says were sent: counters read some seconds apart miss none of them."""
+"""Of the bytes that the log says were sent: counters read some seconds apart still include all of
+them."""
 _ABSENT: Final = 0.1
-"""Less than this share of the least is no probe, whatever its algorithm."""
+"""Below this share of the least amount the probe did not use the port, whatever its algorithm."""
 HEADER_BYTES: Final = 102
 """Beside the payload of a RoCE v2 packet: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH 16,
 ICRC 4, FCS 4 (InfiniBand Architecture 1.4, annex A17). On InfiniBand it is less."""
@@ -44,7 +45,7 @@ class Sent:
     Attributes:
         least: Bytes that it must be.
         most: Bytes that it can be.
-        is_certain: The log says it; else both are bounds over all algorithms.
+        is_certain: The log gives the exact number; else both are bounds over all algorithms.
     """
 
     least: int
@@ -65,7 +66,8 @@ def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
 
     Args:
         item: The probe as it ran.
-        back: Of several perftests, what goes from the server to the client: what is read.
+        back: For several perftests, the bytes from the server to the client: those of the read
+            tests.
     """
     if item.perftest is not None:
         rows = item.perftest.rows
@@ -108,9 +110,9 @@ def claimed_s(item: ProbeEvidence) -> float:
 
 
 def judge_amount(sent: Sent, seen: int, mtu_bytes: int = LARGEST_RDMA_MTU) -> Verdict:
-    """Is it what a probe may have sent? Bounds that are guesses prove no fault, only absence.
+    """Judge an amount of bytes; uncertain bounds prove only absence, no other fault.
 
-    A packet of `mtu_bytes` has headers and at most one acknowledgement. More than that is `error`:
+    A packet of `mtu_bytes` has headers and at most one acknowledgement. A larger amount is `error`:
     others used the port too.
     """
     if seen < max(sent.least * _ABSENT, 1):
@@ -132,7 +134,7 @@ def show_size(count: int) -> str:
 def _of_messages(
     item: ProbeEvidence, collective: str, sent: tuple[int, float], world: tuple[int, bool]
 ) -> Sent:
-    """What of `sent` crosses the boundary of a host, in each direction, on one rail."""
+    """The part of `sent` that crosses the boundary of a host, in each direction, on one rail."""
     (message, extra), (ranks, is_ring) = sent, world
     here = ranks / max(len(item.probe.nodes), 1)
     name = collective.partition("_perf")[0]

@@ -3,8 +3,8 @@
 Every test passes through parts: two hosts, a NIC with its cable and switch port at each end,
 leaves, uplinks, a rail, and with `--use_cuda` two GPUs. A bad part makes the tests through it bad
 and leaves the others alone. So the part is named that explains most bad tests and spoils fewest
-right ones (group testing); then the next one for what is left. Parts that explain the same are
-named together, because pairs cannot tell them apart.
+right ones (group testing); then the search goes on with the remaining bad tests. Parts that explain
+the same are named together, because pairs cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.seen import Seen
 
 FEWEST_SIBLINGS: Final = 3
-"""Fewer have no median that one bad link among them leaves alone."""
+"""With fewer siblings, one bad link would move the median."""
 BY_CHANCE: Final = 0.005
-"""Share of tests through sound parts that are bad all the same: a choice, on the high side."""
+"""Share of tests through sound parts that are nevertheless bad: a choice, on the high side."""
 _ALWAYS: Final = 0.98
-"""Share of tests that a broken part makes bad: not 1, so that one odd test does not acquit it."""
+"""Share of tests that a broken part makes bad: less than 1, because one odd test must not acquit
+it."""
 _MARGIN: Final = 2.0
 """Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
 _COUNTED: Final = 3.0
-"""What an error counter of a part adds to its log odds: sound ports rarely count any."""
+"""Log odds that a part gains if an error counter on it grew: sound ports rarely count any."""
 _WHOLE: Final = 0.9
-"""A part with this share of bad tests spoils all of them, but for a test or two at the limit."""
+"""A part with this share of bad tests counts as spoiling all tests; a test or two at the limit may
+pass."""
 _WEIGHT: Final = 0.25
-"""A part that spoils all its tests comes before one that spoils some, unless it explains less than
-this share of what the other explains: two dead links are no half-bad leaf."""
+"""A part that spoils all its tests comes before a part that spoils some, unless it explains less
+than this share of the other's bad tests: two dead links are not a half-bad leaf."""
 _MOST_ALIKE: Final = 5
 _MOST_SUSPECTS: Final = 10
 
@@ -131,7 +133,7 @@ class PairResult:
 
 
 class Suspect(Seen):
-    """What most likely is bad; several parts where the tests cannot separate them."""
+    """What most likely is bad; several parts if the tests cannot separate them."""
 
     parts: tuple[tuple[str, str], ...] = ()
     """Kind and name; none if no part explains the bad tests."""
@@ -149,10 +151,10 @@ Marks = Mapping[Part, str]
 
 
 def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
-    """Which results are bad, and their share of the median of their siblings, if that is why.
+    """Give the bad results, and their share of the median of their siblings if that is the reason.
 
-    Siblings are like tests on the same rail, all within a leaf or all between leaves. A rail that
-    is slow as a whole is compared with all rails.
+    Siblings are like tests on the same rail, all within a leaf or all between leaves. The median of
+    all rails shows a rail that is slow as a whole.
     """
     by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
     for each in results:
@@ -214,7 +216,7 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
 
 
 def _odds(part: Part, bad: int, right: int, sizes: Mapping[str, int]) -> float:
-    """Log odds that the part is bad over chance, less what it takes to pick it from its kind."""
+    """Log odds that the part is bad, not unlucky, less the cost of choosing it among its kind."""
     share = min(bad / (bad + right), _ALWAYS)
     if share < KINDS[part.kind].least:
         return 0.0
@@ -344,7 +346,7 @@ def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict
 def pair_results(
     probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
 ) -> list[PairResult]:
-    """What the tests between two hosts on one rail came to; those that did not run are left out."""
+    """Collect the results of tests between two hosts on one rail, of the tests that ran."""
     rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
     wrong = [each for each in findings if each.verdict == "failed"]
     failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
@@ -387,7 +389,7 @@ def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: boo
 
 
 def _misses(nic: Hop | None, port: Hop | None) -> bool:
-    """The NIC counted a test's bytes, and its planned port less than half of them."""
+    """Whether the NIC counted a test's bytes, but its planned port less than half of them."""
     if nic is None or port is None or {nic.status, port.status} != {"observed"}:
         return False
     return (nic.total_bytes or 0) > 2 * (port.total_bytes or 0)

@@ -1,9 +1,9 @@
-"""Judges what the fabric did with a probe's bytes: links between leaves, routes and adapters.
+"""Judges the way of a probe's bytes through the fabric: links between leaves, routes and adapters.
 
-On InfiniBand they must go through all adapters of every worker.
-A cloud shows no switch of its fabric, and InfiniBand has no DSCP: there is no class to be wrong.
-What can be proven are the adapters' own counters: that the bytes left and arrived there, and that
-no adapter stood idle while others did its share.
+On InfiniBand they must go through all adapters of every worker. A cloud hides the switches of its
+fabric, and InfiniBand has no DSCP: no class can be wrong. What can be proven are the adapters' own
+counters: that the bytes left and arrived there, and that no adapter stood idle while others did its
+share.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]
 def judge_causes(
     evidence: Evidence, judged: Sequence[Finding]
 ) -> tuple[list[Finding], list[Finding]]:
-    """Settings of others and lost routes on the way of probes.
+    """Judge foreign settings and lost routes on the way of probes.
 
     Returns:
-        Those that may explain why a probe did not pass; and the others, as warnings: the probes
-        passed in spite of them, without congestion or by other links.
+        Those that may explain why a probe did not pass; and the others, as warnings: those probes
+        passed nevertheless, without congestion or by other links.
     """
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])

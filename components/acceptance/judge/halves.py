@@ -1,6 +1,6 @@
 """Finds the smallest group of hosts whose collective fails while all pairs pass: by halves.
 
-The running side keeps what each group came to and asks again until nothing is left to run:
+The caller keeps the result of each group and asks again until no group is left to run:
 
     results = {frozenset(hosts): False}
     while (step := next_halves(hosts, results)).runs:
@@ -22,16 +22,16 @@ Group = tuple[str, ...]
 
 
 class Halving(Seen):
-    """What to run next, or what was found."""
+    """The next groups to run, or the groups found."""
 
     runs: tuple[Group, ...] = ()
-    """Hosts of the next collectives; they may run at once, except where they share a host."""
+    """Hosts of the next collectives; groups without a common host may run at once."""
     found: tuple[Group, ...] = ()
     """Smallest failing groups: a host alone, or hosts that fail only together."""
 
     @property
     def text(self) -> str:
-        """What was found, in a sentence."""
+        """The result in a sentence."""
         each = [
             f"every collective with {group[0]} fails"
             if len(group) == 1
@@ -45,7 +45,7 @@ class Halving(Seen):
 def next_collectives(
     probes: Sequence[ProbeEvidence], findings: Sequence[Finding]
 ) -> tuple[str, str] | None:
-    """What the collectives of a run say together, and which to run next; None if they passed."""
+    """Sum up the collectives of a run, and name the next ones to run; None if they passed."""
     wrong = {each.subject for each in findings if each.verdict == "failed"}
     some = [item for item in probes if item.outcome not in {"skipped", "not_run"}]
     ran = [item.probe for item in some if item.probe.kind == "nccl"]
@@ -98,7 +98,7 @@ def _search(group: Group, results: Results) -> Iterator[_Ask | Group]:
 
 
 def _group_to_run(half: Group, group: Group, results: Results) -> Group:
-    """The half itself, or its only host with one that is good; empty without such a host."""
+    """The half, or its only host together with a good one; empty without such a host."""
     if len(half) > 1:
         return half
     good = sorted({host for run, passed in results.items() if passed for host in run} - {*group})
@@ -107,7 +107,7 @@ def _group_to_run(half: Group, group: Group, results: Results) -> Group:
 
 
 def _together(one: Group, other: Group, results: Results) -> Iterator[_Ask | Group]:
-    """Narrows down each side beside the whole of the other, as long as they fail together."""
+    """Narrow down each side while the other stays whole, as long as they fail together."""
     sides = [one, other]
     for place in (0, 1):
         while len(sides[place]) > 1:

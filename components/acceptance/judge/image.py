@@ -1,4 +1,4 @@
-"""Judges an image of jobs by what a pod of it showed: one finding for each thing that it lacks."""
+"""Judges an image of jobs by the output of a pod: one finding for each thing that it lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from components.jobs.templates import SSHD
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
 _FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
-"""The end of a program's name to the key that names its folder."""
+"""The end of a program's name to the key of its folder."""
 _SSH_PACKAGES: Final = {
     SSHD: "openssh-server",
     "ssh": "openssh-client",
@@ -23,7 +23,7 @@ _TORCH: Final = "torch"
 """How image_check.sh calls the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0, and
 2.26.2 with 2.7.0 (their `requires_dist`)."""
 _HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
-"""What such an NCCL prints."""
+"""The message of such an NCCL."""
 _MPIS: Final = ("Open MPI", "OpenRTE")
 """What Open MPI 4 and 5 call themselves in `mpirun --version`."""
 
@@ -49,7 +49,7 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
 
 
 Lack = tuple[str, str, str]
-"""What is expected, what the image has in its place, what to do."""
+"""The expected thing, the image's state, and the fix."""
 
 
 def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[Lack]:
@@ -99,7 +99,7 @@ def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
 
 
 def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
-    """Each NCCL that is too old for the pods of the site; an unknown release is only a doubt."""
+    """Find each NCCL that is too old for the site's pods; an unknown release is only a doubt."""
     least = probe.nccl_least
     for program, release in log.nccl.items():
         if not least or not release or parse_numbers(release) >= parse_numbers(least):

@@ -1,7 +1,7 @@
-"""Judges what the workers saw of their InfiniBand fabric, its rails and its paths. Pure.
+"""Judges each worker's view of its InfiniBand fabric, its rails and its paths. Pure.
 
-One row per host and question, and one per question to the whole fabric. What was not seen is an
-error, what was not asked is skipped; neither is a pass.
+One row per host and question, and one per question to the whole fabric. An unseen fact is an error,
+a question that was not asked is skipped; neither is a pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
 from components.acceptance.probes.ib_paths import PathAsk, RailLimit
 
 FABRIC: Final = "fabric"
-"""Subject of the rows that are about no single host."""
+"""Subject of the rows about the whole fabric."""
 
 _DOWN: Final = "1: DOWN"
 _FIX_STATE: Final = {
@@ -50,7 +50,7 @@ _MATTERS: Final = (
 
 
 def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
-    """All rows of a fabric of own switches; none where there is no such fabric."""
+    """All rows of a fabric of own switches; empty if the site has no such fabric."""
     if limits is None:
         return []
     found: list[Finding] = []
@@ -143,7 +143,7 @@ def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionL
 def _wrong_keys(
     ports: tuple[IbPort, ...], guids: tuple[str, ...], partition: PartitionLimit, kind: str | None
 ) -> list[str]:
-    """The ports that lack a key, have it with another membership, or have it without right."""
+    """Find the ports that lack a key, have the wrong membership of it, or must not have it."""
     wrong: list[str] = []
     by_guid = {port.guid: port for port in ports}
     for guid in guids:
@@ -197,10 +197,9 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
 def _judge_paths(
     host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
 ) -> Iterator[Finding]:
-    """One row a partition: a member gets a path, and who is none gets none.
+    """One row a partition: a member gets a path, another port does not.
 
-    A port that is not set up has no path at all, which is not the partition's fault: `ib ports`
-    tells it.
+    A port that is down has no path at all, which is not the partition's fault: `ib ports` tells it.
     """
     down = {
         port.guid: f"{name} {port.name}"
@@ -256,7 +255,7 @@ def _show(manager: SubnetManager) -> str:
 
 
 def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
-    """Exactly one master, the one that was planned, and the same for every host."""
+    """Require exactly one master: the planned one, and the same for every host."""
     known = {seen.manager.guid for seen in facts.values() if seen.manager is not None}
     if len(known) > 1:
         guids = ", ".join(f"0x{guid}" for guid in sorted(known))

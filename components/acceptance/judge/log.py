@@ -45,12 +45,12 @@ Source = str | Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class LogVerdict:
-    """What is said of one log.
+    """The judgement of one log.
 
     Attributes:
         verdict: Of the log as a whole.
         exit_code: 0 good, 1 failed verdict, 4 could not judge.
-        findings: One for each thing that was looked at.
+        findings: One for each check.
         summary: The numbers of the log, one line.
     """
 
@@ -108,7 +108,7 @@ def judge_nccl_text(
 
 
 def _why_no_numbers(findings: list[Finding]) -> str:
-    """What the summary says if no run of a log has numbers."""
+    """The summary of a log whose runs have no numbers."""
     looked = {finding.check for finding in findings}
     if looked == {"run"}:
         return "the run failed"
@@ -218,7 +218,8 @@ def judge_training_text(
         text: The whole log, or its pieces in order.
         ranks: How many ranks must have taken part; None for any number.
         min_images_s: The lowest acceptable number of images per second of all ranks together.
-        nccl: What the NCCL of the program must say of its way; None leaves that unproven.
+        nccl: The lines that the program's NCCL must print about its transport; None leaves that
+            unproven.
     """
     if nccl is not None and not isinstance(text, str):
         text = "".join(text)  # read twice

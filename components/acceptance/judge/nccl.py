@@ -44,7 +44,7 @@ class Members:
     Attributes:
         ranks: How many.
         hosts: On how many hosts.
-        workers: Names of these hosts; empty for any.
+        workers: Names of the hosts; empty for any.
         devices: How many network devices the channels of each host must use; 0 for any.
         what: What these are: `rails` or `adapters`.
     """
@@ -58,7 +58,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class NcclAsked:
-    """What a log of NCCL must show; what is None or empty is not asked."""
+    """The things that a log of NCCL must show; a field that is None or empty demands nothing."""
 
     min_version: str = ""
     """Least release, for example `2.19`."""
@@ -138,9 +138,9 @@ def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
 def judge_framework(
     log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
 ) -> list[Finding]:
-    """What NCCL says of its way, whatever program it serves.
+    """Judge the transport that NCCL reports, in a log of any program.
 
-    A framework that is fast enough over the wrong transport has proven nothing.
+    A framework that is fast enough over the wrong transport proves nothing.
     """
     if isinstance(log, NcclLog):
         return [*_judge_way(log, subject, asked)]
@@ -166,7 +166,7 @@ def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding
 
 
 def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
-    """All that was asked for, and what every run must show."""
+    """Judge everything that was asked for, and the things that every run must show."""
     members = asked.members
     yield judge_completeness(log, subject)
     if members:
@@ -194,9 +194,9 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
 
 
 def _ran_together(runs: Sequence[NcclLog]) -> bool:
-    """Is it one launch of several programs that knew nothing of each other?
+    """Whether one launch started several programs that did not find each other.
 
-    Each has a single rank, or lists come before the tables of others.
+    Each of them has a single rank, or lists come before the tables of others.
     """
     ranks = [line.rank for run in runs for line in run.ranks]
     if len(ranks) > 1 and not any(ranks):
@@ -207,7 +207,7 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
 
 
 def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
-    """The findings of one run; of one that failed, why; of one that is not whole, no more."""
+    """The findings of one run; of one that failed, why; of an incomplete one, only that."""
     failures = [each for each in log.failures if not each.is_before_run]
     failure = find_failure(failures, subject)
     if failure is not None:
@@ -236,7 +236,7 @@ def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
 
 
 def _quoted(failure: Finding) -> Finding:
-    """A page that quotes lines of logs is no run that failed."""
+    """Judge a page that quotes lines of logs: it is not a failed run."""
     step = "judge the log itself: this is a document that quotes lines of one"
     return failure.model_copy(update={"verdict": "error", "next_step": step})
 
@@ -275,8 +275,8 @@ def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list
     Args:
         item: The look at a node.
         log: What NCCL said.
-        nvlink_gbyte_s: What all NVLinks of its slowest GPU carry; 0 if it has none, and then no
-            speed is asked for.
+        nvlink_gbyte_s: What all NVLinks of its slowest GPU carry; 0 if it lacks NVLink, and then no
+            speed is demanded.
     """
     floor = NVLINK_FRACTION * nvlink_gbyte_s
     asked = NcclAsked(
@@ -289,7 +289,7 @@ def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list
 
 
 def asked_of(limits: Limits) -> NcclAsked:
-    """What the plan asks of every log of NCCL, whatever its probe."""
+    """The plan's demands on every log of NCCL, whatever its probe."""
     return NcclAsked(
         min_version=limits.nccl_min_version,
         topology_file=limits.topology_file,
@@ -302,7 +302,7 @@ def asked_of(limits: Limits) -> NcclAsked:
 
 
 def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """Warnings about a collective that is fast enough and slower than others."""
+    """Warn about a collective that is fast enough but slower than others."""
     if item.nccl is None or item.probe.kind != "nccl":
         return []
     slow = None
@@ -314,12 +314,12 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 _BITS = 8
 ALLTOALL_SHARE = 0.70
-"""Of what the adapters carry: every rank talks to every other at once, and switches between hosts
+"""Share of the adapters' rate: every rank talks to every other at once, and switches between hosts
 see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
 
 
 def _node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:
-    """What all rails or adapters of one host carry in GB/s, and how that was added up."""
+    """The rate of all rails or adapters of one host in GB/s, and the sum in words."""
     if limits.transport == "ib":
         rate, count = limits.hca_rate_gbit_s, limits.hcas
         return rate * count / _BITS, f"{count} adapters ({count} x {rate:g} Gb/s)"

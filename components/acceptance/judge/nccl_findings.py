@@ -27,7 +27,7 @@ from components.core.plain_text import counted
 _SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
 """Collectives whose bus bandwidth is that of a ring, which others may beat."""
 _UNNAMED = 1.2
-"""Times the line rate, which a log may show that names no algorithm: two hosts of 8 H100 reach 470
+"""Times the line rate that a log may show if it names no algorithm: two hosts of 8 H100 reach 470
 of 400 GB/s (nccl-tests issue 309)."""
 _SLACK = 1.02
 """Times a limit by physics: clocks and the rounding of a table."""
@@ -73,7 +73,7 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> F
 
 
 def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
-    """Warnings of unknown meaning, and what others said before: no right run fails by them."""
+    """Unknown warnings, and messages from before the run: no right run fails by them."""
     warnings = [*log.warnings, *(each.line for each in log.failures if each.is_before_run)]
     if not warnings:
         return None
@@ -108,7 +108,7 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
 
 
 def _worst(rows: Sequence[NcclRow]) -> tuple[float, str]:
-    """The least bus bandwidth of rows in GB/s, and where it was."""
+    """The least bus bandwidth of rows in GB/s, and the size that had it."""
     worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
     size = show_bytes(worst.size_bytes)
     return worst.worst_busbw_gb_s, f"{worst.worst_busbw_gb_s:.2f} GB/s at {size}"
@@ -282,7 +282,7 @@ _APART: Final = 0.2
 
 
 def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
-    """Of the largest size: iterations that vary, and the processes that differ from the others.
+    """Of the largest size: iterations that vary, and processes that differ from the others.
 
     A process that takes longer is slow, or far from the others. One that takes less time came
     late: its kernel starts when the others already wait for it.

@@ -1,8 +1,8 @@
-"""Which way the data of an NCCL program took, and whether it is the one that was asked for.
+"""Judges whether the data of an NCCL program took the expected way.
 
-Only NCCL's list of devices shows InfiniBand or RoCE, and NVLink differs from PCIe only by lines or
-numbers that one of them alone can have. What no line says is not proven: never a pass. The tables
-here are the only ones that say what is RDMA, by the names of networks and of devices.
+Only NCCL's list of devices shows InfiniBand or RoCE. Only some lines or numbers tell NVLink from
+PCIe. A way that no line shows is not proven: never a pass. Only the tables here decide, by the
+names of networks and devices, which of them are RDMA.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _SPEAKS: Final = tuple(
         (r"(?:usnic)\w*", "usNIC"),
     )
 )
-"""What devices speak over Ethernet, or what they are instead of InfiniBand: the kernel's drivers
-(drivers/infiniband/hw and sw) and rdma-core's kernel-boot/rdma_rename.c. NCCL prints `/RoCE` for
-every device whose link is Ethernet. Names of drivers that can speak iWARP (irdma, qedr, erdma), and
-names that an administrator chose, tell nothing."""
+"""The protocol of devices over Ethernet, or their kind if they are not InfiniBand: the kernel's
+drivers (drivers/infiniband/hw and sw) and rdma-core's kernel-boot/rdma_rename.c. NCCL prints
+`/RoCE` for every device whose link is Ethernet. Names of drivers that can speak iWARP (irdma, qedr,
+erdma), and names that an administrator chose, tell nothing."""
 
 
 def speaks(device: str) -> str:
-    """What a device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
+    """Read the kind of a device from its name: `RoCE` for an Ethernet link, or empty if unknown.
 
     NCCL may have merged several: `mlx5_0+mlx5_1`.
     """
@@ -67,7 +67,7 @@ def speaks(device: str) -> str:
 
 
 def way_of(name: str, providers: Sequence[str]) -> Way:
-    """What a network of NCCL sends over."""
+    """The way over which a network of NCCL sends."""
     for pattern, way in _NETWORKS:
         if pattern.fullmatch(name):
             return way
@@ -78,7 +78,7 @@ def way_of(name: str, providers: Sequence[str]) -> Way:
 
 
 def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
-    """Did the data take the expected way? The verdict, and why if it is none that was hoped for."""
+    """Judge whether the data took the expected way; give a reason if the verdict needs one."""
     channels = log.channels
     if channels.other:
         return "error", f"channels over {', '.join(channels.other)}, which is not known"
@@ -109,7 +109,7 @@ def _over_network(log: NcclLog, expect: Literal["ib", "roce", "socket"]) -> tupl
 
 
 def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
-    """`Using network` says what would be used between hosts, not what was."""
+    """Judge by `Using network`, which names the network for use between hosts, not the one used."""
     ways = {way_of(name, log.providers) for name in log.networks}
     if not ways:
         return "error", _NOT_SHOWN
@@ -145,7 +145,7 @@ _NVIDIA = re.compile(
 
 
 def _no_nvlink(log: NcclLog) -> tuple[Verdict, str] | None:
-    """Why P2P of these GPUs is no NVLink, whatever its speed: it needs two GPUs of NVIDIA."""
+    """Why P2P of these GPUs cannot be NVLink, whatever its speed: it needs two GPUs of NVIDIA."""
     names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
     if log.is_rccl or any(_AMD.search(name) for name in names):
         return "failed", "the GPUs are not NVIDIA's: AMD's xGMI is no NVLink"
@@ -159,7 +159,7 @@ def _no_nvlink(log: NcclLog) -> tuple[Verdict, str] | None:
 
 
 def used_devices(log: NcclLog) -> dict[str, set[str]]:
-    """Link layer to the devices that carry it, of those that the channels use."""
+    """Link layer to its devices, among those that the channels use."""
     found: dict[str, set[str]] = {}
     for host in log.hosts:
         for hca in in_use(log, host) or host.hcas:
@@ -194,7 +194,7 @@ def _link_layer(log: NcclLog, wanted: str) -> tuple[Verdict, str]:
 
 
 def _everywhere(log: NcclLog) -> tuple[Verdict, str]:
-    """Each host of the list must be at one end of a channel that is shown."""
+    """Require that each listed host is at one end of a network channel in the log."""
     hosts = {line.host for line in log.ranks}
     unseen = sorted(hosts - set(log.channels.hosts_on_net))
     if len(hosts) > 1 and unseen:

@@ -25,15 +25,16 @@ _MOST_RANKS: Final = 65_536
 """Ranks that a log without a list may have."""
 _MOST_SIZES: Final = 10_000
 _LARGEST_STEP: Final = 16
-"""Of two sizes alone, without the line that says what was asked for: more is a gap."""
+"""Between two neighbouring sizes, if the log lacks the line with the wanted sizes: more is a
+gap."""
 _AVERAGE_SLACK_GB_S: Final = 0.0055
 """Rows are printed with two decimals, the average with six digits."""
 _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
-"""Below it, two decimals say nothing of the ratio of two bandwidths."""
+"""Below it, two decimals are too few to compare two bandwidths."""
 
 Said = tuple[Verdict, str, str]
-"""Verdict, what the log shows, and details."""
+"""Verdict, the log's state, and details."""
 
 
 def completeness_of(log: NcclLog) -> Said:

@@ -1,4 +1,4 @@
-"""Judges what the GPUs of one node said before, during and after a load. Pure.
+"""Judges the GPUs of one node by their state before, during and after a load. Pure.
 
 A finding names the GPU by index and bus ID, and says what to do with it. If the driver or the image
 does not show something, a row says that, and it never passes.
@@ -30,7 +30,7 @@ SLOWED: Final[Mapping[int, str]] = {
     0x80: "power brake: the power supply or the rack asked for less",
 }
 """Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, that say something is wrong. The power cap
-(0x04) is no fault: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
+(0x04) is normal: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
 PCIE_GBYTE_S: Final[Mapping[int, float]] = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """By generation, of one lane and direction: PCI-SIG's rate less its line code."""
 PCIE_FRACTION: Final = 0.75
@@ -38,7 +38,7 @@ PCIE_FRACTION: Final = 0.75
 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks 0e0a1ac);
 the rest is left for slower hosts."""
 _FEWEST: Final = 3
-"""GPUs from which on a median says which of them is slow."""
+"""The fewest GPUs whose median shows a slow one."""
 
 
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
@@ -90,7 +90,7 @@ def _name(gpu: GpuLook) -> str:
 
 
 def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
-    """Errors that ECC could not correct, rows to replace, and what the driver asks for."""
+    """Judge errors that ECC could not correct, rows to replace, and the driver's request."""
     found: list[str] = []
     for gpu in after.gpus:
         rows, asked = after.remapped.get(gpu.bus_id), after.recovery.get(gpu.bus_id, "None")
@@ -149,7 +149,7 @@ def _clock_row(log: NodeLog) -> Finding:
 
 
 def below_siblings(values: Mapping[str, float]) -> list[str]:
-    """Those that are 20 % and more below the median of all, with both numbers."""
+    """Find values at least 20 % below the median of all, and show both numbers."""
     if len(values) < _FEWEST:
         return []
     middle = median(values.values())

@@ -1,4 +1,4 @@
-"""Judges where a probe's bytes went: the class at every hop of the path, and what was lost.
+"""Judges the way of a probe's bytes: the class at every hop of the path, and the losses.
 
 A probe between two idle nodes runs at full speed in the wrong class too; only the counters show it.
 """
@@ -21,7 +21,7 @@ from components.model.jobs import LossLimits
 
 _READ = ("observed", "uncounted")
 DARK: Final = "not proven: no login"
-"""Of hops whose device nothing logs in to; beside them the others are judged."""
+"""Of hops whose device nothing logs in to; the other hops are still judged."""
 _ROLES: Final = get_args(HopRole)
 _ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
 """What every way has; the others are there where two leaves are joined by routed links."""
@@ -63,7 +63,7 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def judge_losses(
     item: ProbeEvidence, priority: int | None = None, losses: LossLimits | None = None
 ) -> list[Finding]:
-    """Warnings: what was lost, sent again, paused or marked within the limits, or not counted.
+    """Warnings: losses, repeats, pauses and marks within the limits, or without counters.
 
     Pauses of other priorities than that of RoCE are `warn_pauses`'.
     """
@@ -80,7 +80,7 @@ def judge_losses(
 
 
 def fail_losses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """What was lost, sent again, paused or marked beyond the limits, once for each port."""
+    """Fail losses, repeats, pauses and marks beyond the limits, once for each port."""
     found = [each for each, fails in _lost(item, limits.priority, limits.losses) if fails]
     at = {(each.check, each.actual.partition(" ")[2].partition(" (")[0]): each for each in found}
     return list(at.values())
@@ -286,7 +286,7 @@ def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[Pr
 
 
 def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
-    """The bytes that a probe counted at a port of its own, and those in another class."""
+    """The bytes that a probe counted at a port which it used alone, and those in another class."""
     alone = [hop for hop in item.hops if hop.direction == direction and not hop.shared]
     own = next((hop for hop in alone if hop.status == "observed"), None)
     total = (own.total_bytes if own else 0) or sent_bytes(item).most

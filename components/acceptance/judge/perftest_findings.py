@@ -34,7 +34,8 @@ _RDMA: Final = ("RC", "UC", "UD", "XRC", "DC")
 _NEVER_RAW: Final = ("RDMA_Write", "RDMA_Read", "Atomic", "RDMA_Atomic")
 """Titles that a test of raw Ethernet cannot have: it is called Send."""
 _ONE_PACKET: Final = 4096
-"""The largest RDMA MTU: what is not longer goes in one packet, if the log shows no MTU."""
+"""The largest RDMA MTU: without an MTU in the log, a message of at most this length counts as one
+packet."""
 
 
 def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
@@ -62,7 +63,7 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
 
 
 def _problem(log: PerftestLog) -> str:
-    """What the log lacks or contradicts."""
+    """The first gap or contradiction of the log."""
     if not log.rows and not log.latency:
         return "no result row"
     if not log.ended:
@@ -82,7 +83,7 @@ def _problem(log: PerftestLog) -> str:
 
 
 def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> Finding:
-    """Over Ethernet each end needs a GID of its own; on a planned rail, one of its addresses."""
+    """Require each end's own GID over Ethernet; on a planned rail, one of the rail's addresses."""
     if log.link_type != "Ethernet" or not log.gids:
         return row("gid", subject, "skipped", "a GID", "not shown")
     verdict, actual, step = _gid(log.gids, rail)
@@ -119,9 +120,10 @@ def _address(gid: str) -> IPv6Address | None:
 
 
 def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Is the device that of the rail, and no bond? In a pod with a VF its name says nothing more.
+    """Judge whether the device belongs to the rail and is not a bond.
 
-    The kernel calls the device of two ports that are one `mlx5_bond_0` (mlx5_ib, main.c).
+    In a pod with a VF its name proves nothing more. If two ports form one device, the kernel calls
+    it `mlx5_bond_0` (mlx5_ib, main.c).
     """
     rail = asked.rail
     bond = rail and "bond" in log.device and log.device not in rail.devices
@@ -174,10 +176,11 @@ def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
 
 
 def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: str) -> Finding:
-    """Is the average bandwidth of the largest size at or above a floor?
+    """Judge the average bandwidth of the largest size against a floor.
 
-    The peak is no measure: in duration mode it is not taken. If neither a title nor a call says
-    which test it was, the number may be the sum of both directions, and half of it has to do.
+    The peak is not used, because duration mode does not measure it. If neither a title nor a call
+    names the test, the number may be the sum of both directions, and half of it must reach the
+    floor.
     """
     expected, largest = f"average >= {floor_gbit_s:.2f} Gb/s", log.largest
     if largest is None:
@@ -231,9 +234,9 @@ def _judge_latency(log: PerftestLog, subject: str, asked: PerftestAsked) -> Find
 
 
 def _judge_tail(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Is the time that 99.9 % of the messages keep at or below a limit?
+    """Judge the time in which 99.9 % of the messages arrive.
 
-    All sizes that go in one packet are looked at: a retransmission or a pause meets any of them.
+    All sizes that fit one packet count: a retransmission or a pause can hit each of them.
     """
     most_us, packet = asked.most_tail_us, log.mtu_bytes or _ONE_PACKET
     if not most_us:
@@ -253,7 +256,7 @@ def _judge_tail(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding
 
 @dataclass(frozen=True, slots=True)
 class PerftestAsked:
-    """What a log of perftest must show; what is None is not asked.
+    """The things that a log of perftest must show; a field that is None demands nothing.
 
     Attributes:
         link: The link layer.
@@ -307,7 +310,7 @@ CHECKS: Final[tuple[Judge, ...]] = (
 
 
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of one run; of one that failed, why; of one that is not whole, no more."""
+    """The findings of one run; of one that failed, why; of an incomplete one, only that."""
     failure = find_failure(log.failures, subject)
     if failure is not None:
         return [failure]

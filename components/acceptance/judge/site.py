@@ -2,7 +2,7 @@
 
 A probe passes only when it ran, on the planned transport, with right values, at the speed that the
 physical limit asks for, and with its bytes in the planned class at every hop. A good number on the
-wrong path is a failure; what was not observed is not believed.
+wrong path is a failure; an unobserved value proves nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Report(Seen):
 
     @property
     def gate_code(self) -> int:
-        """Of the gate in an update: hosts in use by others stop it only if the site says so.
+        """Of the gate in an update: hosts in use by others stop it unless `when_busy` is `warn`.
 
         The site itself chose to leave out a part, or to end without time for it.
         """
@@ -235,7 +235,7 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
-    """What the log of the probe's kind says; None without such a log."""
+    """Judge the log by the probe's kind; None without such a log."""
     found: list[Finding] | None = None
     if item.image is not None:
         found = judge_image(item, item.image)
@@ -346,6 +346,6 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
 
 
 def _rdma_mtu(limits: Limits, probe: Probe) -> int:
-    """What the rail of a probe has, or at most what all have."""
+    """The RDMA MTU of a probe's rails, at most that of the site."""
     own = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name in probe.rails]
     return min((limits.rdma_mtu_bytes, *own))

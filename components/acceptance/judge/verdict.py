@@ -16,7 +16,7 @@ it is never a pass."""
 SLOW_TEST: Final = 0.85
 """A test between two hosts below this share of the median of like tests is slow. A link that lost
 20 % must be found, and tests of one link differ by about 3 %: a limit of 0.80 would miss half of
-such links."""
+the links with such a loss."""
 SLOW_SIBLING: Final = 0.80
 """A GPU, an NVLink, or one of two ports of a card below this share of its siblings has a fault. It
 is a choice: one number of each is compared, and no series of tests shows how much they vary."""
@@ -25,7 +25,7 @@ UNPROVEN: Final = "proof"
 
 
 class Finding(Seen):
-    """One thing that was judged: `expected X, actual Y`."""
+    """One judgement: `expected X, actual Y`."""
 
     check: str
     """Its short name, for example `bandwidth`."""

@@ -18,7 +18,7 @@ from components.core.plain_text import counted
 _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
 _ODD_STEP = 0.2
-"""A rank's own line that is further from its share of the total is named."""
+"""Name a rank if its own line differs from its share of the total by more than this."""
 
 
 def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Finding:
