@@ -55,7 +55,7 @@ class HopPlan:
     interface: str
     """Name of the interface or port; `ADAPTERS` for every InfiniBand adapter of the device."""
     is_dark: bool = field(default=False, metadata=OMIT_EMPTY)
-    """Nothing logs in to the device, so that its counters are not read."""
+    """Railyard has no login to the device, and therefore cannot read its counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +67,32 @@ class CounterSource:
     """`linux`, `infiniband` for a host's adapters, or the switch's system."""
     interfaces: tuple[str, ...]
     links: RoutedLinks | None = field(default=None, metadata=OMIT_EMPTY)
-    """Of a switch with routed links: what BGP is to say of them, asked with the counters."""
+    """Of a switch with routed links: the BGP sessions to expect on them, read with the counters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """One probe: what it proves, how it is run, which hops it crosses."""
+    """One probe: its subject, its commands and its hops."""
 
     probe: Probe
     job: ProbeJob | None
-    """What it creates in the cluster; None where there is none."""
+    """Its objects in the cluster; None for a probe on hosts."""
     hops: tuple[HopPlan, ...]
     host: HostProbe | None = None
-    """What it runs on hosts; exactly one of the two is there."""
+    """Its commands on hosts; exactly one of the two is there."""
     round: int = field(default=0, metadata=OMIT_EMPTY)
     """Probes next to each other with the same number above 0 run at once; 0 runs alone."""
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What it runs, for people."""
+        """Its command, for people."""
         ways = [way.command for way in (self.job, self.host) if way is not None]
         return ways[0] if ways else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When a probe is run, and what the gate makes of one that was not."""
+    """When a probe runs, and how the gate treats a probe that did not."""
 
     asked: bool = True
     """False: nothing is proven in this run, because the site says `accept: never`."""
@@ -102,9 +102,9 @@ class Policy:
     busy_wait_s: float = 600.0
     time_budget_s: float | None = None
     max_age_days: int = field(default=0, metadata=OMIT_EMPTY)
-    """0: `evidence.MAX_AGE_DAYS`, so that older plans keep their digests."""
+    """0: `evidence.MAX_AGE_DAYS`; older plans thus keep their digests."""
     scope: str = field(default="", metadata=OMIT_EMPTY)
-    """What a person asked for alone, where no earlier proof of the whole counts."""
+    """The scope that a person asked for, if no earlier proof of the whole counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +122,17 @@ class AcceptancePlan:
     """In a cluster one Job per worker, in the same order: it prints a pod's locked-memory limit."""
     timeout_s: float
     nodes: Mapping[str, str] = field(default_factory=dict[str, str], metadata=OMIT_EMPTY)
-    """Worker to the name of its node, where that is another one."""
+    """Worker to the name of its node, if it differs."""
     ib: tuple[IbLook, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Hosts that are asked what they see of a fabric of own InfiniBand switches."""
+    """Hosts to ask about a fabric of the site's own InfiniBand switches."""
     access: ClusterRef | None = field(default=None, metadata=OMIT_EMPTY)
-    """Where the kubeconfig is read when the probes run; None where there is no cluster."""
+    """Where the kubeconfig is read when the probes run; None for a site without a cluster."""
     images: tuple[ProbePlan, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Looks at the images of the jobs, which come before all probes."""
     policy: Policy = Policy()
     shared: str = ""
-    """Digest of what is no single host's: jobs, traffic class, rails, pod network, operators."""
+    """Digest of everything that concerns more than one host: jobs, traffic class, rails, pod
+    network, operators."""
     left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Probes of the site that this run does not ask for: it has a scope."""
     networks: Mapping[str, tuple[str, ...]] = field(
@@ -139,11 +140,11 @@ class AcceptancePlan:
     )
     """Routed switch to the networks that it announces."""
     budget: Budget | None = field(default=None, metadata=OMIT_EMPTY)
-    """What the suite covers and how long it takes; None for a site without Kubernetes."""
+    """The coverage of the suite and its duration; None for a site without Kubernetes."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Every device that it reaches by itself: counters, and commands on hosts."""
+        """Every device that acceptance reaches directly: counters, and commands on hosts."""
         hosts = [probe.host for probe in self.probes if probe.host is not None]
         ends = [end for host in hosts for end in (host.client, host.server) if end is not None]
         return (
@@ -226,7 +227,7 @@ def _limits(spec: ClusterSpec) -> Limits:
 
 
 def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
-    """What a rail can carry, and the addresses and devices that a test on it must show."""
+    """The speed of a rail, and the addresses and devices that a test on it must show."""
     rail = spec.rail(name)
     nics = [nic for host in spec.workers for nic in host.nics if nic.rail == name]
     given = (text for nic in nics for text in (nic.address, nic.pod_address) if text)
@@ -333,7 +334,7 @@ def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
 
 @once
 def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
-    """What is plugged in, `gpu01/rail-0`, to its switch and port; of two the first."""
+    """Each plugged interface, `gpu01/rail-0`, to its switch and port; of two the first."""
     found: dict[str, tuple[str, str]] = {}
     for switch in spec.switches:
         for name, port in switch.ports.items():

@@ -1,4 +1,4 @@
-"""The base of what acceptance saw: texts of logs and devices, of any length, cut to be kept."""
+"""The base of observed values: texts of logs and devices, of any length, cut to be kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import ConfigDict, model_validator
 from components.model.units import Frozen
 
 LONGEST_SEEN: Final = 2000
-"""Characters that are kept of one text: enough to recognise a line by, and far from the 64 KiB at
-which the engine's plugin protocol breaks lines."""
+"""Characters to keep of one text: enough to recognise a line by, and far from the 64 KiB at which
+the engine's plugin protocol breaks lines."""
 _CUT: Final = " …"
 
 

@@ -1,4 +1,4 @@
-"""What a line of a log can mean: one row of a table for each class of failure, and the search."""
+"""The meanings of log lines: one row of a table for each class of failure, and the search."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Cause:
     """One row of a table.
 
     Attributes:
-        pattern: What the line has in it. Parts that may be long are bounded.
+        pattern: Text in the line. Parts that may be long are bounded.
         kind: A short name of the class of failure.
-        meaning: What it usually means, and where to look.
+        meaning: Its usual meaning, and the place to look at.
         late: It follows from a failure elsewhere.
-        since: The first release of NCCL with one of its texts; empty for what others print.
+        since: The first release of NCCL with one of its texts; empty for programs other than NCCL.
         until: The last one.
     """
 
@@ -64,7 +64,8 @@ _HINTS: Final = (
     "corrupt", "alloc()", "free()", "chunk()", "received s",
     "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
-"""A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
+"""A line without any of these, in small letters, matches no row: a cheap look before the
+patterns."""
 
 
 _WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
@@ -88,8 +89,8 @@ class FailureFinder:
     Attributes:
         tables: The rows, in their order: the first that fits a line names it.
         warning: A line that fits no row and has this in it is a warning of unknown meaning.
-        started: The run has begun. What a launcher says before does not tell how the run ends.
-        names: Of hosts, which are not looked at.
+        started: The run has begun. Launcher messages before it do not tell how the run ends.
+        names: Names of hosts, which the search skips.
     """
 
     tables: Sequence[Cause]
@@ -115,7 +116,7 @@ class FailureFinder:
             self.warnings[line.strip()[:_LONGEST_LINE]] = None
 
     def explained(self) -> tuple[LogFailure, ...]:
-        """The failures; where they only say that NCCL gave up, its unknown warnings come first."""
+        """The failures; if they only say that NCCL gave up, its unknown warnings come first."""
         kinds = {each.kind for each in self.failures if not each.is_before_run}
         if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "comm_abort", "rank_failed", "scheduler"}:
             told, self.failures = self.failures, []
@@ -161,7 +162,7 @@ _PLACES: Final = {
 
 
 def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
-    """The first failure that is not a mere consequence of another; else the first."""
+    """The first failure that is not just a consequence of another; else the first."""
     every = list(failures)
     causes = [failure for failure in every if not failure.is_consequence]
     return next(iter(causes or every), None)

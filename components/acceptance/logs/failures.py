@@ -169,9 +169,9 @@ NCCL: tuple[Cause, ...] = _rows(
      r"|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError"),
      "late framework", "the framework's NCCL call failed"),
 )  # fmt: skip
-"""Rows of NCCL's sources name the first and the last release that has their texts, by
-tests/acceptance/recorded/nccl_words.tsv; those of nccl-tests and frameworks have none. A harmless
-line comes from runs that completed, and its row says where one is published."""
+"""Rows from NCCL's sources give the first and the last release with their texts, by
+tests/acceptance/recorded/nccl_words.tsv; rows of nccl-tests and frameworks give no release. A
+harmless line comes from runs that completed, and its row cites a published one."""
 _LAUNCHED = _rows(
     ("", "", r"unrecognized arguments|the following arguments are required",
      "usage", "an argument that the program does not know"),
@@ -332,7 +332,7 @@ WORDS: Final = (
 
 
 def nccl_finder() -> FailureFinder:
-    """Looks for what NCCL, nccl-tests, their launchers and their hosts say of failures."""
+    """Find failures in the messages of NCCL, nccl-tests, their launchers and their hosts."""
     return FailureFinder(NCCL + LAUNCHERS, warning="NCCL WARN")
 
 
@@ -342,5 +342,5 @@ def launched_finder() -> FailureFinder:
 
 
 def perftest_finder() -> FailureFinder:
-    """Looks for what perftest, its launchers and its hosts say of failures."""
+    """Find failures in the messages of perftest, its launchers and its hosts."""
     return FailureFinder(WORDS + LAUNCHERS)

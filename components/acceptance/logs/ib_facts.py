@@ -1,4 +1,4 @@
-"""What one host sees of its InfiniBand fabric: the answers of `ib_look.sh`, as plain values.
+"""One host's view of its InfiniBand fabric: the answers of `ib_look.sh`, as plain values.
 
 Forms: lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
 Nothing here says good or bad.
@@ -53,7 +53,7 @@ class IbPort(Seen):
     pkeys: tuple[int, ...]
     """All entries of the key table but empty ones, with the bit of full members; ascending."""
     active_mtu_bytes: int | None
-    """None where `ibv_devinfo` does not say it."""
+    """None if `ibv_devinfo` does not print it."""
 
 
 class SubnetManager(Seen):
@@ -66,7 +66,7 @@ class SubnetManager(Seen):
 
 
 class PathAnswer(Seen):
-    """What the subnet said to one question for a path."""
+    """The subnet's answer to one path query."""
 
     found: bool = False
     why_nothing: str = ""
@@ -100,18 +100,18 @@ class Diagnosis(Seen):
 
     stages: tuple[Stage, ...]
     errors: tuple[str, ...]
-    """The first lines that name an error."""
+    """The first lines with an error."""
     master_guid: str = ""
-    """16 hexadecimal digits; empty where it names no master."""
+    """16 hexadecimal digits; empty if it names none."""
     master_priority: int | None = None
     switches: int | None = None
     adaptive_switches: int | None = None
-    """Switches on which adaptive routing is on; None where it was not asked."""
+    """Switches on which adaptive routing is on; None if the host did not ask."""
     links: tuple[Links, ...] = ()
 
 
 class IbFacts(Seen):
-    """What one host saw; a `why_no_…` says in words what could not be seen."""
+    """One host's view; a `why_no_…` says in words what could not be seen."""
 
     ports: tuple[IbPort, ...] = ()
     manager: SubnetManager | None = None
@@ -190,7 +190,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def _why_not(body: str | None, tool: str) -> str:
-    """Why a tool's answer cannot be used; empty where nothing speaks against it."""
+    """Why a tool's answer cannot be used; empty if it can be used."""
     if body is None:
         return f"{tool} was not run: the look was cut off before it"
     if body.startswith("missing: "):
@@ -254,7 +254,7 @@ _ADAPTIVE: Final = re.compile(r"^Adaptive Routing is enabled on (\d+) switch", r
 _SWITCHES: Final = re.compile(r"^IB Switches\s*:\s*(\d+)", re.MULTILINE)
 _LINKS: Final = re.compile(r"^Links at (\d+)x([\d.]+)\s*:\s*(\d+)", re.MULTILINE)
 _MOST_ERRORS: Final = 20
-"""Lines that are kept: a broken spine prints one for each of its links."""
+"""Error lines to keep: a broken spine prints one for each of its links."""
 _MOST_COLUMNS: Final = 300
 
 

@@ -1,8 +1,8 @@
 """Takes a job's output apart: what launchers and collectors put before a line is taken off.
 
 The prefixes are those of Open MPI, PRRTE, srun, kubectl, journals, compose files and container
-runtimes. A tag may be in the middle of a line, because ranks write into one stream. Everything is
-read piece by piece, so that a log may be as long as a disk.
+runtimes. A tag may be in the middle of a line, because ranks write into one stream. It reads a log
+piece by piece, in constant memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Line(NamedTuple):
 def read_lines(source: str | Iterable[str]) -> Iterator[Line]:
     """The lines of all ranks without tags, prefixes and terminal colours; empty ones are left out.
 
-    A tag inside a line ends that line: what follows belongs to another rank.
+    A tag inside a line ends that line: the rest belongs to another rank.
 
     Args:
         source: A text, or its pieces in order.
@@ -151,7 +151,7 @@ _DOCKER_LINE: Final = '{"log":'
 
 
 def first_text(chunks: Iterator[str]) -> str:
-    """The first piece that is not blank; of JSON, from its first character on."""
+    """The first piece with visible text; of JSON, from its first character on."""
     for chunk in chunks:
         head = chunk.lstrip("\ufeff \t\r\n\x00")
         if head:
@@ -166,7 +166,7 @@ def is_json(head: str) -> bool:
 
 
 def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
-    """All pieces together; a problem where they are too many for a run's JSON."""
+    """All pieces together; a problem if they are too many for a run's JSON."""
     parts, size = [head], len(head)
     for chunk in chunks:
         parts.append(chunk)
@@ -259,8 +259,8 @@ _MARKS: Final = (
 """Byte order marks (Unicode, chapter 23.8); that of UTF-32 begins as that of UTF-16 does."""
 _PROBE_BYTES: Final = 4096
 _ZERO_SHARE: Final = 0.3
-"""Of the bytes at odd or at even places: ASCII in UTF-16 has a zero at all of them, a text without
-zeros at none."""
+"""Of the bytes at odd or at even places: ASCII in UTF-16 has a zero in all of them, a text without
+zeros in none."""
 
 
 class _Reader(Protocol):

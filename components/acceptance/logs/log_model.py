@@ -1,4 +1,4 @@
-"""What the parsers make of a log: typed, immutable, with a JSON form (it is part of evidence)."""
+"""The results of the parsers: typed, immutable, with a JSON form (it is part of evidence)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ParseProblem(Seen):
 
 
 class ImageLog(Seen):
-    """What a pod of an image showed; a text is empty if the image lacks the thing."""
+    """The output of a pod of an image; a text is empty if the image lacks the thing."""
 
     programs: dict[str, str]
     """Asked name to path."""
@@ -32,7 +32,7 @@ class ImageLog(Seen):
     """`program library` for each library that the loader does not find."""
     mpirun_version: str
     daemon: str
-    """Path of Open MPI's daemon beside mpirun."""
+    """Path of Open MPI's daemon in mpirun's folder."""
     uid: str
     home: str
     """Root's home folder, as a login by SSH has it."""
@@ -53,7 +53,7 @@ class LogFailure(Seen):
     """A short name of the class of failure, for example `ibv_modify_qp`."""
     line: str
     meaning: str
-    """What it usually means, and where to look."""
+    """Its usual meaning, and the place to look at."""
     is_consequence: bool = False
     """True for lines that follow from a failure elsewhere."""
     is_before_run: bool = False
@@ -80,17 +80,17 @@ class Measure(Seen):
     slowest_us: float | None = Field(default=None, exclude_if=lambda each: each is None)
     """With `-I` of nccl-tests 2.19: `i_max`, the longest iteration of the slowest process."""
     varies_percent: float | None = Field(default=None, exclude_if=lambda each: each is None)
-    """Likewise `i_cv%`, the standard deviation of iterations over their mean."""
+    """`i_cv%` in the same way, the standard deviation of iterations over their mean."""
     process_us: tuple[float, ...] = Field(default=(), exclude_if=not_)
     """Mean iteration of each process, in order: only the JSON of several processes has it."""
 
 
 class NcclRow(Seen):
-    """One size of a collective test. A program of its own may print no size."""
+    """One size of a collective test. Programs other than nccl-tests may print no size."""
 
     size_bytes: int | None
     parts: int = 1
-    """Ranks whose parts make the size: 1 if each has all of it."""
+    """Ranks whose parts make the size: 1 if each rank has the whole size."""
     out_of_place: Measure
     in_place: Measure | None = None
 
@@ -126,7 +126,7 @@ class Hca(Seen):
 
 
 class HostNetwork(Seen):
-    """What the ranks of one host said about their network."""
+    """The messages of one host's ranks about their network."""
 
     host: str
     hcas: tuple[Hca, ...]
@@ -146,7 +146,7 @@ class Channels(Seen):
     """Of `peer`, those over NVLink between hosts."""
     shared_memory: int = 0
     other: tuple[str, ...] = ()
-    """What else a channel is said to go over."""
+    """Other transports in channel lines."""
     hosts_on_net: tuple[str, ...] = ()
     """Hosts at either end of a network channel, as far as ranks are known by host."""
     devices_by_host: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
@@ -165,14 +165,14 @@ class Sizes(Seen):
 
     least_bytes: int
     most_bytes: int
-    """What it said in the end, if memory was too little for the first."""
+    """The largest size; if memory was too small for it, the size to which nccl-tests reduced it."""
     factor: int | None = None
     step_bytes: int | None = None
     """Exactly one of the two: the next size is a multiple, or so much more."""
 
 
 class NcclLog(Seen):
-    """All that a log says of one run of an NCCL program."""
+    """One run of an NCCL program, as its log shows it."""
 
     program: Literal["nccl-tests", "other"]
     collective: str = ""
@@ -205,10 +205,10 @@ class NcclLog(Seen):
     topology_files: tuple[str, ...] = ()
     """What `NCCL_TOPO_FILE set by environment to` names, each once."""
     topology_unread: tuple[str, ...] = ()
-    """Topology files that NCCL says it could not open."""
+    """Topology files that NCCL could not open."""
     failures: tuple[LogFailure, ...] = ()
     warnings: tuple[str, ...] = ()
-    """NCCL's warnings that are neither a known failure nor known to be harmless."""
+    """NCCL's warnings that are neither known failures nor known to be harmless."""
     sizes: Sizes | None = None
     nodes: int | None = None
     """Hosts of the communicator, as NCCL counts them."""
@@ -265,12 +265,12 @@ class PerftestLog(Seen):
 
     test: str = ""
     call: str = Field(default="", exclude_if=not_)
-    """The program of a bandwidth test and what follows it, in the line of a shell or a launcher."""
+    """The program of a bandwidth test and its arguments, in the line of a shell or a launcher."""
     device: str = ""
     mtu_bytes: int | None = None
     link_type: str = ""
     transport_type: str = ""
-    """`IB` for InfiniBand and RoCE, `IW` for iWARP; others have none of the three."""
+    """`IB` for InfiniBand and RoCE, `IW` for iWARP; others print none of the three."""
     connection_type: str = ""
     """`RC`, `UC`, `UD`, or `SRD` of EFA."""
     contradictions: tuple[str, ...] = ()
@@ -335,7 +335,7 @@ class TrainingLog(Seen):
 
     program: Literal["tf_cnn_benchmarks", "horovod"]
     totals_images_s: tuple[float, ...] = ()
-    """`total images/sec`: each rank prints the sum of all ranks, Horovod only one of them."""
+    """`total images/sec`: each rank prints the sum of all ranks; Horovod prints it once."""
     steps_images_s: tuple[float, ...] = ()
     """Images per second of one rank, as printed along the way."""
     gpus: int | None = None
@@ -344,10 +344,10 @@ class TrainingLog(Seen):
 
 
 class MpiLog(Seen):
-    """What a command printed that mpirun started once on every host."""
+    """The output of a command that mpirun started once on every host."""
 
     hosts: tuple[str, ...] = ()
-    """Lines that are a host name."""
+    """Lines with only a host name."""
     gpus: int = 0
     """GPUs that nvidia-smi listed, on all hosts together."""
     failures: tuple[LogFailure, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads the log of an NCCL program: nccl-tests of any age, or a program of its own over NCCL.
+"""Reads the log of an NCCL program: nccl-tests of any age, or another program that uses NCCL.
 
 It never raises: what cannot be read is a `ParseProblem`, and what can is not judged here. A log is
 read line by line, in time that grows with its size and memory that does not.
@@ -67,7 +67,7 @@ _PARTS: Final = ("version", "name", "sizes", "devices", "header", "footer")
 
 @dataclass(slots=True)
 class Run:
-    """What was found so far of one run."""
+    """The results of one run so far."""
 
     table: Table = field(default_factory=Table)
     paths: Paths = field(default_factory=Paths)
@@ -112,7 +112,7 @@ class Run:
         return self._part >= 0 and not self.table.rows and not self.counts["footer"]
 
     def feed_comment(self, line: str) -> None:
-        """Takes a line that has a `#` in it."""
+        """Take a line with a `#`."""
         part = _part_of(line)
         if part is not None:
             self._part = max(part, self._part)
@@ -169,7 +169,10 @@ class Run:
             self.own_rows[size] = NcclRow(size_bytes=size, out_of_place=half)
 
     def set_share(self, line: str) -> None:
-        """What of a size counts, once the collective and its ranks are known (hypercube.cu)."""
+        """Set which part of a size counts, once the collective and its ranks are known.
+
+        Source: hypercube.cu.
+        """
         if self.collective.startswith("alltoallv_perf"):
             self.table.share = None  # the busiest rank's part (alltoallv.cu, AlltoAllvGetBw)
         if "hypercube_perf" in line and not self.collective:
@@ -185,12 +188,12 @@ class Run:
 
 
 def is_comment(line: str) -> bool:
-    """Can a line be one of those that nccl-tests begins with `#`?"""
+    """Whether a line can be one that nccl-tests begins with `#`."""
     return any(start in line for start in _STARTS)
 
 
 def is_nccl(line: str) -> bool:
-    """Is it a line of NCCL itself, not one of a script that names it?"""
+    """Whether NCCL itself printed the line, not a script with NCCL's name in it."""
     return "NCCL INFO" in line or "NCCL WARN" in line or "NCCL version" in line
 
 
@@ -206,7 +209,7 @@ def _part_of(line: str) -> int | None:
 
 
 _MARKUP = re.compile(r"\s*(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+")
-"""A numbered or bulleted sentence: no program prints two of them."""
+"""A numbered or bulleted sentence: no program prints two such lines."""
 _LEAST_MARKUP: Final = 2
 _PAGE = re.compile(
     r"\s*(?:#{2,6}\s+[A-Z]|```|~~~|\.\. [a-z-]+::|</?(?:p|pre|code|h[1-6]|li|div|td)\b"
@@ -217,7 +220,7 @@ _SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
 _BANNER = re.compile(r"[-=*]{20,}$")
 """Around sentences of launchers."""
 _LEAST_PAGE: Final = 3
-"""Sentences, of which markup counts two: no run prints so many outside a banner."""
+"""Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
     | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}

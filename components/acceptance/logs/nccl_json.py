@@ -1,7 +1,7 @@
 """Reads the JSON that nccl-tests writes with `-J FILE`.
 
 Its quirks: truth values are strings, `nwrong` is null when nothing was checked, and `env` holds the
-whole environment of the job: it is not read, so that no secret gets into evidence.
+whole environment of the job: nothing of it is read, which keeps secrets out of evidence.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _half(half: _Half, each: _Iterations) -> Measure:
 
 
 def _count(nwrong: float | str | None) -> int | None:
-    """Wrong values; None where nothing was checked."""
+    """Wrong values; None if the run checked nothing."""
     if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
         return None
     if isinstance(nwrong, str) and not nwrong.strip().isdecimal():

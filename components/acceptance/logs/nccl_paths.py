@@ -29,7 +29,7 @@ _CHANNEL = re.compile(
     r"|((?:COLL)?NET/[\w .-]{1,60}?)/(\d{1,4})(?:\(\d{1,9}\))?(/GDRDMA(?:\(\w{1,8}\))?)?"
     r"(?:/Shared)?|([^\s/]{1,40}))"
 )
-"""One message of a channel. Most of a long log are lines that are one and nothing else."""
+"""One message of a channel. Most lines of a long log are just one such message."""
 _USING = re.compile(r"NET/([\w .-]{1,60}?)\s{0,4}: Using (.{0,4000})")
 _HCA = re.compile(
     r"(?:\[(\d{1,4})\]=?\{?)?\s{0,2}(?:\[\d{1,4}\] )?([\w.-]{1,64}):\d{1,4}"
@@ -67,10 +67,10 @@ _LEAST_OWN: Final = 2
 
 
 def messages(text: str) -> Iterator[tuple[str, str]]:
-    """The messages in a line, each with its host: lines of ranks are glued where one lost its end.
+    """The messages in a line, each with its host: lines of ranks run together if one lost its end.
 
-    A message begins at its host's name. If that is glued to the word before it, the name is too
-    long, and the word is read with the rest of it.
+    A message begins at its host's name. If a word before is glued to it, the name is too long;
+    the message before keeps that word too.
     """
     if text.count("NCCL ") < _GLUED and (only := _PREFIX.match(text)):
         yield only[1], text[only.end() :]
@@ -87,10 +87,11 @@ def messages(text: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class Way:
-    """What the channel lines of one host say.
+    """The channel lines of one host.
 
     Attributes:
-        counts: Lines by `P2P`, `SHM` or the name of a network; of them, `GDR` and `MNNVL`.
+        counts: Lines by `P2P`, `SHM` or the name of a network; `GDR` and `MNNVL` count some of them
+            again.
         devices: Of the networks, by number.
         ranks: At both ends of network channels.
     """
@@ -108,7 +109,7 @@ class Way:
 
 @dataclass(slots=True)
 class Paths:
-    """What was found so far of one run."""
+    """The results of one run so far."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
     ways: dict[str, Way] = field(default_factory=dict[str, Way])
@@ -258,7 +259,7 @@ class Paths:
             self.host_of[int(ranks[1])] = host
 
     def take_gpu(self, comm: str, gpu: str, rank: str) -> None:
-        """Takes the GPU of a rank; one that has two ranks carries their data inside its memory."""
+        """Takes the GPU of a rank; two ranks on one GPU exchange their data inside its memory."""
         if (comm, gpu) not in self.gpus and len(self.gpus) < _MOST:
             self.gpus[comm, gpu] = rank
         elif self.gpus.get((comm, gpu), rank) != rank:
@@ -274,7 +275,7 @@ class Paths:
             _add(self.gpu_links, link[1])
 
     def channels(self, listed: dict[int, str]) -> Channels:
-        """What the channel lines of this run say, not those of another job in the same file.
+        """Give the channels of this run, without those of another job in the same file.
 
         `listed` is rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
         """

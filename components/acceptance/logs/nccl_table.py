@@ -3,8 +3,8 @@
 Eras and their columns: the older `error` and the newer `#wrong`; `redop` and `root` come and go;
 `-I` adds per-iteration columns, `-S` a time stamp. A row is a sequence of cells, wherever it begins
 in a line and over however many lines of its rank it goes: nccl-tests prints its start before it
-measures, and launchers tag each part. Numbers are recomputed, so that a row into which another rank
-wrote is found and not believed.
+measures, and launchers tag each part. Numbers are computed again, which finds a row into which
+another rank wrote.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ _KEPT: Final = 300
 _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
 """Bandwidths below a limit, and half of their last printed digit."""
 _RELATIVE_SLACK: Final = 0.002
-"""Beside rounding: 0.3 % was the most over all rows of the recorded logs, of which rounding is the
-largest part."""
+"""Beside rounding: the recorded logs differ by at most 0.3 %, mostly because of rounding."""
 _TWICE: Final = frozenset({"all_reduce"})
 """Reduced once around the ring and spread once around it."""
 _WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
@@ -58,7 +57,7 @@ left out of the bandwidth already (hypercube.cu)."""
 
 @dataclass(slots=True)
 class _Pending:
-    """A row of which a part is still to come."""
+    """A row that still lacks a part."""
 
     stream: str
     cells: list[str]
@@ -80,7 +79,7 @@ class Table:
     bad_rows: list[str] = field(default_factory=list[str])
     _pending: _Pending | None = None
     _prefix: str = ""
-    """What was before the header: a collector puts it before each line."""
+    """The text before the header: a collector puts it before each line."""
 
     def feed(self, stream: str, line: str) -> Iterator[str]:
         """Takes a line; yields its parts outside of a table."""
@@ -103,7 +102,7 @@ class Table:
         self.is_open = False
 
     def _end_row(self) -> None:
-        """A row that was begun and never finished is a bad row."""
+        """Count a row without an end as a bad row."""
         if self._pending:
             self._add_bad(self._pending.text)
             self._pending = None
@@ -138,7 +137,7 @@ class Table:
         return self._take_cells(pending, shown, start.end())
 
     def _take_cells(self, pending: _Pending, text: str, end: int) -> str:
-        """Takes cells of the pending row; what is behind them."""
+        """Takes cells of the pending row; return the rest of the text."""
         names = self._names(pending.cells)
         while len(pending.cells) < len(names):
             cell = _CELL.match(text, end)
@@ -200,7 +199,7 @@ def parse_row(
 ) -> NcclRow | None:
     """One row by its column names; None when it does not fit them or contradicts itself.
 
-    `share` of the size counts for the bandwidth; None if that is not known.
+    `share` of the size counts for the bandwidth; None if unknown.
     """
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
@@ -254,8 +253,8 @@ def fits(
 ) -> bool:
     """Is bandwidth size over time? A row that says otherwise was cut, mixed or edited.
 
-    The printed time may mean the two of `time_us`. `unsure_gb_s` is half of the last digit of the
-    printed bandwidth, if that is more than usual.
+    The printed time may mean the two of `time_us`. `unsure_gb_s` is half of the last printed digit
+    of the bandwidth, if larger than usual.
     """
     shortest, longest = time_us
     if longest <= 0:

@@ -1,4 +1,4 @@
-"""What the GPUs of one node said before, during and after a load (`node_health.sh`).
+"""The state of one node's GPUs before, during and after a load, as `node_health.sh` prints it.
 
 Forms: nvidia-smi 580.159.04 and nvbandwidth 0.8 on an H200 (tests/acceptance/recorded/node),
 `nvidia-smi nvlink` on an H100 as stas00/ml-engineering prints it, DCGM 3.3 and 4.4's JSON by
@@ -22,7 +22,7 @@ Phase = Literal["before", "load", "after"]
 _LINK: Final = re.compile(r"\s*Link (\d+): (?:(<?inactive>?|[\d.]+ GB/s)|([\w ]+) Errors: (\d+))")
 _GPU: Final = re.compile(r"GPU (\d+): ")
 _MOST_SAID: Final = 20
-"""Unknown lines that are kept: enough to see what went wrong."""
+"""Unknown lines to keep: enough to see what went wrong."""
 
 
 class GpuLook(Seen):
@@ -67,7 +67,7 @@ class NodeLook(Seen):
     remapped: Mapping[str, RowsRemapped] = {}
     """Bus ID to its rows."""
     recovery: Mapping[str, str] = {}
-    """Bus ID to what the driver asks for: `None`, `Reset`, `Reboot`, `Drain P2P`."""
+    """Bus ID to the action that the driver asks for: `None`, `Reset`, `Reboot`, `Drain P2P`."""
     links: Mapping[str, float] = {}
     """`GPU 0 link 3` to GB/s; 0 if it is inactive."""
     link_errors: Mapping[str, int] = {}
@@ -86,7 +86,7 @@ class Bandwidths(Seen):
 
 
 class NodeLog(Seen):
-    """All that a log of a node says of its GPUs."""
+    """All facts about GPUs in the log of a node."""
 
     looks: tuple[NodeLook, ...] = ()
     bandwidths: tuple[Bandwidths, ...] = ()
@@ -95,7 +95,7 @@ class NodeLog(Seen):
     absent: tuple[str, ...] = ()
     """Programs that the image does not have."""
     exit_code: int | None = None
-    """Of the load; None if the log does not say it."""
+    """Of the load; None if the log lacks it."""
     said: tuple[str, ...] = ()
     """Lines that fit no form."""
     complete: bool = False

@@ -1,8 +1,8 @@
 """Reads the text of perftest (`ib_write_bw` and its family), of any age, by its own header.
 
-Both the layout of the tool and the form in which documents flatten it to one line are read, and
-what it writes with `--out_json`; units are made Gb/s of 10^9 bits. A file may hold several runs:
-the title, or a table's header after a result, begins the next one.
+It reads the layout of the tool, the one-line form of documents, and the JSON of `--out_json`; units
+are made Gb/s of 10^9 bits. A file may hold several runs: the title, or a table's header after a
+result, begins the next one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _GID = re.compile(
 _GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
 """perftest's MB is 2^20 bytes under both names."""
 _JSON_UNITS: Final = ("Gb/sec", "MB/sec")
-"""JSON has no unit: it is the one in which bandwidth is size times rate."""
+"""JSON gives no unit: it is the one in which bandwidth is size times rate."""
 _PORTS: Final = ("Port1", "Port2")
 """Columns of `--report-per-port`."""
 _RATE_SLACK: Final = 0.001
@@ -67,12 +67,12 @@ _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
 """A client's script prints it around each call; `: the server is not ready` before another one."""
 NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
-"""What perftest says of a server that does not listen yet."""
+"""Perftest's errors if the server does not listen yet."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """What was found so far of one run."""
+    """The results of one run so far."""
 
     columns: tuple[str, ...] = ()
     unit: str = ""
@@ -131,7 +131,7 @@ class _Run:
         self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
 
     def _take_header(self, line: str) -> str:
-        """Takes the columns and returns the rest, for documents that have all in one line."""
+        """Take the columns and return the rest, for documents with everything in one line."""
         start = line.index(_HEADER)
         names: list[str] = []
         end = start
@@ -145,7 +145,7 @@ class _Run:
         return line[end:]
 
     def _feed_words(self, words: Sequence[str]) -> None:
-        """Takes the numbers of a line: rows are runs of them, as long as the header has columns."""
+        """Takes the numbers of a line: a row has as many numbers as the header has columns."""
         rows = len(self.rows) + len(self.latencies)
         for word in words:
             if _NUMBER.fullmatch(word):
@@ -168,7 +168,7 @@ class _Run:
             self.pending = []
 
     def end_row(self) -> None:
-        """Ends a row: one that lacks numbers is a bad row."""
+        """Ends a row: one without all its numbers is a bad row."""
         if len(self.pending) > 1 and self.inside:
             self.add_bad(self.pending)
         self.pending = []
@@ -209,7 +209,7 @@ class _Run:
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
     """Reads the output of one end of a perftest, or of both.
 
-    A log that holds both ends has each row twice: the slower one is kept.
+    A log of both ends shows each row twice: the slower one is kept.
     """
     document, lines = open_log(source)
     if document is not None:
@@ -241,7 +241,7 @@ def _is_known(run: _Run) -> bool:
 def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
     """Forget an attempt that found no server yet. One that failed in another way still counts.
 
-    What it says is not of the test before it: a client that waits prints no title.
+    Its messages do not belong to the test before: a client that waits prints no title.
     """
     if begins and _is_known(runs[-1]) and len(runs) < _MOST_RUNS:
         runs.append(_Run())
@@ -251,7 +251,7 @@ def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
 
 
 def _run_of(document: Document) -> _Run:
-    """A run as its text would have been read; a row of which no unit makes sense is a bad row."""
+    """A run as its text would have been read; a row that makes sense in no unit is a bad row."""
     cells = document.cells
     run = _Run(columns=tuple(cells), ended=True, fields=document.fields)
     run.fields["test"] = run.fields.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")

@@ -50,7 +50,7 @@ _LAST_COMMA = re.compile(r",(\s*(?:\}|$))")
 
 
 class Document(NamedTuple):
-    """What one run wrote; numbers as they are printed."""
+    """The output of one run; numbers as they are printed."""
 
     fields: dict[str, str]
     cells: dict[str, str]

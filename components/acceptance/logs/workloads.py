@@ -1,12 +1,12 @@
 """Reads the output of frameworks: DeepSpeed's communication benchmarks and training benchmarks.
 
-DeepSpeed's throughput counts the data twice for an all-reduce; only its bus bandwidth means the
-same as that of nccl-tests, in bits. Sizes are taken from the description (elements by bytes),
-because the size column rounds.
+DeepSpeed's throughput counts the data twice for an all-reduce; only its bus bandwidth is comparable
+with that of nccl-tests, in bits. Sizes are taken from the description (elements by bytes), because
+the size column rounds.
 
 With Horovod every rank of tf_cnn_benchmarks prints `total images/sec`, and each is the sum of all
 ranks already: they are never added up. Documents number their lines, and the number may touch the
-text (`51total images/sec: 8400.46`), so that nothing is looked for at the start of a line.
+text (`51total images/sec: 8400.46`); therefore no pattern is bound to the start of a line.
 
 A log is read line by line, in memory that does not grow with it.
 """
@@ -47,7 +47,7 @@ _ABSOLUTE_SLACK_GBIT_S = 0.02
 _MOST_ROWS: Final = 20_000
 _MOST_BAD_ROWS: Final = 20
 _MOST_NUMBERS: Final = 100_000
-"""Names, totals of ranks and lines of single ranks that are kept, of each."""
+"""The most names, totals of ranks and lines of single ranks to keep, of each."""
 _RATE: Final = r"\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)"
 _TOTAL = re.compile(rf"total images/sec:{_RATE}(?![\d.,])")
 _STEP = re.compile(rf"(?<!total )images/sec:{_RATE}\s*\+/-")
@@ -58,11 +58,11 @@ _STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
 
 @dataclass(slots=True)
 class _Reader:
-    """What was found so far of one program."""
+    """The results of one program so far."""
 
     finder: FailureFinder = field(default_factory=launched_finder)
     is_known: bool = False
-    """The program printed a line of its own."""
+    """The program printed a line that no other program prints."""
 
     def feed(self, line: str) -> None:
         """Take one line, without the launcher's tag."""
@@ -71,11 +71,11 @@ class _Reader:
     def feed_all(
         self, source: str | Iterable[str], lacks: str
     ) -> tuple[LogFailure, ...] | ParseProblem:
-        """Feed a log: the failures that it tells, or why it is no log of the program.
+        """Feed a log: return its failures, or why it is not a log of the program.
 
         Args:
             source: The launcher's whole output, or its pieces in order.
-            lacks: What a log of another program lacks: `no table of DeepSpeed's benchmarks`.
+            lacks: The missing part, for the message: `no table of DeepSpeed's benchmarks`.
         """
         is_empty = True
         for _, line in read_lines(source):
@@ -100,7 +100,7 @@ class _DeepSpeed(_Reader):
     resolved: list[str] = field(default_factory=list[str])
     out_of_memory: bool = False
     _rows_before: int = 0
-    """Rows, readable or not, before the table that is open."""
+    """Rows, readable or not, before the current table."""
 
     def feed(self, line: str) -> None:
         if "Performance of" in line and (head := _HEAD.search(line)):

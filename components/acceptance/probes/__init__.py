@@ -1,1 +1,1 @@
-"""What proves the path: each probe, what it creates or runs, and where."""
+"""What proves the path: each probe, its objects or commands, and its hosts."""

@@ -1,4 +1,4 @@
-"""What is expected of an InfiniBand fabric, and who is asked: from the file, as plain values."""
+"""Plan from the file what to expect of an InfiniBand fabric, and which hosts to ask."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOOK_DEADLINE_S: Final = 120.0
 """Seconds for files of /sys and a question to the subnet manager for each path, on a busy host:
 one in the lab took over 60 where 20 processes waited for its two cores."""
 TAKEOVER_S: Final = 90.0
-"""Seconds in which a standby takes over: opensm's took 55 with its defaults (four polls of ten
-seconds that get no answer, and a look at the subnet)."""
+"""Seconds in which a standby takes over: opensm's took 55 with its defaults (four unanswered polls
+of ten seconds, and a sweep of the subnet)."""
 DIAGNOSE_DEADLINE_S: Final = 600.0
 """Seconds with ibdiagnet: it asks every node of the fabric, some thousand in a large one."""
 
@@ -35,15 +35,15 @@ class PartitionLimit(Seen):
     name: str
     pkey: int
     members: dict[str, Membership]
-    """Host to membership; every HCA port of it."""
+    """Host to membership; it counts for every HCA port of the host."""
     ports: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
-    """Host to the GUIDs of those ports; a host that is absent has all of its ports in it."""
+    """Host to the GUIDs of the ports in it; without an entry, all ports of the host are in it."""
     exclusive: bool = False
-    """Hosts that are not named, and HCAs of a host that names others, must not have the key."""
+    """Other hosts, and HCAs that a host does not list, must not have the key."""
 
 
 class IbLimits(Seen):
-    """What the plan expects of the fabric."""
+    """The plan's expectations for the fabric."""
 
     hcas: int
     """HCA ports that must be active on each worker."""
@@ -51,12 +51,12 @@ class IbLimits(Seen):
     mtu_bytes: int
     partitions: tuple[PartitionLimit, ...] = ()
     master_priority: int | None = None
-    """Priority of the master; None where the file runs none."""
+    """Priority of the master; None if the file runs no subnet manager."""
     standbys: int | None = None
-    """Standby subnet managers; None where the file runs none."""
+    """Standby subnet managers; None if the file runs no subnet manager."""
     adaptive_routing: bool = False
     rails: tuple[RailLimit, ...] = ()
-    """The same HCA of every worker, each proven by itself."""
+    """The same HCA of every worker, each proven separately."""
     paths: dict[str, tuple[PathAsk, ...]] = Field(default_factory=dict[str, tuple[PathAsk, ...]])
     """Host to the paths that it asks the subnet for."""
     cables: dict[str, str] = Field(default_factory=dict[str, str])
@@ -65,17 +65,17 @@ class IbLimits(Seen):
 
 @dataclass(frozen=True, slots=True)
 class IbLook:
-    """One host that is asked: one connection, one script."""
+    """One host to ask: one connection, one script."""
 
     endpoint: Endpoint
     script: str
     deadline_s: float
     takeover_s: float = 0.0
-    """Seconds for which a lost master is waited for; 0 where the file has no standby."""
+    """Seconds for which a lost master is waited for; 0 if the file has no standby."""
 
 
 def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
-    """What is expected; None without InfiniBand switches of our own, or hosts that can be asked."""
+    """Plan the expectations; None without own InfiniBand switches, or without hosts to ask."""
     fabric = spec.infiniband
     if fabric is None or not _asked(spec):
         return None
@@ -95,7 +95,7 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
 
 
 def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
-    """The workers on the fabric that are logged in to: what others see is not known."""
+    """The workers on the fabric that Railyard logs in to: it cannot ask the others."""
     return tuple(host for host in on_infiniband(spec) if host.ssh is not None)
 
 

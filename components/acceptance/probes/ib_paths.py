@@ -24,7 +24,7 @@ class PathAsk(Seen):
     """One question of one host: a path in a partition, between its own port and another one."""
 
     name: str
-    """What the answer is called: `training.1`."""
+    """The name of the answer: `training.1`."""
     partition: str
     source: str
     """Port GUID of the host that asks."""
@@ -32,9 +32,9 @@ class PathAsk(Seen):
     to: str
     """The other port, for people: `gpu02/hca-0`."""
     pkey: int
-    """With the bit of full members where the asking port has it."""
+    """With the bit of full members if the asking port has it."""
     wanted: bool
-    """There shall be a path."""
+    """A path must exist."""
 
     @property
     def words(self) -> str:
@@ -52,7 +52,7 @@ class RailLimit(Seen):
 
 
 def plan_rails(spec: ClusterSpec) -> tuple[RailLimit, ...]:
-    """Each HCA of the workers as a rail; none where the file lists no GUIDs."""
+    """Each HCA of the workers as a rail; empty if the file lists no GUIDs."""
     fabric = spec.infiniband
     hosts = [host for host in on_infiniband(spec) if host.hca_guids]
     count = min((len(host.hca_guids) for host in hosts), default=0)

@@ -1,4 +1,4 @@
-"""Looks at the GPUs of a node before, during and after a load, in a pod that has all of them."""
+"""Reads the GPUs of a node before, during and after a load, in a pod that has all of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from components.model.hosts import Host
 from components.pod_network.manifests import gpu_runtime
 
 LOAD_ITERATIONS: Final = 400
-"""All-reduces of 2 GiB, in place and out of place: 8 s at 400 GB/s over NVLink, in which the clocks
-are looked at three times, and 150 s at 20 GB/s over PCIe."""
+"""All-reduces of 2 GiB, in place and out of place: 8 s at 400 GB/s over NVLink, long enough to read
+the clocks three times, and 150 s at 20 GB/s over PCIe."""
 
 
 def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:

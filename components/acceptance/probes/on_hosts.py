@@ -48,7 +48,7 @@ class HostCommand:
 
 @dataclass(frozen=True, slots=True)
 class HostProbe:
-    """One probe: what runs, where, and what it is to prove."""
+    """One probe: its commands, its hosts, and the expected result."""
 
     name: str
     kind: HostProbeKind
@@ -63,7 +63,7 @@ class HostProbe:
     """Of a perftest: runs at the same time, and ends with the client."""
     deadline_s: float
     command: tuple[str, ...]
-    """What it runs, for people."""
+    """Its command, for people."""
     rates: Mapping[str, float] = field(default_factory=dict[str, float], metadata=OMIT_EMPTY)
     """Its rails whose hosts are faster than the slowest worker there, in Gbit/s."""
 
@@ -71,7 +71,8 @@ class HostProbe:
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     """The probes of a site without Kubernetes; none for another, or for one host.
 
-    The order is that of their meaning: who cannot start `hostname` everywhere needs no bandwidth.
+    The order is that of their meaning: a site that cannot start `hostname` everywhere needs no
+    bandwidth test.
     """
     containers = spec.containers
     if containers is None or len(spec.workers) < _NEEDED_HOSTS:
@@ -93,8 +94,8 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
 def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     """One pair for each speed of a rail and from each speed to the next, of hosts with addresses.
 
-    And one from each leaf of a rail to the next one, where it is on several.
-    The cards' addresses are in the file: `container-hosts` refuses a worker's card without one.
+    And one from each leaf of a rail to the next, if the rail has several. The cards' addresses are
+    in the file: `container-hosts` refuses a worker's card without one.
     """
     seen: set[tuple[int, bool, bool]] = set()
     for pair in rail_pairs(spec, rail):
@@ -111,7 +112,7 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """One `mpirun` over hosts: on which, and how many ranks of what."""
+    """One `mpirun` over hosts: the hosts, the number of ranks, and their program."""
 
     name: str
     kind: HostProbeKind
@@ -119,11 +120,11 @@ class _Launch:
     ranks: int
     program: tuple[str, ...]
     speeds: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The rails that it measures, to their speed; none where nothing is measured."""
+    """The rails that it measures, to their speed; empty if it measures none."""
 
 
 def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> HostProbe:
-    """A probe that `mpirun` on the first host starts on all of them."""
+    """Make a probe that `mpirun` on the first host starts on all hosts."""
     hosts, ranks, program = launch.hosts, launch.ranks, launch.program
     measured = launch.kind in {"nccl", "resnet50"}
     exports = nccl_exports(spec) if measured else ()
@@ -150,7 +151,7 @@ def _mpi_hosts(spec: ClusterSpec, containers: Containers) -> HostProbe:
 
 
 def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> list[HostProbe]:
-    """Its GPUs from every host that has any."""
+    """List the GPUs of every host with GPUs."""
     hosts = tuple(host for host in spec.workers if host.gpus)
     launch = _Launch("mpi-gpus", "mpi_gpus", hosts, len(hosts), ("nvidia-smi", "-L"))
     return [_launched(spec, containers, launch)] if hosts else []
@@ -166,7 +167,7 @@ def _nccl(spec: ClusterSpec, containers: Containers, kind: WorkerKind) -> HostPr
 def _resnet50(
     spec: ClusterSpec, containers: Containers, kind: WorkerKind, batch_size: int
 ) -> HostProbe:
-    """The guide's command; the NCCL variables beside the guide's two keep it on the rails."""
+    """The guide's command; the other NCCL variables keep it on the rails."""
     program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
     program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
     launch = _Launch("resnet50", "resnet50", kind.hosts, kind.ranks, program, kind.speeds)

@@ -1,7 +1,7 @@
 """Perftest between two pods of one rail or InfiniBand adapter: one test, or several in turn.
 
-The server's pod is created first. The client's pod is created once that has an address, which is
-written in for `RAIL_ADDRESS` or `POD_ADDRESS`; so any number of pairs may run at once.
+The server's pod is created first. The client's pod is created once the server has an address, which
+replaces `RAIL_ADDRESS` or `POD_ADDRESS`; so any number of pairs may run at once.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from components.pod_network.attachment import (
 from components.pod_network.manifests import gpu_runtime
 
 PERFTEST_SECONDS: Final = 5
-"""How long `ib_write_bw` sends: long enough for counters to stand out from the rest."""
+"""How long `ib_write_bw` sends: long enough that counters clearly show its traffic."""
 RAIL_CASE: Final = PerftestCase(
     name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
 )
 """What every rail gets."""
 LATENCY_RUNS: Final = 20_000
-"""Messages of a latency test, so that 20 are above 99.9 %; some 0.1 s."""
+"""Messages of a latency test: 20 of them are above 99.9 %; some 0.1 s."""
 REFUSED_S: Final = 30
-"""For so long a client tries to reach a rail that it shall not reach."""
+"""How long a client tries to reach a forbidden rail."""
 RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
 """Takes the place of the address that the server's pod has on its rail."""
 POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
@@ -55,7 +55,7 @@ POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
 
 @lru_cache
 def with_flows(flows: int) -> PerftestCase:
-    """The same with so many connections."""
+    """Give the rail test with this number of connections."""
     return RAIL_CASE.model_copy(update={"qps": flows}) if flows > 1 else RAIL_CASE
 
 
@@ -66,17 +66,18 @@ class PairTest:
     name: str
     """The first part of the probe's name."""
     rail: str
-    """The rail of the client, and of the server if it has no other; or the adapter's name."""
+    """The rail of the client, and of the server unless `server_rail` is set; or the adapter's
+    name."""
     cases: tuple[PerftestCase, ...] = (RAIL_CASE,)
     """One after the other; the first failure ends it."""
     server_rail: str = ""
-    """The rail of the server, where that is another one."""
+    """The rail of the server, if it differs."""
     adapter: int | None = None
     """InfiniBand: its place among the adapters of a pod, from 0."""
     gpu: bool = False
-    """In the memory of the GPU that is nearest to the card, by perftest with CUDA."""
+    """Use the memory of the GPU nearest to the card, by perftest with CUDA."""
     refused: bool = False
-    """The two ends shall not reach each other."""
+    """The two ends must not reach each other."""
 
 
 def perftest_command(
@@ -92,9 +93,9 @@ def perftest_command(
     With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
     are found in the pod: device names and GID indices differ from pod to pod. With source-based
     routes only packets with the pod's own address find the rail, so the client names that too. It
-    does for a rail that it shall not reach: else the pod's default route leads past the card, and
-    no test through another interface would ever find a wrong VLAN.
-    InfiniBand has neither GID index nor traffic class.
+    does so for a forbidden rail too: else the pod's default route leads past the card, and no test
+    through another interface would ever find a wrong VLAN. InfiniBand has neither GID index nor
+    traffic class.
     """
     roce, programs = spec.rdma.transport == "roce", spec.jobs.programs
     command = [program_path(programs.perftest_cuda if gpu else programs.perftest, case.tool)]
@@ -170,7 +171,7 @@ def programs_of(command: Sequence[str]) -> list[str]:
 
 
 def user_perftest(spec: ClusterSpec, rail: Rail, pair: RailPair) -> ProbeJob:
-    """The same on one rail as two Jobs, whose addresses are known before they run."""
+    """Make the test of one rail as two Jobs, whose addresses are known before they run."""
     address = server_address(spec, rail, pair.server)
     test = PairTest(rail.name, rail.name)
     serve = _script(spec, test, "server", [perftest_command(spec)])

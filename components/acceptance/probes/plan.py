@@ -46,7 +46,8 @@ MOST_RANKS: Final = 8192
 RANKS_A_SECOND: Final = 100
 """Ranks that mpirun starts and NCCL connects in a second (a choice, unproven on large sites)."""
 TRIAL_PORT: Final = 2299
-"""Where sshd is tried in the pod, on its loopback address; above 1023, so that any user may."""
+"""Where sshd is tried in the pod, on its loopback address; above 1023, which every user may
+open."""
 _SSH: Final = (SSHD, "ssh", "ssh-keygen")
 """`ssh-keygen` makes the key of the trial; OpenSSH's client package has both."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -110,14 +111,14 @@ def _has_v100(spec: ClusterSpec) -> bool:
 
 
 def _perftests(jobs: Iterable[ProbeJob], image: str) -> list[str]:
-    """Every perftest that is run in an image, as it is called there."""
+    """Every call of perftest in an image, with the name that it has there."""
     calls = [job.command for job in jobs if job.image == image and job.probe.kind == "perftest"]
     found = [("ib_write_bw",), *calls] if calls else []
     return [*dict.fromkeys(each for call in found for each in programs_of(call))]
 
 
 def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
-    """On a worker with GPUs where there is one, and without any: it must not wait for them."""
+    """Make a pod on a worker with GPUs if there is one; it asks for none, to avoid waiting."""
     nodes = [host.node for host in spec.workers if host.gpus] or [h.node for h in spec.workers]
     here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*nodes]}
     terms: JsonObject = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
@@ -138,7 +139,7 @@ class ClusterProbes:
     rounds: tuple[int, ...] = ()
     """Of each job, in the same order: jobs with the same number run at once; 0 runs alone."""
     images: tuple[ProbeJob, ...] = ()
-    """Looks at the images of these jobs, which come before them."""
+    """Checks of these jobs' images, which come first."""
     memlock: tuple[Body, ...] = ()
     """One pod per worker that prints its locked-memory limit; numbered like a probe."""
     budget: Budget | None = None
@@ -147,8 +148,8 @@ class ClusterProbes:
 def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     """Plan what proves the path: as much as the suite of the file says, in its time.
 
-    The images of the jobs are looked at first, then the GPUs of each node, then pairs in rounds;
-    the collectives need the MPI operator, and two workers of one kind with GPUs.
+    The images of the jobs come first, then the GPUs of each node, then pairs in rounds; the
+    collectives need the MPI operator, and two workers of one kind with GPUs.
     """
     if spec.kubernetes is None:
         return ClusterProbes()
@@ -178,7 +179,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
 
 
 def _looked(spec: ClusterSpec) -> tuple[Host, ...]:
-    """The hosts whose GPUs are looked at: all, or as many as a third of the time has room for."""
+    """Choose the hosts whose GPUs are checked: all, or as many as fit a third of the time."""
     hosts = [host for host in spec.workers if host.gpus]
     turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
     return _spaced(hosts, turns * AT_ONCE)
@@ -190,7 +191,7 @@ def _spaced(hosts: Sequence[Host], most: int) -> tuple[Host, ...]:
 
 
 def _others_s(spec: ClusterSpec, looks: Sequence[ProbeJob], alone: Sequence[ProbeJob]) -> float:
-    """Seconds of all that is no round of pairs."""
+    """Seconds of everything except rounds of pairs."""
     times = 2 if spec.acceptance.suite == "soak" else 1
     seconds = START_S + len(spec.workers) / PODS_A_SECOND  # locked memory
     seconds += times * ((START_S + NODE_S) * in_turn(len(looks)) + len(looks) / PODS_A_SECOND)

@@ -21,7 +21,7 @@ from components.model.worker_kinds import WorkerKind, gpu_kinds, speed_classes
 
 @dataclass(frozen=True, slots=True)
 class ProbeJob:
-    """One probe and what it creates."""
+    """One probe and its objects."""
 
     probe: Probe
     objects: tuple[Body, ...]
@@ -29,7 +29,7 @@ class ProbeJob:
     watched: int
     """Index of the object whose end is the probe's end, and whose log is its result."""
     command: tuple[str, ...]
-    """What it runs, for people."""
+    """Its command, for people."""
     image: str
     """The image that it runs in."""
     runs_s: int = field(default=0, metadata=OMIT_EMPTY)
@@ -55,19 +55,19 @@ def memlock_job(spec: ClusterSpec, host: Host) -> Body:
 
 @once
 def rail_speeds(spec: ClusterSpec) -> Mapping[str, int]:
-    """Each rail to the slowest speed of a worker there, in Gbit/s; 0 where no worker is on it."""
+    """Each rail to the slowest speed of a worker there, in Gbit/s; 0 if the rail has no worker."""
     return {rail.name: min(speed_classes(spec, rail), default=0) for rail in spec.rails}
 
 
 def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
-    """The rails of a probe that are faster than the slowest worker of the rail, in Gbit/s.
+    """The rails on which a probe is faster than the slowest worker of the rail, in Gbit/s.
 
-    Without them a fast pair would pass with what the slowest worker of its rail has.
+    Without these rates a fast pair would pass with the speed of the slowest worker.
     """
     slowest = rail_speeds(spec)
     return {rail: float(speed) for rail, speed in speeds.items() if speed != slowest[rail]}
 
 
 def kind_suffix(spec: ClusterSpec, kind: WorkerKind) -> str:
-    """What tells the probes of one kind from those of others; empty where there is one kind."""
+    """A suffix for the probes of one kind of workers; empty if the site has one kind."""
     return f"-{kind.name}" if len(gpu_kinds(spec)) > 1 else ""

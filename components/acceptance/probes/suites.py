@@ -1,8 +1,9 @@
 """How much a suite proves between pairs of workers: which tests, in which rounds, in what time.
 
-A round runs tests at once whose hosts, addresses and ways between leaves are apart, so that none
-slows another. Pairs are neighbours first, so that every card sends and receives; then those of the
-circle method, by which after n - 1 rounds every host has met every other one.
+A round runs tests at once whose hosts, addresses and ways between leaves are separate, and
+therefore no test slows another. Neighbours come first as pairs, and thus every card sends and
+receives; then those of the circle method, by which after n - 1 rounds every host has met every
+other one.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from components.model.worker_kinds import (
 from components.pod_network.attachment import hca_count
 
 LIMIT_S: Final[dict[SuiteName, int]] = {"quick": 900, "full": 7200, "soak": 900}
-"""Most seconds of a suite; of `soak`, beside `acceptance.soak_s`."""
+"""Most seconds of a suite; of `soak`, without `acceptance.soak_s`."""
 START_S: Final = 15
-"""Seconds of a round beside its tests: two pods get their networks, one after the other, connect,
-and go; counters are read twice. The lab's real kubelets take nine of them; the rest is a choice."""
+"""Seconds of a round besides its tests: two pods get their networks, one after the other, connect,
+and go; counters are read twice. The lab's real kubelets need nine of them; the rest is a choice."""
 PODS_A_SECOND: Final = 40
 """How fast a cluster starts pods: kube-scheduler sends 50 requests a second by default, one for
 each pod (`clientConnection.qps`)."""
 AT_ONCE: Final = 1024
-"""Most probes that run at once, each in a thread that waits: the looks at 1,024 nodes."""
+"""Most probes that run at once, each in a thread that waits: one pod for each of 1,024 nodes."""
 MOST_TESTS: Final = 24_000
 """Tests between pairs in one plan: each is some 8 KB of the request, which is read as a whole."""
 _SWEEP: Final[tuple[PerftestTool, ...]] = (
@@ -52,7 +53,7 @@ _SWEEP: Final[tuple[PerftestTool, ...]] = (
     "ib_send_bw",
     "ib_write_lat",
 )
-"""Both directions: what is written goes to the server, and what is read comes from it."""
+"""Both directions: written bytes go to the server, and read bytes come from it."""
 _THINNEST: Final = 12
 """Of 2^11 pairs at least one is tested."""
 Test = tuple[RailPair, PairTest]
@@ -61,13 +62,13 @@ Round = tuple[Test, ...]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a suite covers, and how long it takes if nothing is in its way."""
+    """The coverage of a suite, and its duration if nothing delays it."""
 
     suite: SuiteName
     expected_s: int
     limit_s: int
     covers: tuple[str, ...]
-    """For people, one line each: what is tested, of how much."""
+    """For people, one line each: the tests, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +171,14 @@ def _flows(spec: ClusterSpec, name: str, pair: RailPair) -> int:
 
 
 def _with_gpus(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Test, ...]:
-    """Those between hosts with GPUs; none if the image has no perftest with CUDA."""
+    """Those between hosts with GPUs; empty if the image has no perftest with CUDA."""
     if spec.jobs.programs.perftest_cuda is None:
         return ()
     return tuple((pair, test) for pair, test in tests if pair.client.gpus and pair.server.gpus)
 
 
 def _across(spec: ClusterSpec) -> Iterator[Test]:
-    """From each rail to the next one: they reach each other if the file says so, and else not."""
+    """From each rail to the next one: they reach each other if the file allows it, else not."""
     if shares_resource(spec):
         return
     for number, (one, other) in enumerate(pairwise(spec.rails)):
@@ -226,7 +227,7 @@ def _circle(hosts: tuple[Host, ...]) -> Iterator[tuple[Host, Host]]:
 def _fitting(
     spec: ClusterSpec, tests: tuple[Test, ...], left_s: float, left: int
 ) -> tuple[Round, ...]:
-    """All tests in rounds; or one for each card; or of those one of 2, 4, 8 ... pairs."""
+    """Put all tests in rounds; or one for each card; or one in 2, 4, 8 ... of the pairs."""
     rounds: tuple[Round, ...] = ()
     for thinner in (0, *(1 << power for power in range(_THINNEST))):
         kept = _thinned(tests, thinner) if thinner else tests

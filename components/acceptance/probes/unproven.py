@@ -1,4 +1,4 @@
-"""What the probes of a site do not prove: said beforehand, so that no report passes over it."""
+"""List beforehand what the probes of a site do not prove, for every report to repeat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from components.model.worker_kinds import (
 
 
 def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:
-    """The kinds of workers, with the reason where no collective runs; none where all are alike."""
+    """The kinds of workers, and the reason if one runs no collective; empty for a single kind."""
     kinds = worker_kinds(spec)
     if len(kinds) <= 1:
         return ()

@@ -33,10 +33,11 @@ FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
 EVIDENCE: Final = "evidence.json"
 BESIDE: Final = "beside.json"
-"""Settings of others that the update found, for the proof."""
+"""Foreign settings found by the update, for the proof."""
 _BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
 MOST_RUNS: Final = 50
-"""How many runs are read, the newest first; what none of them proved counts as never proven."""
+"""How many runs are read, the newest first; a probe without a proof in them counts as never
+proven."""
 _SHOWN: Final = 4
 """So many hosts are named; of more, the first and the last."""
 
@@ -61,12 +62,12 @@ def digest_of(text: str) -> str:
 
 
 def archived_request(stack: str, digest: str) -> Archived:
-    """Where the request of that digest lies."""
+    """The place of the request with that digest."""
     return Archived(FOLDER / stack / "requests" / f"{digest}.json", digest)
 
 
 def archived_evidence(stack: str, run: int, digest: str) -> Archived:
-    """Where the evidence of one run lies."""
+    """The place of one run's evidence."""
     return Archived(run_folder(stack, run) / EVIDENCE, digest)
 
 
@@ -88,9 +89,10 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
 
 
 def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> None:
-    """Put what the look before an update found into the archive, for the proof of that number.
+    """Archive the foreign settings found before an update, for the proof of that number.
 
-    None says that there was no look: what an earlier one left for the same number goes.
+    None means that nothing was read: the result of an earlier update with the same number is
+    deleted.
     """
     place = run_folder(stack, run) / BESIDE
     if found is None:
@@ -100,7 +102,7 @@ def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> Non
 
 
 def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
-    """What the look found; None: there was none, or it cannot be read."""
+    """Read the foreign settings; None: the file is missing or cannot be read."""
     try:
         return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_text())
     except (OSError, ValidationError):
@@ -108,10 +110,10 @@ def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
 
 
 def read_archived(place: Archived, fix: str) -> str:
-    """The text of that digest; if it is not there, the error ends with the fix.
+    """The text of that digest; if it is missing, the error ends with the fix.
 
     Raises:
-        UsageError: It is not there, or is another text; each has a message of its own.
+        UsageError: It is not there, or is another text; the messages differ.
     """
     try:
         text = place.path.read_text()
@@ -166,13 +168,13 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def last_accepted(stack: str, before: int) -> Evidence | None:
-    """The evidence of the newest run that passed as a whole, apart from the one that goes on."""
+    """The evidence of the newest run that passed completely, except the current run."""
     earlier = _earlier(stack, before)
     return next((each for each in earlier if judge_evidence(each).verdict == "passed"), None)
 
 
 def _earlier(stack: str, before: int) -> Iterator[Evidence]:
-    """The newest runs apart from the one that goes on, each read when it is asked for."""
+    """Yield the newest runs except the current one, reading each on demand."""
     now = run_folder(stack, before).name
     for path in [each for each in _newest_first(stack) if each.parent.name != now][:MOST_RUNS]:
         # Of another release, or no longer readable: it proves nothing here.
@@ -181,7 +183,7 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
 
 
 def subjects_of(probe: Probe) -> tuple[str, ...]:
-    """What a probe proves: itself, each rail of each host, and the link of a pair."""
+    """The subjects that a probe proves: itself, each rail of each host, and the link of a pair."""
     ends = tuple(f"{node} {rail}" for rail in probe.rails for node in probe.nodes)
     return (label_of(probe), *ends)
 
@@ -199,7 +201,7 @@ def label_of(probe: Probe) -> str:
 def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, str]:
     """Each wanted subject to the end of the last run that proved it; absent if none did.
 
-    `before` is the number of the run that goes on; `subjects_of` names subjects.
+    `before` is the number of the current run; `subjects_of` names subjects.
     """
     found: dict[str, str] = {}
     for evidence in _earlier(stack, before):

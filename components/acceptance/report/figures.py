@@ -144,7 +144,7 @@ def _pair(report: Report, item: ProbeEvidence) -> Pair:
 
 
 def plots(report: Report, before: Evidence | None) -> str:
-    """Draw each collective, and what it reached in an earlier run."""
+    """Draw each collective, and its result in an earlier run."""
     earlier = {item.probe.name: item for item in (before.probes if before else ())}
     parts: list[str] = []
     for item in report.evidence.probes:

@@ -64,14 +64,14 @@ def page(title: str, parts: Iterable[str], style: str = "") -> str:
 
 
 def section(title: str, *parts: str, folded: bool = False) -> str:
-    """A heading, which is HTML, and what is below it, which may be folded away."""
+    """Make a heading from HTML, and its contents, which may be folded."""
     if folded:
         return f"<details><summary><h2>{title}</h2></summary>{''.join(parts)}</details>"
     return f"<section><h2>{title}</h2>{''.join(parts)}</section>"
 
 
 def table(heads: Sequence[str], rows: Iterable[str]) -> str:
-    """A table of rows that are HTML, in a box that scrolls on a narrow screen."""
+    """Make a table from rows of HTML, in a box that scrolls on a narrow screen."""
     cells = "".join(f"<th>{head}</th>" for head in heads)
     head = f"<thead><tr>{cells}</tr></thead>" if heads else ""
     return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'

@@ -1,8 +1,8 @@
 """The pictures of a report, as SVG that takes its colours from the page.
 
 Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes
-with the state of each link. Every picture is drawn from plain values, so that the same evidence
-always gives the same text.
+with the state of each link. Plain values are the only input, and the same evidence always gives the
+same text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ svg .low { fill: var(--failed); }
 svg .slow { fill: var(--error); } svg .fine { fill: var(--passed); }
 svg text.in { fill: var(--page); font-size: 11px; font-weight: 600; }
 """
-"""What the pictures need of the page's sheet."""
+"""The style rules of the pictures."""
 State = Literal["good", "doubt", "bad", "untried"]
 
 
@@ -150,7 +150,7 @@ def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one pair reached on a rail; None: the probe failed before it had a number."""
+    """The result of one pair on a rail; None: the probe failed before it had a number."""
 
     sender: str
     receiver: str
@@ -168,7 +168,7 @@ _SLOW: Final = 0.97
 
 
 def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
-    """Draw who reached what to whom on one rail; a pair that was measured twice shows its worst."""
+    """Draw who reached what to whom on one rail; a pair measured twice shows its worst result."""
     hosts = list(dict.fromkeys(end for pair in pairs for end in (pair.sender, pair.receiver)))
     hosts = sorted(hosts)[:MOST_HOSTS]
     found: dict[tuple[str, str], Pair] = {}

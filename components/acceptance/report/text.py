@@ -18,13 +18,13 @@ LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devic
 _OF_HOSTS = frozenset(
     {"memlock", "allocatable", "ib ports", "ib rate", "one master", GROUP, UNPROVEN}
 )
-"""Checks outside of probes that the short table tells even where all is well."""
+"""Checks outside of probes that the short table shows even if all is well."""
 PASSED_LINE = "acceptance passed"
 """How the verdict table of a proven path ends; own state is searched for it."""
 
 
 def render_table(report: Report) -> str:
-    """The verdict table of the gate: one line a probe, then what is wrong and what to do."""
+    """The verdict table of the gate: one line per probe, then the faults and their fixes."""
     rows = [("verdict", "probe", "measured")]
     for item in report.evidence.probes:
         name = item.probe.name
@@ -62,7 +62,7 @@ def render_table(report: Report) -> str:
 
 
 def headline_of(report: Report) -> str:
-    """The verdict; a pass of a part is not `PASSED_LINE`, so that the next update proves all."""
+    """The verdict; a scoped pass is not `PASSED_LINE`, and so the next update proves everything."""
     scope = report.evidence.scope
     return f"acceptance of {scope} {report.verdict}" if scope else f"acceptance {report.verdict}"
 
@@ -87,7 +87,7 @@ def _since(date: str) -> str:
 
 
 def places_not_proven(report: Report) -> list[tuple[str, str]]:
-    """`host rail` and the date of its last proof, for what no probe of this run proved."""
+    """`host rail` and the date of its last proof, for places that this run did not prove."""
     evidence = report.evidence
     proven, skipped = set[str](), {*evidence.places_left_out}
     for item in evidence.probes:
@@ -228,7 +228,7 @@ def compare_runs(report: Report, before: Report) -> list[Compared]:
 
 
 def compare_lines(report: Report, before: Report) -> list[str]:
-    """The same for a terminal: what changed its verdict, or its speed by 3 % and more."""
+    """Compare two runs for a terminal: what changed its verdict, or its speed by 3 % and more."""
     lines = [f"against run {before.evidence.run} of {before.evidence.finished_at}:"]
     for each in compare_runs(report, before):
         moved = abs(float(each.change.rstrip("%") or 0)) >= 3  # noqa: PLR2004 - runs differ by less
@@ -245,7 +245,7 @@ def _unsettled(report: Report) -> list[Finding]:
 
 
 def unsettled_lines(report: Report) -> tuple[str, ...]:
-    """What is wrong, one line each, proven faults first."""
+    """The faults, one line each, proven ones first."""
     return tuple(
         f"{item.verdict.upper()} {item.subject}: {_headline(item)}" for item in _unsettled(report)
     )

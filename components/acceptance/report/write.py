@@ -213,7 +213,7 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
 
 
 def _lost(hop: Hop) -> str:
-    """What a hop lost or held back; what it does not count is not called none."""
+    """The losses and delays of a hop; `none` covers only counters that it has."""
     counts = {
         "discards": hop.discards,
         "out of sequence": hop.out_of_sequence,
@@ -261,7 +261,7 @@ def _badge(verdict: str, skipped: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """Where a report lies."""
+    """The paths of a report."""
 
     html: Path
     markdown: Path
@@ -273,7 +273,7 @@ class ReportFiles:
 def write_report(report: Report, folder: Path, before: Report | None = None) -> ReportFiles:
     """Write all forms of a report into a folder, which is made if it is absent.
 
-    `before` is the run to compare with: mostly the last one that was accepted.
+    `before` is the run to compare with: usually the last accepted one.
 
     Raises:
         OSError: The folder cannot be written.
