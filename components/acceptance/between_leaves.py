@@ -31,8 +31,8 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
     """Give a leaf's uplinks, the spine ports on the way, and the other leaf's uplinks.
 
     If a link joins the two leaves, only that link counts: the way over a spine is longer. If they
-    share no spine, the way goes over super-spines, which count as spines. Between leaves that no
-    routed links join nothing is listed.
+    share no spine, the way goes over super-spines, which count as spines. Without routed links
+    between the leaves the list is empty.
     """
     distances = _distances(spec, other)
     way: dict[tuple[HopRole, str, str], None] = {}
@@ -66,17 +66,17 @@ def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
 
 
 FLOWS: Final = (16, 32, 64, 128)
-"""Connections that a test may have: for 2, 4, 8 and 16 links. With more than these a test of five
-seconds would be one of setting up connections."""
+"""Connections that a test may have: for 2, 4, 8 and 16 links. With more, a test of five seconds
+would mostly set up connections."""
 _RARE: Final = 0.01
-"""How likely it may be that some link gets none, although each connection is hashed fairly."""
+"""Accepted chance that some link gets no connection although the hash is fair."""
 
 
 def is_telling(flows: int, links: int) -> bool:
-    """Whether a link without one of so many connections is more than chance."""
+    """Whether so many connections prove a fault if one link carries none."""
     return links > 1 and links * (1 - 1 / links) ** flows < _RARE
 
 
 def flows_for(links: int) -> int:
-    """The least number that tells; 1 if the leaf has one link, or too many."""
+    """The least number that proves a fault; 1 if the leaf has one link, or too many."""
     return next((flows for flows in FLOWS if is_telling(flows, links)), 1)

@@ -29,7 +29,7 @@ class Acceptance(pulumi.ComponentResource):
         request: The plan to prove; it includes the digest of the whole plan.
         remote: Secrets of this run.
         before: The handoff of the stage before: of a cluster, or of containers on hosts.
-        run: Number of this proof; the same number asks for no new one.
+        run: Number of this proof; the same number does not start a new one.
         opts: Resource options of the component.
     """
 

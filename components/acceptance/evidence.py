@@ -2,7 +2,7 @@
 
 It is the output of the evidence step and the input of the gate. It does not judge; `judge/` does.
 Its JSON form is indented and has only short lines, because the engine's plugin protocol breaks
-lines of 64 KiB; raw logs stay in files, and only their digests are in here.
+lines of 64 KiB; raw logs stay in files, and the evidence has only their digests.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ HopStatus = Literal[
     "observed", "not_observed", "not_counted", "uncounted", "unreachable", "no_login"
 ]
 """`uncounted`: the system or driver does not count bytes by priority (EOS and SONiC on arrival,
-some NICs); the class is proven at the other hops. `not_counted`: a counter went back during the
-probe, because it was cleared or wrapped."""
+some NICs), and the other hops prove the class. `not_counted`: a counter went back during the probe,
+because it was cleared or wrapped."""
 ProbeKind = Literal[
     "image", "node", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
 ]
 Outcome = Literal["completed", "failed", "timed_out", "not_run", "skipped"]
-"""`not_run`: it was tried. `skipped`: it was not, and `detail` says why."""
+"""`not_run`: the run was tried. `skipped`: it was not tried, and `detail` gives the reason."""
 
 
 class RailLimit(Seen):
@@ -87,7 +87,7 @@ class WorkerGroup(Seen):
 
 
 class Unproven(Seen):
-    """One thing that no probe proves, and why."""
+    """A subject that no probe proves, with the reason."""
 
     subject: str
     what: str
@@ -105,7 +105,7 @@ class Limits(Seen):
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
     waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
-    """Rules that the site goes without, and why: shown in the report."""
+    """Waived rules with the reasons, for the report."""
     rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
     pair_fraction: float = 0.90
@@ -125,7 +125,7 @@ class Limits(Seen):
     hca_names: tuple[str, ...] = ()
     """InfiniBand: adapters that must be among them; empty for any."""
     topology_file: str = ""
-    """NCCL's topology file as the pods see it; empty where NCCL reads the PCIe tree itself."""
+    """NCCL's topology file as the pods see it; empty if NCCL reads the PCIe tree."""
     nccl_min_version: str = ""
     """Least release of NCCL; empty for any."""
     nccl_floor_gb_s: float | None = None
@@ -173,9 +173,9 @@ class Probe(Seen):
     refused: bool = Field(default=False, exclude_if=not_)
     """perftest: its ends are on separate rails and must not reach each other."""
     image: str = Field(default="", exclude_if=not_)
-    """Of `image`: which."""
+    """Of `image`: its name."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=not_)
-    """Of `image`: what jobs call in it."""
+    """Of `image`: the programs that jobs call in it."""
     nccl_least: str = Field(default="", exclude_if=not_)
     """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
     nccl_suspect: str = Field(default="", exclude_if=not_)
@@ -188,7 +188,7 @@ def has_two_directions(probe: Probe) -> bool:
 
 
 def sends_back(probe: Probe, direction: str) -> bool:
-    """Whether a hop's direction is that from the server of a perftest to its client."""
+    """Whether a hop's direction is from the server of a perftest to its client."""
     if probe.kind != "perftest":
         return False
     client, server = probe.nodes
@@ -216,13 +216,13 @@ class Hop(Seen):
     pauses_received: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
     """By priority, if any: the interface's sending was paused."""
     pauses_sent: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
-    """By priority, if any: what its neighbour sends was paused."""
+    """By priority, if any: its neighbour's sending was paused."""
     storms: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
     """By traffic class, if any: how often the PFC watchdog found its queue stuck."""
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None
-    """Of a switch, the packets that it marked; of a NIC, what arrived marked."""
+    """Of a switch, the packets that it marked; of a NIC, the packets that arrived marked."""
     shared: int = Field(default=0, exclude_if=not_)
     """How many probes of one round crossed it in the same direction; 0 for one alone. It counted
     all."""
@@ -239,14 +239,14 @@ class Hop(Seen):
 
 
 class RoutingSeen(Seen):
-    """One routed link on the way of a probe, as its switch was asked after it."""
+    """One routed link on the way of a probe, as its switch showed it afterwards."""
 
     device: str
     where: str
     """`port swp31`, or `switch`."""
     what: str
     fix: str
-    """What to ask next on the switch."""
+    """The next command on the switch."""
     kind: Literal["lost", "unread", "unsaid"] = "lost"
 
 
@@ -265,14 +265,14 @@ class ProbeEvidence(Seen):
     log_bytes: int = 0
     log_tail: tuple[str, ...] = ()
     nccl: NcclLog | None = None
-    """Of a collective; and of a framework's or a node's log, what its NCCL said."""
+    """The log of a collective, or NCCL's messages in a framework's or a node's log."""
     perftest: PerftestLog | None = None
     deepspeed: DeepSpeedLog | None = None
     training: TrainingLog | None = None
     mpi: MpiLog | None = None
     image: ImageLog | None = None
     node: NodeLog | None = None
-    """Of `node`: what its GPUs said; the load's own log is in `nccl`."""
+    """Of `node`: the state of its GPUs; the load's own log is in `nccl`."""
     problem: ParseProblem | None = None
     proven_at: str = ""
     """Of a skipped probe: when it was last proven; empty for never."""
@@ -280,7 +280,7 @@ class ProbeEvidence(Seen):
     round: int = Field(default=0, exclude_if=not_)
     """Of probes that ran at once: their common number; 0 for a probe that ran alone."""
     routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=not_)
-    """Routed links on its way that carried no routes when it was over."""
+    """Routed links on its way that carried no routes after it."""
 
 
 class LeftOut(Seen):
@@ -349,7 +349,7 @@ class Evidence(Seen):
     scope: str = Field(default="", exclude_if=not_)
     """The scope that a person asked for; a pass covers only this scope, not the whole site."""
     max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
-    """Days for which it counts."""
+    """Days for which this proof counts."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 

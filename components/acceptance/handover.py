@@ -1,4 +1,4 @@
-"""What acceptance leaves in the state of a stack: digests and a line or two, at any size.
+"""The state that acceptance keeps in a stack: digests and a line or two, at any size.
 
 The request and the evidence grow with the site; the archive keeps them, and the steps hand on their
 digests.
@@ -47,7 +47,7 @@ _WIDTH: Final = 200
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
 UNASKED: Final = "nothing asks for another proof"
-"""The note of the evidence step in such a run; it is in no input."""
+"""The note of the evidence step in a run without a new proof; the inputs do not include it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Named:
     """Its path, relative to the folder of the program."""
     verdict: str
     proven_at: str = ""
-    """When the oldest part of the proof was made; empty of an older release."""
+    """The date of the oldest part of the proof; empty if an older release wrote it."""
     asked: str = ""
     """For the gate: digest of the plan to prove."""
 
@@ -237,7 +237,7 @@ class AcceptRequest:
     """Digest of the settings that all hosts of a cluster share: while it stays, a scope may be
     proven alone."""
     repairs: str = ""
-    """Digest of all repairs up to this proof: one that no proof names is proven by the next run."""
+    """Digest of all repairs up to this proof: the next run proves a repair that no proof names."""
 
 
 def render_accept_request(request: AcceptRequest) -> str:

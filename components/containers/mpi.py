@@ -128,7 +128,8 @@ def _container_config(spec: ClusterSpec) -> list[str]:
 
 
 BRIDGES: Final = "lo,docker0"
-"""Interfaces that exist on every host with the same address: whoever picks one waits for ever."""
+"""Interfaces that exist on every host with the same address: a program that picks one waits for
+ever."""
 
 
 def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,8 +161,7 @@ def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tup
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
     """`-x NAME=value` for every NCCL variable whose value all hosts share.
 
-    Which devices there are, and at which index their GIDs, each rank finds on its own host
-    (`on_own_devices`).
+    Each rank finds the devices and their GID indices on its own host (`on_own_devices`).
     """
     values = job_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
     return tuple(part for pair in sorted(values.items()) for part in ("-x", "=".join(pair)))
@@ -176,7 +176,7 @@ def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ..
 
 
 def _netdevs(spec: ClusterSpec) -> str:
-    """The lines that set `$netdevs`, by the host's name where not all are alike."""
+    """The lines that set `$netdevs`, by the host's name if the hosts differ."""
     hosts: dict[str, list[str]] = {}
     for host in spec.workers:
         hosts.setdefault(" ".join(nic.netdev for nic in host.nics), []).append(host.name)

@@ -1,4 +1,4 @@
-"""What runs on each worker without Kubernetes, and the steps that bring it there.
+"""Plan the container on each worker without Kubernetes, and the steps that start it.
 
 Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md lists our corrections.
 """
@@ -34,9 +34,9 @@ _PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
     "store": (),
     "store_undo": (),
 }
-"""Verb to the parts that it starts with, in order."""
+"""Verb to the script parts at its beginning, in order."""
 _NAME_LINE: Final = "container=mpicont #"
-"""Where the forced command says which container it is for."""
+"""The line of the forced command that names its container."""
 
 
 @cache
@@ -45,7 +45,7 @@ def _file(folder: str, name: str) -> str:
 
 
 def dockerfile_text() -> str:
-    """The multi-node image; what differs from site to site are its build arguments."""
+    """The multi-node image; its build arguments differ from site to site."""
     return _file("image", "Dockerfile")
 
 
@@ -103,7 +103,7 @@ BUILD_DEADLINE_S: Final = 7200.0
 CONTAINER_DEADLINE_S: Final = 3600.0
 """Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
 OPEN_FILES: Final = 1048576
-"""Open files of a container, as K3s' unit allows. Where systemd's limit is the kernel's own, a
+"""Open files of a container, as in K3s' unit. With systemd's limit at the kernel's maximum, a
 container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so many before each SSH:
 `mpirun` then burns a processor for minutes and starts nothing."""
 PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})

@@ -1,4 +1,4 @@
-"""What runs on the cluster: the MPI operator and the job templates."""
+"""The MPI operator and the templates of jobs on the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs jobs as Pulumi resources."""
+"""The MPI operator and the sample jobs as Pulumi resources."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def deepspeed_kind(spec: ClusterSpec, sample: DeepSpeed) -> WorkerKind:
     """The workers that DeepSpeed's jobs run on.
 
     Raises:
-        SpecError: There are not so many of one kind.
+        SpecError: The site has too few of one kind.
     """
     kind = fitting_kind(spec, sample.workers, sample.gpus)
     if kind is None:

@@ -1,4 +1,4 @@
-"""What NCCL and MPI get: the application end of the one traffic class.
+"""Settings of NCCL and MPI: the application end of the one traffic class.
 
 Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps; for
 InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs
@@ -87,7 +87,7 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
 
 
 def job_environment(spec: ClusterSpec) -> dict[str, str]:
-    """What every job gets: the file's own variables, and NCCL's, sorted by name."""
+    """The variables of every job: the file's own and NCCL's, sorted by name."""
     return dict(sorted({**spec.jobs.env, **nccl_environment(spec)}.items()))
 
 

@@ -167,7 +167,7 @@ def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> Dev
     Args:
         builder: Which.
         aim: The command that failed: `push <tag>`.
-        image: The image that it is about.
+        image: The image.
         lines: The end of its output.
     """
     for pattern, what, fix in _reasons(builder, aim, image):

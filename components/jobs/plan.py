@@ -1,4 +1,4 @@
-"""What runs jobs: the MPI operator, and the samples that the file asks for."""
+"""Plan the MPI operator, and the samples that the file asks for."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
 
 
 def own_namespaces(spec: ClusterSpec) -> tuple[str, ...]:
-    """The namespaces that get them."""
+    """The namespaces that get these objects."""
     own = spec.jobs.own_pods
     given = own.namespaces if own else ()
     return given or (spec.pod_network.namespace,)
@@ -187,7 +187,7 @@ def _each(condition: str, path: str, value: str) -> str:
 MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
 MPI_NAMESPACE: Final = "mpi-operator"
 _OF_PROFILES: Final = "kubeflow-"
-"""Begins the names of roles that Kubeflow's profiles are made of: no user has them without it."""
+"""Prefix of the roles of Kubeflow's profiles: without Kubeflow no user has such a role."""
 _LAST_KINDS: Final = frozenset({"Deployment"})
 
 

@@ -20,7 +20,7 @@ from components.model.cluster import ClusterSpec
 from components.pod_network.manifests import tolerations
 
 RUN: Final = "RUN-NUMBER"
-"""Takes the place of the run's number in names."""
+"""Placeholder for the run's number in names."""
 LONGEST_NAME: Final = 63
 """Kubernetes copies a Job's name into a label of its pods and refuses a longer name
 (kubernetes/kubernetes#50850: "spec.template.labels: must be no more than 63 characters")."""
@@ -36,7 +36,7 @@ ACCEPTANCE: Final = "railyard-acceptance"
 
 JsonObject = dict[str, JsonValue]
 SSHD: Final = "/usr/sbin/sshd"
-"""sshd wants to be started by its full path: it runs itself again for every connection."""
+"""sshd must be started by its full path: it runs itself again for every connection."""
 POD_PORT: Final = 22
 HOST_NETWORK_PORT: Final = 2222
 """In the host's network the host's own sshd has port 22."""
@@ -58,7 +58,7 @@ namespace; the second label is that of ambient mode. linkerd/linkerd2 1071ec2e, 
 
 
 def outside_meshes(template: JsonObject) -> JsonObject:
-    """The template of a pod, with what keeps Istio and Linkerd away from its connections."""
+    """Mark a pod's template to keep Istio and Linkerd away from its connections."""
     metadata = template.get("metadata")
     found: JsonObject = {**metadata} if isinstance(metadata, dict) else {}
     for key, ours in _NO_MESH.items():
@@ -132,7 +132,7 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
 
 
 def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0) -> Body:
-    """The same pod without a Job: of a large site, Jobs alone would take an hour to be made.
+    """Make such a pod without a Job: on a large site, creating Jobs would take an hour.
 
     kube-controller-manager sends 20 requests a second by default, and a Job takes about five.
 

@@ -42,7 +42,7 @@ from components.model.hosts import Host
 from components.submit.make import Asked, JobKind, Trouble, UserJob
 
 OVER_TCP: Final = "railyard: launch over TCP"
-"""What `mpi_compare.sh` prints between its two launches."""
+"""The line that `mpi_compare.sh` prints between its two launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Told:
 
     @property
     def exit_code(self) -> int:
-        """As `railyard judge` has it."""
+        """The same code as that of `railyard judge`."""
         return EXIT_CODES[self.verdict]
 
 
@@ -146,9 +146,9 @@ def _images(text: str) -> float | None:
 
 
 LOOK_S: Final = 2.0
-"""Seconds between two looks: a person reads along."""
+"""Seconds between two polls: a person reads along."""
 _LOOKS_A_WAIT: Final = 5
-"""Looks between two questions why nothing runs: each asks for all pods and their events."""
+"""Polls between two searches for the reason of a wait: each asks for all pods and their events."""
 START_DEADLINE_S: Final = 600
 """Seconds in which the pods of a job have to start: a large image takes minutes."""
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
@@ -202,7 +202,7 @@ class _Part:
 
     body: Body
     label: str
-    """Before each of its lines; empty if the job has only one object."""
+    """Prefix of each of its lines; empty if the job has only one object."""
     logs: dict[str, LogReader] = field(default_factory=dict[str, LogReader])
     ended: Ended | None = None
 
@@ -274,7 +274,7 @@ class _Waiting:
         """Print each reason for the wait once; give up if the pods do not start in time.
 
         Raises:
-            UnreachableError: They did not.
+            UnreachableError: The pods did not start in time.
         """
         waited_s = self._looks * LOOK_S
         over = self.deadline_s and waited_s >= self.deadline_s
@@ -291,7 +291,7 @@ class _Waiting:
 
 
 def pause() -> None:
-    """Wait between two looks."""
+    """Wait between two polls."""
     time.sleep(LOOK_S)  # noqa: TID251 - the loop ends with the job, whose deadline is the cluster's
 
 
@@ -328,7 +328,7 @@ def has_trainer(api: Api) -> bool:
 def node_troubles(
     api: Api, hosts: Sequence[Host], tolerations: Sequence[Body]
 ) -> Iterator[Trouble]:
-    """The chosen nodes that take no pod of the job, each with all that keeps pods off it."""
+    """List the chosen nodes that refuse the job's pods, each with every reason."""
     for host in hosts:
         node = api.get(f"/api/v1/nodes/{host.node}")
         found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)

@@ -34,9 +34,9 @@ JobKind = Literal["nccl", "perftest", "deepspeed", "horovod", "pytorch"]
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """A label of DNS-1035 with room for `-worker-99` and the rail: the operator's own limit is 63."""
 _BETWEEN_NODES: Final = frozenset({"nccl", "horovod", "perftest"})
-"""They measure what crosses from one node to another."""
+"""They measure traffic between nodes."""
 _BRINGS_IMAGE: Final = frozenset({"horovod", "pytorch"})
-"""No image of the file has their framework."""
+"""The images of the file lack their framework."""
 _ONLY_OF: Final[dict[str, frozenset[str]]] = {
     "--collective": frozenset({"nccl"}),
     "--compare": frozenset({"nccl", "horovod"}),
@@ -48,11 +48,11 @@ _IMAGE: Final[TypeAdapter[str]] = TypeAdapter(PinnedImage)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One job as the command line has it."""
+    """One job as the command line describes it."""
 
     kind: JobKind
     nodes: tuple[str, ...]
-    """Names of hosts of the file, or of their nodes."""
+    """Names of hosts in the file, or of their nodes."""
     name: str = ""
     """Its name in the cluster; default that of the kind."""
     image: str = ""
@@ -78,13 +78,13 @@ class Trouble:
     fix: str
 
     def __str__(self) -> str:
-        """As the other errors of the command line look."""
+        """Format it like the other errors of the command line."""
         return f"{self.what}\n  fix    {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A job that can be made."""
+    """A valid choice, from which a job can be made."""
 
     asked: Asked
     spec: ClusterSpec
@@ -260,7 +260,7 @@ class UserJob:
 
 
 def make_job(chosen: Chosen) -> UserJob:
-    """The job of a choice."""
+    """Make the job of a choice."""
     makers = {
         "nccl": _nccl,
         "perftest": _perftest,
@@ -389,6 +389,6 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def render_objects(objects: tuple[Body, ...]) -> str:
-    """The objects as `kubectl create -f -` takes them."""
+    """Render the objects as input of `kubectl create -f -`."""
     bodies: list[JsonValue] = [*objects]
     return yaml.dump_all(bodies, Dumper=_Dumper, sort_keys=True, width=200, explicit_start=True)

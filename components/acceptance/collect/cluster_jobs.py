@@ -33,7 +33,7 @@ CALLS_AT_ONCE: Final = 16
 POLL_S: Final = 0.5
 """Seconds between two requests for the state of a running job: a run lasts seconds to minutes."""
 LIST_S: Final = 2.0
-"""For so long a list of the probes' pods is as good as a new one: 1,024 pods are some 5 MB."""
+"""Seconds for which a list of the probes' pods is reused: 1,024 pods are some 5 MB."""
 REQUEST_DEADLINE_S: Final = 30.0
 _NOT_FOUND: Final = 404
 _FIRST_ERROR: Final = 400
@@ -184,10 +184,10 @@ class ProbeRun:
 
 
 def collection_of(body: Body) -> str:
-    """Where the API creates an object.
+    """The path at which the API creates an object.
 
     Raises:
-        Bug: It is of a kind that no job has.
+        Bug: Jobs do not use this kind.
     """
     key = (body["apiVersion"], body["kind"])
     if key not in _PATHS:
@@ -196,7 +196,7 @@ def collection_of(body: Body) -> str:
 
 
 def path_of(body: Body) -> str:
-    """Where the API has an object."""
+    """The path of an object in the API."""
     return f"{collection_of(body)}/{body['metadata']['name']}"
 
 
@@ -260,7 +260,7 @@ def run_probe(
         objects: Jobs, MPIJobs, Services in the order of creation.
         watched: The job whose end is the probe's end.
         deadline_s: Seconds until the probe is given up.
-        patience: How it is waited for.
+        patience: How long to wait, and for which reasons.
         clock: A monotonic clock in seconds.
     """
     try:
@@ -326,7 +326,7 @@ def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]
 
 
 def pause() -> None:
-    """Wait a moment between two looks."""
+    """Wait a moment between two polls."""
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
@@ -343,7 +343,7 @@ def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -
 
 _GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
 _LAST_LINES: Final = 4
-"""Of the other end: its last words, and the line that its script puts around them."""
+"""Lines of the other end's log: its last messages, and the line that its script adds."""
 
 
 def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:

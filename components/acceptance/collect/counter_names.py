@@ -46,7 +46,7 @@ ENDS: Final = {
     "link_downed": 2**8 - 1, "link_error_recovery": 2**8 - 1,
     "port_xmit_data": 2**32 - 1, "port_rcv_data": 2**32 - 1,
 }  # fmt: skip
-"""Where InfiniBand's PortCounters stay until they are cleared."""
+"""Values at which InfiniBand's PortCounters stop until they are cleared."""
 
 SHOW: Final = """show() {
   for name in $3; do
@@ -83,7 +83,7 @@ OF_WAY: Final[Mapping[CounterWay, str]] = {
 }  # fmt: skip
 """A switch port's counters, by the answer that contains them."""
 HIDDEN: Final = "vfs_hidden"
-"""How many VFs have their RDMA device elsewhere; do not add it up."""
+"""The number of VFs whose RDMA device is in a pod; it is not a sum."""
 NIC_NAMES: Final = (
     ("mlx5_core", r"{}_prio(\d)_bytes", "-"),
     ("bnxt_en", r"{}_bytes_pri(\d)", "{}_bytes"),

@@ -51,7 +51,7 @@ class Snapshot:
     counters: Mapping[tuple[str, str], Counters]
     """(device, interface) to counter name to value."""
     unreachable: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Device to why it could not be read."""
+    """Device to the reason why it could not be read."""
     unread: Mapping[tuple[str, str], tuple[Unread, ...]] = field(
         default_factory=dict[tuple[str, str], tuple[Unread, ...]]
     )
@@ -119,7 +119,7 @@ def _read_switch(
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
-    """A switch port's counters by name: received by priority, sent by traffic class.
+    """Name a switch port's counters: received by priority, sent by traffic class.
 
     It leaves out counters that the system lacks or that the driver cannot read.
     """
@@ -257,7 +257,7 @@ _KEPT: Final = 1500
 
 
 def describe_unread(unread: Unread) -> str:
-    """Which answer is of an unknown form, and the answer itself, as one line."""
+    """Describe an answer of an unknown form in one line, with its text."""
     lines = (" ".join(line.split()) for line in unread.text.splitlines())
     text = " | ".join(line for line in lines if line)
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:_KEPT])
@@ -325,7 +325,7 @@ def _losses(grown: Counters) -> dict[str, object]:
 
 
 def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
-    """The counters whose name has a priority or class in it, by that."""
+    """The counters with a priority or class in their name, by that number."""
     found = ((re.fullmatch(pattern, name), value) for name, value in grown.items())
     return {int(match[match.lastindex or 0]): n for match, n in found if match is not None}
 

@@ -18,21 +18,21 @@ GIVE_UP_S: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a probe is waited for."""
+    """How long to wait for a probe, and how to report the wait."""
 
     place_s: float | None = None
-    """Seconds until it is given up if its pods get no place; None for its whole deadline."""
+    """Seconds until it is given up if its pods cannot be placed; None for its whole deadline."""
     lacks: Callable[[], bool] = bool
     """Whether its pods would get no place even if all others ended; by default not."""
     tell: Callable[[str], object] = str
-    """Receives the reason of the wait; by default it goes nowhere."""
+    """Receives the reason of the wait; by default it is discarded."""
 
 
 ALONE: Final = Patience()
 
 
 class ProbeWait:
-    """How long one probe is waited for."""
+    """The wait for one probe."""
 
     def __init__(self, clock: Callable[[], float], deadline_s: float, patience: Patience) -> None:
         self._clock, self._deadline_s, self._patience = clock, deadline_s, patience
@@ -49,7 +49,7 @@ class ProbeWait:
 
     @property
     def words(self) -> str:
-        """After how long it was given up, if before its deadline."""
+        """Say after how long the probe was given up, if before its deadline."""
         waited_s = self._clock() - self._begun_s
         return f"given up after {waited_s:.0f} s" if waited_s < self._deadline_s else ""
 

@@ -63,7 +63,7 @@ class Round:
     priority_class: str = ""
     """The class of the probes' pods; empty if the cluster allowed none."""
     place_s: float | None = None
-    """Seconds until a probe is given up that gets no place; None for the probes' own deadline."""
+    """Seconds until an unplaced probe is given up; None for the probes' own deadline."""
 
 
 PLACE_S: Final = 60.0
@@ -268,9 +268,9 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
 
 
 def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
-    """What to read before and after probes: their hops.
+    """The sources to read before and after probes: those of their hops.
 
-    To read every device around every probe would grow with the square of the hosts.
+    Reading every device around every probe would grow with the square of the hosts.
     """
     hops = {(hop.device, hop.interface) for probe in probes for hop in probe.hops}
     found: list[CounterSource] = []

@@ -1,7 +1,6 @@
-"""What `railyard evidence collect` does: probes in pods, counters of every hop, evidence as JSON.
+"""The work of `railyard evidence collect`: probes, counters of every hop, evidence as JSON.
 
-It always ends well, with evidence: what could not be run or read is in it as such. The judgement
-is the gate's.
+It always succeeds; the evidence records failed runs and readings. The gate judges them.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from components.remote.host_session import run_on_host, run_on_hosts
 from components.remote.step import KILL_AFTER_S, env_name, render_remote_command
 
 ASK_AGAIN_S: Final = 5.0
-"""Seconds between two looks while a standby may be taking over."""
+"""Seconds between two questions while a standby may be taking over."""
 
 
 async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
     """Ask one host; one that does not answer is reported as such.
 
-    Where the file has a standby and no master answers, the host is asked again until the standby
-    had the time to take over.
+    If the file has a standby and no master answers, ask the host again until the standby had time
+    to take over.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + look.takeover_s
@@ -92,7 +91,7 @@ def collect_evidence(
         request: What to run.
         run: Number of this run: a part of each created object's name.
         secrets: Secret name to value; among them the kubeconfig of an existing cluster.
-        folder: Where the raw logs go.
+        folder: The folder for the raw logs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started = _now()
@@ -145,7 +144,7 @@ def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, obj
 
 
 def _last_proofs(request: AcceptRequest, run: int) -> dict[str, str]:
-    """What earlier runs proved of the site's hosts, rails and links."""
+    """The dates at which earlier runs proved the site's hosts, rails and links."""
     plan = request.acceptance
     probes = (*(each.probe for each in plan.probes), *plan.left_out)
     wanted = {subject for probe in probes for subject in subjects_of(probe)}
@@ -189,7 +188,7 @@ def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int
 
 
 def _read_memlock(this: Round, api: Api) -> dict[str, str]:
-    """What `ulimit -l` says in a pod of each worker; if a pod gave no answer, the reason.
+    """The output of `ulimit -l` in a pod of each worker; if a pod gave no answer, the reason.
 
     A node that an administrator closed to pods is not asked.
     """

@@ -58,7 +58,7 @@ class Hindrance:
 
     kind: Literal["busy", "closed", "broken"]
     """`busy`: pods hold the resources that it needs. `closed`: an administrator has closed a node
-    to pods. `broken`: a node is not there or not ready."""
+    to pods. `broken`: a node is missing or not ready."""
     reason: str
 
 
@@ -145,10 +145,10 @@ def _nodes_of(spec: Body) -> tuple[str, ...]:
 
 
 def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hindrance | None:
-    """Why a probe could not run now, the gravest reason of all; None if it can run.
+    """The gravest reason why a probe could not run now; None if it can run.
 
-    A node that offers too little is not in its way: a device plugin may be about to register, and
-    the scheduler names the shortage best.
+    A node that offers too little does not count: a device plugin may be about to register, and the
+    scheduler names the shortage best.
 
     Args:
         objects: The objects that the probe creates.
@@ -289,7 +289,7 @@ class Turn:
         return self._why("busy", objects)
 
     def why_broken(self, objects: Sequence[Body]) -> str:
-        """Which node of a probe is not there or not ready; the waiting for it is over."""
+        """Which node of a probe is still missing or not ready after the wait."""
         return self._why("broken", objects)
 
     def _why(self, kind: str, objects: Sequence[Body]) -> str:
@@ -297,7 +297,7 @@ class Turn:
         return found.reason if found is not None and found.kind == kind else ""
 
     def learn(self, item: ProbeEvidence) -> None:
-        """Keep the result for an image: jobs in an unfit one are not begun."""
+        """Keep the result for an image: jobs do not start in an unfit image."""
         image, name = item.probe.image, item.probe.name
         if item.probe.kind != "image" or item.outcome == "skipped":
             return

@@ -52,9 +52,9 @@ POD_LABELS: Final = {
     "MPIJob": "training.kubeflow.org/job-name",
     "TrainJob": "jobset.sigs.k8s.io/jobset-name",
 }
-"""What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
+"""Kind to the label of its pods; Trainer gives its JobSet the name of the TrainJob."""
 _OF_PHASE: Final = {"Succeeded": "Complete", "Failed": "Failed"}
-"""How a pod ended to the condition of a Job that ended so."""
+"""Phase of an ended pod to the matching condition of a Job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Wait:
 
     @property
     def hint(self) -> str:
-        """What mends it, or where to look for that."""
+        """The fix, or the place to look for one."""
         return _HINTS[self.kind]
 
 
@@ -181,7 +181,7 @@ def _warned(pod: Body, events: Sequence[Body]) -> Iterator[Wait]:
 
 
 def _refused(body: Body, events: Sequence[Body]) -> Iterator[Wait]:
-    """Why the cluster lets no pod of a job in: a quota, a policy; the last of its warnings."""
+    """Why the cluster refuses the pods of a job, such as a quota or a policy: its last warning."""
     name, kind = body["metadata"]["name"], str(body["kind"])
     own = {name, f"{name}-launcher"}
     of_ours = [each for each in events if each["involvedObject"].get("name") in own]
@@ -232,7 +232,7 @@ def end_of(current: Body) -> str | None:
 
 
 def pods_of(api: Api, body: Body) -> list[Body]:
-    """The pods of a job; of a pod, the pod itself; of anything else none."""
+    """The pods of a job, or a pod itself; empty for other objects."""
     namespace = body["metadata"].get("namespace")
     name = body["metadata"]["name"]
     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -253,7 +253,7 @@ def is_launcher(pod: Body) -> bool:
 _IPV4: Final = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
 _STATUS: Final = TypeAdapter(list[dict[str, Any]])
 NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
-"""What Multus wrote of a pod's interfaces, before its containers began."""
+"""The annotation in which Multus lists a pod's interfaces, before its containers start."""
 
 
 def rail_address(pod: Body) -> str:
