@@ -1,4 +1,4 @@
-"""What acceptance will run and which counters it will read, decided from the file."""
+"""Plan from the file which probes acceptance runs, and which counters it reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 ADAPTERS: Final = "adapters"
-"""Means all InfiniBand adapters of a host, whose names are not known beforehand."""
+"""Placeholder for all InfiniBand adapters of a host, because their names are unknown beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ProbePlan:
     host: HostProbe | None = None
     """Its commands on hosts; exactly one of the two is there."""
     round: int = field(default=0, metadata=OMIT_EMPTY)
-    """Probes next to each other with the same number above 0 run at once; 0 runs alone."""
+    """Neighbouring probes with the same number above 0 run at once; a probe with 0 runs alone."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Policy:
     asked: bool = True
     """False: nothing is proven in this run, because the site says `accept: never`."""
     accept: Literal["changed", "always", "never", "canary"] = "changed"
-    """As the file says: whoever changes it wants another proof."""
+    """The value in the file; a change of it starts another proof."""
     when_busy: Literal["warn", "wait", "fail"] = "warn"
     busy_wait_s: float = 600.0
     time_budget_s: float | None = None
@@ -115,7 +115,7 @@ class AcceptancePlan:
     gate: Literal["fail", "warn"]
     limits: Limits
     probes: tuple[ProbePlan, ...]
-    """What proves the path."""
+    """The probes of the path."""
     sources: tuple[CounterSource, ...]
     workers: tuple[str, ...]
     memlock: tuple[Body, ...]
@@ -126,15 +126,16 @@ class AcceptancePlan:
     ib: tuple[IbLook, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts to ask about a fabric of the site's own InfiniBand switches."""
     access: ClusterRef | None = field(default=None, metadata=OMIT_EMPTY)
-    """Where the kubeconfig is read when the probes run; None for a site without a cluster."""
+    """The servers that have the kubeconfig when the probes run; None for a site without a
+    cluster."""
     images: tuple[ProbePlan, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Looks at the images of the jobs, which come before all probes."""
+    """The checks of the jobs' images, which come before all probes."""
     policy: Policy = Policy()
     shared: str = ""
     """Digest of everything that concerns more than one host: jobs, traffic class, rails, pod
     network, operators."""
     left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Probes of the site that this run does not ask for: it has a scope."""
+    """Probes of the site outside the scope of this run."""
     networks: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], metadata=OMIT_EMPTY
     )
@@ -193,7 +194,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
 
 
 def _shared(spec: ClusterSpec) -> str:
-    """While it stays, an update that changes some hosts may be proven on those alone."""
+    """Digest of the shared parts: while it stays, an update may prove only the changed hosts."""
     parts = (
         spec.jobs, spec.acceptance, spec.rdma, *spec.rails, spec.pod_network, spec.operators,
         spec.kubernetes, spec.containers, spec.ib_fabric,
@@ -244,7 +245,7 @@ def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
 
 
 def _rdma_mtu(spec: ClusterSpec, rail: str) -> int:
-    """The RDMA MTU of a rail: that of the smallest MTU which an interface on it has."""
+    """The RDMA MTU that fits the smallest MTU of an interface on a rail."""
     site, pod = spec.rdma.mtu_bytes, spec.pod_network.mtu_bytes
     nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail]
     found = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics] or [site]
@@ -293,7 +294,7 @@ def _adapters(fabric: InfiniBandFabric | None) -> _Adapters:
 
 
 def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
-    """A probe on hosts as evidence knows it; of `nvidia-smi`, the GPUs are counted."""
+    """Describe a probe on hosts for the evidence; for `nvidia-smi` it counts the GPUs."""
     gpus = sum(worker.gpus for name in host.nodes if (worker := spec.host(name)))
     return Probe(
         name=host.name,

@@ -1,8 +1,9 @@
 """How many bytes a probe may have sent, by its own log.
 
 A perftest prints the exact number. A collective sends an amount that depends on the algorithm that
-NCCL chose: if its log does not name one, only what every algorithm must send is expected, and what
-none can send is too much. A larger amount is traffic of others, and then the bytes prove nothing.
+NCCL chose: if its log does not name one, at least the amount of the thriftiest algorithm is
+expected, and at most that of the most wasteful. A larger amount is traffic of others, and then the
+bytes prove nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ them."""
 _ABSENT: Final = 0.1
 """Below this share of the least amount the probe did not use the port, whatever its algorithm."""
 HEADER_BYTES: Final = 102
-"""Beside the payload of a RoCE v2 packet: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH 16,
-ICRC 4, FCS 4 (InfiniBand Architecture 1.4, annex A17). On InfiniBand it is less."""
+"""Bytes of a RoCE v2 packet besides its payload: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH
+16, ICRC 4, FCS 4 (InfiniBand Architecture 1.4, annex A17). On InfiniBand it is less."""
 _OTHERS: Final = 0.01
 """Share that ARP, ping, LLDP and the connection of the probe itself may add (a choice)."""
 _UNTIMED_RUNS: Final = 6
@@ -40,11 +41,11 @@ _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What passes one rail in one direction.
+    """The bytes that pass one rail in one direction.
 
     Attributes:
-        least: Bytes that it must be.
-        most: Bytes that it can be.
+        least: The fewest bytes.
+        most: The most bytes.
         is_certain: The log gives the exact number; else both are bounds over all algorithms.
     """
 
@@ -61,8 +62,8 @@ class Sent:
 def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     """The payload that a probe sends over one rail in one direction, by its own log.
 
-    On InfiniBand it is that of all adapters of a worker together. A training benchmark does not say
-    how much it sends: 0.
+    On InfiniBand it is the sum over all adapters of a worker. A training benchmark does not say how
+    much it sends: 0.
 
     Args:
         item: The probe as it ran.

@@ -1,10 +1,10 @@
-"""Names the part to replace or mend, from which tests between pairs are bad and which are right.
+"""Names the part to replace or mend, from the good and bad tests between pairs.
 
 Every test passes through parts: two hosts, a NIC with its cable and switch port at each end,
 leaves, uplinks, a rail, and with `--use_cuda` two GPUs. A bad part makes the tests through it bad
-and leaves the others alone. So the part is named that explains most bad tests and spoils fewest
-right ones (group testing); then the search goes on with the remaining bad tests. Parts that explain
-the same are named together, because pairs cannot tell them apart.
+and leaves the others alone. The judge therefore names the part that explains most bad tests and
+spoils fewest right ones (group testing); then the search goes on with the remaining bad tests.
+Parts that explain the same are named together, because pairs cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """How parts of a kind are named and mended.
+    """How to name and mend parts of a kind.
 
     `least` is the least share of bad tests through one: an uplink takes some flows of a test, a
     flapping NIC fails now and then, while a bad host or leaf spoils nearly all.
@@ -92,7 +92,7 @@ class PairResult:
         gpu_memory: Its data was in GPU memory.
         leaves: Of sender and receiver, as far as known.
         ports: Switch ports of sender and receiver, `leaf-3 swp7`.
-        uplinks: `leaf-3 swp51`, if it is known that all its bytes took them.
+        uplinks: `leaf-3 swp51`, if all its bytes are known to have taken them.
         elsewhere: Its hosts whose NIC counted the bytes while their switch port did not.
     """
 
@@ -115,7 +115,7 @@ class PairResult:
         return all(self.leaves) and self.leaves[0] != self.leaves[1]
 
     def parts(self) -> Iterator[Part]:
-        """All that it passes through, each once."""
+        """Every part that it passes through, each once."""
         ends = (self.sender, self.receiver)
         yield Part("site", "")
         yield Part("rail", self.rail)
@@ -133,7 +133,7 @@ class PairResult:
 
 
 class Suspect(Seen):
-    """What most likely is bad; several parts if the tests cannot separate them."""
+    """The part that is most likely bad; several parts if the tests cannot separate them."""
 
     parts: tuple[tuple[str, str], ...] = ()
     """Kind and name; none if no part explains the bad tests."""
@@ -142,12 +142,12 @@ class Suspect(Seen):
 
     @property
     def headline(self) -> str:
-        """How a report begins with it."""
+        """The first line about it in a report."""
         return f"{'Most likely' if self.parts else 'Unclear'}: {self.text}"
 
 
 Marks = Mapping[Part, str]
-"""Parts to what their counters or their host's health say against them."""
+"""Part to the evidence against it from its counters or its host's health."""
 
 
 def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
@@ -308,7 +308,7 @@ def _misplugged(results: Sequence[PairResult]) -> Iterator[Suspect]:
 def judge_pairs(
     probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
 ) -> tuple[list[Finding], tuple[Suspect, ...]]:
-    """The tests that passed and are slower than their siblings, and what explains all bad ones."""
+    """The passed tests that are slower than their siblings, and the parts that explain bad ones."""
     results = pair_results(probes, findings, limits)
     bad = find_bad(results)
     expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
@@ -324,7 +324,7 @@ def judge_pairs(
 
 
 def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict[Part, str]:
-    """What counters say against a port, and probes of one host against that host."""
+    """Evidence against ports from counters, and against hosts from probes of a single host."""
     alone = {each.probe.name: each.probe.nodes[0] for each in probes if len(each.probe.nodes) == 1}
     marks = {
         Part("host", alone[found.subject]): f"{found.check}: {found.actual}"

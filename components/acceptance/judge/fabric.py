@@ -1,9 +1,8 @@
 """Judges the way of a probe's bytes through the fabric: links between leaves, routes and adapters.
 
 On InfiniBand they must go through all adapters of every worker. A cloud hides the switches of its
-fabric, and InfiniBand has no DSCP: no class can be wrong. What can be proven are the adapters' own
-counters: that the bytes left and arrived there, and that no adapter stood idle while others did its
-share.
+fabric, and InfiniBand has no DSCP: no class can be wrong. The adapters' own counters prove that the
+bytes left and arrived there, and that no adapter was idle while others did its share.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
 
 _IDLE_SPREAD_SHARE: Final = 0.01
-"""Of an even share: less is what else is on a link, such as BGP."""
+"""Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""
 _CHECK: Final = "adapter counters"
 _STEP: Final = (
     "look at what the switch hashes over (the UDP source port tells RoCE's connections apart), and"
@@ -110,7 +109,7 @@ def _on_the_way(evidence: Evidence) -> Iterator[tuple[BesideSeen | RoutingSeen, 
 
 
 _IDLE_SHARE = 0.5
-"""An adapter with less than half of its even share was left out of some channels."""
+"""Some channels left out an adapter with less than half of its even share."""
 
 
 def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:

@@ -64,15 +64,15 @@ def next_collectives(
 
 class _Ask(NamedTuple):
     hosts: Group
-    """A group whose result is not known."""
+    """A group without a result."""
 
 
 def next_halves(hosts: Sequence[str], results: Results) -> Halving:
     """The next collectives to run after one over all hosts failed; log2 n steps for one bad host.
 
     A half of one host is run with a host of a group that passed, because a collective of one host
-    does not use the network. If both halves pass, the hosts are found that fail together. Hosts
-    are best sorted by leaf.
+    does not use the network. If both halves pass, the search is for hosts that fail only together.
+    Sort hosts by leaf for the best result.
     """
     said = [*_search(tuple(hosts), results)]
     return Halving(

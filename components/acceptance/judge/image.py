@@ -20,16 +20,16 @@ _SSH_PACKAGES: Final = {
     "ssh-keygen": "openssh-client",
 }
 _TORCH: Final = "torch"
-"""How image_check.sh calls the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0, and
-2.26.2 with 2.7.0 (their `requires_dist`)."""
+"""The name in image_check.sh for the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0,
+and 2.26.2 with 2.7.0 (their `requires_dist`)."""
 _HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
 """The message of such an NCCL."""
 _MPIS: Final = ("Open MPI", "OpenRTE")
-"""What Open MPI 4 and 5 call themselves in `mpirun --version`."""
+"""The names of Open MPI 4 and 5 in `mpirun --version`."""
 
 
 def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
-    """All that the image lacks; one passed finding if nothing."""
+    """One finding for each thing that the image lacks; if complete, one passed finding."""
     image, name = item.probe.image, item.probe.name
     lacks = list(_lacks(item, log))
     if not log.complete:

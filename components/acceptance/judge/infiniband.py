@@ -46,7 +46,7 @@ _MATTERS: Final = (
     "Partition Keys",
     "Routing",
 )
-"""Stages whose errors make a job slow or impossible; others, as counters, are warned of."""
+"""Stages whose errors make a job slow or impossible; the others, such as counters, only warn."""
 
 
 def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
@@ -62,7 +62,7 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
 
 
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
-    """What ibdiagnet warns of, and errors that no job feels."""
+    """Report ibdiagnet's warnings, and its errors that do not affect jobs."""
     diagnosis = _diagnosis_of(facts)
     if limits is None or diagnosis is None:
         return []
@@ -170,7 +170,7 @@ def _wrong_keys(
 
 
 def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
-    """The ports of a rail are set up, by one subnet manager, in one subnet."""
+    """Require that one subnet manager has set up all ports of a rail, in one subnet."""
     found = {
         host: port
         for host, guid in rail.ports.items()

@@ -92,7 +92,7 @@ def judge_nccl_text(
         expect: The transport that the data must have taken; None leaves it unproven.
         min_busbw_gb_s: The lowest acceptable bus bandwidth of rows of 1 GiB and more, or of the
             largest row, in GB/s of 10^9 bytes.
-        asked: What else it must show.
+        asked: Everything else that it must show.
     """
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):
@@ -140,7 +140,7 @@ def judge_perftest_text(
         text: The whole log, or its pieces in order.
         expect: The link layer that the test must have used.
         min_gbit_s: The lowest acceptable average of the largest size, one way, Gb/s of 10^9 bits.
-        asked: What else it must show.
+        asked: Everything else that it must show.
     """
     log = parse_perftest_log(text)
     if isinstance(log, ParseProblem):
@@ -153,7 +153,7 @@ def judge_perftest_text(
 
 
 def _perftest_numbers(log: PerftestLog) -> str:
-    """The numbers of the run with the least bandwidth, or of its latency."""
+    """The bandwidth or latency numbers of the slowest run."""
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     name = log.test or "perftest"
     largest = [run.largest for run in log.runs if run.largest]
@@ -168,7 +168,7 @@ def _perftest_numbers(log: PerftestLog) -> str:
 
 
 def judge_node_text(text: str, gpus: int) -> LogVerdict:
-    """Judge what `node_health.sh` printed of a machine.
+    """Judge the output of `node_health.sh` on a machine.
 
     Args:
         text: The whole log.
@@ -239,7 +239,7 @@ def judge_training_text(
 
 
 def _without_numbers(failures: Sequence[LogFailure], whole: Finding) -> LogVerdict | None:
-    """The verdict of a run that failed or is not whole; None if its numbers count."""
+    """The verdict of a failed or incomplete run; None if its numbers count."""
     if failure := find_failure(failures, "log"):
         return LogVerdict.of((failure,), "the run failed")
     return LogVerdict.of((whole,), "cannot be judged") if whole.verdict == "error" else None

@@ -46,7 +46,7 @@ class Members:
         hosts: On how many hosts.
         workers: Names of the hosts; empty for any.
         devices: How many network devices the channels of each host must use; 0 for any.
-        what: What these are: `rails` or `adapters`.
+        what: The kind of these devices: `rails` or `adapters`.
     """
 
     ranks: int
@@ -67,7 +67,7 @@ class NcclAsked:
     hcas: int | None = None
     """InfiniBand adapters of every host, with relaxed ordering."""
     gdr: bool | None = None
-    """Every network channel must be GDRDMA; False says that it need not."""
+    """Every network channel must be GDRDMA; False does not require it."""
     hca_names: tuple[str, ...] = ()
     """Adapters that must be among them."""
     network: bool = False
@@ -207,7 +207,7 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
 
 
 def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
-    """The findings of one run; of one that failed, why; of an incomplete one, only that."""
+    """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
     failures = [each for each in log.failures if not each.is_before_run]
     failure = find_failure(failures, subject)
     if failure is not None:

@@ -25,7 +25,7 @@ from components.acceptance.logs.log_model import HostNetwork, NcclLog, NcclRow
 from components.core.plain_text import counted
 
 _SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
-"""Collectives whose bus bandwidth is that of a ring, which others may beat."""
+"""Collectives whose bus bandwidth is that of a ring; other algorithms may exceed it."""
 _UNNAMED = 1.2
 """Times the line rate that a log may show if it names no algorithm: two hosts of 8 H100 reach 470
 of 400 GB/s (nccl-tests issue 309)."""
@@ -278,7 +278,8 @@ _SPIKE: Final = 1.5
 _VARIES_PERCENT: Final = 5.0
 """Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
 _APART: Final = 0.2
-"""From the median of all processes, before one is named: a choice, unproven on hardware."""
+"""Deviation from the median of all processes from which one is named: a choice, unproven on
+hardware."""
 
 
 def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:

@@ -18,7 +18,7 @@ Expectation = Literal["ib", "roce", "nvlink", "socket"]
 Way = Literal["verbs", "socket", "other", "unknown"]
 LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
 PCIE_LIMIT_GB_S: Final = 128.0
-"""What 16 lanes of PCIe 6.0 carry one way, raw: a bus bandwidth above it went over NVLink."""
+"""The raw rate of 16 lanes of PCIe 6.0 one way: a higher bus bandwidth proves NVLink."""
 _WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
 _NOT_SHOWN: Final = "no transport line; run with NCCL_DEBUG=INFO"
 
@@ -31,13 +31,13 @@ _NETWORKS: Final[tuple[tuple[re.Pattern[str], Way], ...]] = (
     # Google's TCPX and TCPXO
     (re.compile(r"GPUDirectTCPX\w*|FasTrak\w*"), "other"),
 )
-"""What networks of NCCL send over, by their names in channel lines; `verbs` is InfiniBand or RoCE,
-and the list of devices says which. UCX and UCC choose themselves."""
+"""The transport of NCCL's networks, by their names in channel lines; `verbs` is InfiniBand or RoCE,
+and the list of devices shows which one. UCX and UCC choose themselves."""
 _LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
 _PROVIDERS: Final[dict[str, Way]] = {
     "efa": "other", "cxi": "other", "tcp": "socket", "sockets": "socket", "verbs": "unknown",
 }  # fmt: skip
-"""Of libfabric, as aws-ofi-nccl prints the one that it selected."""
+"""The transport of libfabric's providers; aws-ofi-nccl prints the selected one."""
 _SPEAKS: Final = tuple(
     (re.compile(name), what)
     for name, what in (
@@ -51,7 +51,7 @@ _SPEAKS: Final = tuple(
 """The protocol of devices over Ethernet, or their kind if they are not InfiniBand: the kernel's
 drivers (drivers/infiniband/hw and sw) and rdma-core's kernel-boot/rdma_rename.c. NCCL prints
 `/RoCE` for every device whose link is Ethernet. Names of drivers that can speak iWARP (irdma, qedr,
-erdma), and names that an administrator chose, tell nothing."""
+erdma), and names that an administrator chose, prove nothing."""
 
 
 def speaks(device: str) -> str:
@@ -168,7 +168,7 @@ def used_devices(log: NcclLog) -> dict[str, set[str]]:
 
 
 def in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
-    """The devices of a host that its channels use; none if the channels do not tell."""
+    """The devices of a host that its channels use; empty if the channels do not show them."""
     used = log.channels.devices_by_host.get(host.host, ())
     if not {hca.index for hca in host.hcas}.issuperset(used):
         return ()

@@ -1,8 +1,8 @@
 """Is a run of an NCCL program whole, and do its numbers agree with each other?
 
 A table must have every size between its own begin and end; the bus bandwidth of a row follows from
-its bandwidth, the collective and the ranks; the footer's average is that of the rows. What does not
-agree was lost, mixed or edited, and is not believed.
+its bandwidth, the collective and the ranks; the footer's average is that of the rows. A log with a
+contradiction was cut, mixed or edited, and proves nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST_RANKS: Final = 65_536
 """Ranks that a log without a list may have."""
 _MOST_SIZES: Final = 10_000
 _LARGEST_STEP: Final = 16
-"""Between two neighbouring sizes, if the log lacks the line with the wanted sizes: more is a
-gap."""
+"""Largest factor between the only two sizes of a log without the line of the wanted sizes: more is
+a gap."""
 _AVERAGE_SLACK_GB_S: Final = 0.0055
 """Rows are printed with two decimals, the average with six digits."""
 _RELATIVE_SLACK: Final = 5e-4
@@ -56,7 +56,7 @@ def completeness_of(log: NcclLog) -> Said:
 
 
 def is_alone(log: NcclLog) -> bool:
-    """A single rank took part: nothing went anywhere."""
+    """Whether a single rank took part: then no data was sent."""
     return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
 
 
@@ -117,7 +117,7 @@ def _sizes(log: NcclLog) -> tuple[str, str] | None:
 
 
 def _asked(sizes: Sizes) -> Iterator[int]:
-    """What nccl-tests goes through (`TimeTest` of src/common.cu)."""
+    """The sizes that nccl-tests runs through (`TimeTest` of src/common.cu)."""
     factor, step = max(sizes.factor or 1, 1), sizes.step_bytes or 0
     # Too little memory lowers both ends.
     size, last = min(sizes.least_bytes, sizes.most_bytes), -1
@@ -150,7 +150,7 @@ def _sweeps(sizes: Sequence[int]) -> list[list[int]]:
 
 
 def _gap(sizes: Sequence[int], slack: int) -> str:
-    """Two neighbours between which a size must have been, or nothing."""
+    """The first gap between neighbouring sizes, or an empty text."""
     shown = [size for size in sizes if size > slack * _LARGEST_STEP] or list(sizes)
     pairs = [(one, other) for one, other in pairwise(shown) if one > 0]
     if not pairs:

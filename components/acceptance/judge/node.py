@@ -1,7 +1,7 @@
 """Judges the GPUs of one node by their state before, during and after a load. Pure.
 
-A finding names the GPU by index and bus ID, and says what to do with it. If the driver or the image
-does not show something, a row says that, and it never passes.
+A finding names the GPU by index and bus ID, and says what to do with it. A row about a value that
+the driver or the image hides never passes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SLOWED: Final[Mapping[int, str]] = {
     0x40: "the hardware lowers the clock because of heat",
     0x80: "power brake: the power supply or the rack asked for less",
 }
-"""Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, that say something is wrong. The power cap
-(0x04) is normal: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
+"""Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, for a fault. The power cap (0x04) is
+normal: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
 PCIE_GBYTE_S: Final[Mapping[int, float]] = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""By generation, of one lane and direction: PCI-SIG's rate less its line code."""
+"""The rate of one lane and direction by generation: PCI-SIG's rate less its line code."""
 PCIE_FRACTION: Final = 0.75
-"""Least copy between host and GPU over what its link can carry. An H200 in a virtual machine has
-0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks 0e0a1ac);
-the rest is left for slower hosts."""
+"""Least rate of a copy between host and GPU over the rate of its link. An H200 in a virtual machine
+has 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks
+0e0a1ac); the rest is left for slower hosts."""
 _FEWEST: Final = 3
 """The fewest GPUs whose median shows a slow one."""
 
@@ -113,7 +113,7 @@ def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
 
 
 def _link_row(log: NodeLog) -> Finding:
-    """The generation counts under load alone: an idle link may be slow to save power."""
+    """Judge the PCIe generation only under load: an idle link may be slow to save power."""
     found: dict[str, None] = {}
     for look in log.looks:
         for gpu in look.gpus:

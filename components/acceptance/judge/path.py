@@ -21,10 +21,10 @@ from components.model.jobs import LossLimits
 
 _READ = ("observed", "uncounted")
 DARK: Final = "not proven: no login"
-"""Of hops whose device nothing logs in to; the other hops are still judged."""
+"""The state of hops whose device has no login; the other hops are still judged."""
 _ROLES: Final = get_args(HopRole)
 _ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
-"""What every way has; the others are there where two leaves are joined by routed links."""
+"""The hops of every way; ways over routed links between leaves have more."""
 _LOSSES: Final = (
     ("discards", "packet discarded", "discards_per_tb"),
     ("out_of_sequence", "packet out of sequence", "out_of_sequence_per_tb"),
@@ -65,7 +65,7 @@ def judge_losses(
 ) -> list[Finding]:
     """Warnings: losses, repeats, pauses and marks within the limits, or without counters.
 
-    Pauses of other priorities than that of RoCE are `warn_pauses`'.
+    `warn_pauses` reports pauses of priorities other than RoCE's.
     """
     unknown = {
         hop.place: hop.detail
@@ -154,7 +154,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
 
 
 def _together(hops: list[Hop]) -> Hop:
-    """Ports that share what passes one place of the way, as one hop; a blind one makes it blind."""
+    """Join ports that share the traffic of one place into one hop; one unread port spoils it."""
     if len(hops) == 1:
         return hops[0]
     blind = next((hop for hop in hops if hop.status not in _READ), None)
@@ -202,7 +202,7 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
-    """Did as much pass as the probe may have sent?"""
+    """Judge whether the bytes that passed fit the bytes that the probe may have sent."""
     if hop.total_bytes is None:
         return None
     sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
@@ -263,11 +263,11 @@ def _class_step(hop: Hop) -> str:
 
 
 def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[ProbeEvidence]:
-    """Split among the probes of a round the bytes that they counted together.
+    """Split the bytes of shared ports among the probes of a round.
 
-    A port between two leaves counted the bytes of all. Each probe gets the share that it has of the
-    bytes at the own ports of all. If a probe shows bytes of another class at its own ports, they
-    stay its own; all others changed their class at the shared port.
+    A port between two leaves counts the bytes of all probes. Each probe gets the same share of them
+    as of the bytes at all probes' own ports. Bytes in another class at a probe's own ports stay
+    with that probe; the shared port changed the class of the rest.
     """
     sums: dict[tuple[int, str, str, str], Counter[str]] = {}
     for item in probes:

@@ -1,8 +1,8 @@
 """Judges PFC on the way of a probe: who was paused, in which class, and whether a queue was stuck.
 
-A lossless class pauses under congestion: pauses in the class of RoCE explain why a probe is slow,
-and fail no fast one. If the watchdog finds a queue stuck, it drops the packets in it, unless it
-only reports: then the class loses packets. Pauses in another class hold up all traffic of the port.
+A lossless class pauses under congestion: pauses in the class of RoCE explain a slow probe, but do
+not fail a fast one. If the watchdog finds a queue stuck, it drops the packets in it, unless it only
+reports: then the class loses packets. Pauses in another class hold up all traffic of the port.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def other_pauses(hop: Hop, priority: int | None) -> int:
 
 
 def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
-    """The places of a probe's way that counted any, each once."""
+    """The places on a probe's way that counted pauses, each once."""
     found: dict[str, int] = {}
     for hop in item.hops:
         if counted := count(hop):

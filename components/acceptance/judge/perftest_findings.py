@@ -138,7 +138,7 @@ def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Findi
 
 
 def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
-    """Is it InfiniBand or RoCE, as expected? The link alone does not tell: iWARP has one too."""
+    """Judge whether it is InfiniBand or RoCE, as expected; iWARP shows an Ethernet link too."""
     wanted = LINK_TYPES[expect]
     verdict, actual, detail = _link(log, wanted)
     step = "look at the lines above the table"
@@ -198,7 +198,7 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
 
 
 def _judge_ceiling(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """More than the rail's cable can carry went another way; None if it did not."""
+    """Fail a bandwidth above the rail's cable, because the data took another way; else None."""
     rail = asked.rail
     rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
@@ -310,7 +310,7 @@ CHECKS: Final[tuple[Judge, ...]] = (
 
 
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of one run; of one that failed, why; of an incomplete one, only that."""
+    """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
     failure = find_failure(log.failures, subject)
     if failure is not None:
         return [failure]
@@ -323,7 +323,7 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
     """The findings of every run of a log, each under its own name.
 
-    If some runs show bandwidths and others latencies, each is asked for its own.
+    If some runs show bandwidths and others latencies, each is judged by its own kind.
     """
     runs = log.runs
     both = any(run.rows for run in runs) and any(run.latency for run in runs)

@@ -44,7 +44,7 @@ from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.seen import Seen
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
-"""How the reason of a probe begins whose place others have, or which is closed."""
+"""Prefixes of the reason if others use a probe's nodes, or if they are closed."""
 NOT_ASKED: Final = "not asked for: "
 
 
@@ -55,7 +55,7 @@ class Report(Seen):
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     suspects: tuple[Suspect, ...] = ()
-    """What most likely made tests between pairs bad."""
+    """The parts that most likely made tests between pairs bad."""
     evidence: Evidence
 
     @property
@@ -78,7 +78,7 @@ class Report(Seen):
 
     @property
     def planned(self) -> int:
-        """Probes that were planned."""
+        """The number of planned probes."""
         return len(self.evidence.probes)
 
     def verdict_of(self, probe: str) -> Verdict:
@@ -90,7 +90,7 @@ class Report(Seen):
         return tuple(self._by_subject.get(subject, ()))
 
     def measure_of(self, probe: str) -> Finding | None:
-        """The finding whose actual value is the number of one probe."""
+        """The finding with the measured value of one probe."""
         return next((each for each in self.about(probe) if each.check in MEASURES), None)
 
     @cached_property
@@ -139,14 +139,14 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
 
 
 def _never_asked(evidence: Evidence) -> bool:
-    """The site asked for no proof in this run."""
+    """Whether the site asked for no proof in this run."""
     return bool(evidence.probes) and all(
         item.outcome == "skipped" and item.detail.startswith(NOT_ASKED) for item in evidence.probes
     )
 
 
 def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """The whole is not proven if some probes did not run, though all others passed.
+    """Some probes that did not run leave the site unproven, even if all others passed.
 
     A site without a planned probe is an error.
     """
@@ -169,7 +169,7 @@ def _judge_memlock(node: str, limit: str) -> Finding:
 def _judge_allocatable(
     node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
 ) -> Finding:
-    """A resource that a node does not offer leaves pods Pending, or was published for nothing."""
+    """Require exactly the planned resources: without one pods stay Pending, and a surplus fails."""
     seen = {name: (offered or {}).get(name, 0) for name in wanted}
     verdict = "error" if offered is None else verdict_for(seen == {**wanted})
     actual = "not read" if offered is None else _amounts(seen)
@@ -206,7 +206,7 @@ _NO_WAY: Final = frozenset({"no_route", "control_connection"})
 
 
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
-    """Two rails without a way between them: a test that connects has found one."""
+    """Judge a test between two separate rails: it must not connect."""
     one, other = item.probe.rails
     expected = f"no connection from {one} to {other}"
     if ran.verdict == "passed":
@@ -255,7 +255,7 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
 
 
 def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """Where the bytes went; commands that send none are not asked."""
+    """Judge where the bytes went; skip commands that do not send any."""
     if item.probe.kind in ("image", "node", "mpi_hosts", "mpi_gpus"):
         return []
     return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
@@ -282,7 +282,7 @@ def _judge_run(item: ProbeEvidence) -> Finding:
 
 
 def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
-    """Names the hop that dropped packets while the probe failed, if one did."""
+    """Name the hop that dropped packets while the probe failed, if any."""
     places = sorted({hop.place for hop in item.hops if hop.discards})
     if not places:
         return ran

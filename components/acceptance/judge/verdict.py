@@ -19,7 +19,7 @@ SLOW_TEST: Final = 0.85
 the links with such a loss."""
 SLOW_SIBLING: Final = 0.80
 """A GPU, an NVLink, or one of two ports of a card below this share of its siblings has a fault. It
-is a choice: one number of each is compared, and no series of tests shows how much they vary."""
+is a choice: one number of each is compared, and their usual variation is unknown."""
 GROUP: Final = "group"
 UNPROVEN: Final = "proof"
 
@@ -50,7 +50,7 @@ class Finding(Seen):
 def row(
     check: str, subject: str, verdict: Verdict, expected: str, actual: str, step: str = ""
 ) -> Finding:
-    """One finding; a passed one drops what to do next."""
+    """Make a finding; a passed one omits the next step."""
     return Finding(
         check=check, subject=subject, verdict=verdict, expected=expected, actual=actual,
         next_step="" if verdict == "passed" else step,
@@ -66,7 +66,7 @@ def row_of(
 
 
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
-"""The checks whose actual value is the number of a probe, as tables show it."""
+"""The checks whose actual value tables show as the result of a probe."""
 
 
 def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place where a truth becomes a word
@@ -122,7 +122,7 @@ def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) ->
 
 
 def _judge_group(evidence: Evidence, group: WorkerGroup, findings: list[Finding]) -> Finding:
-    """A kind is proven by the collectives over all of its hosts, and by nothing else."""
+    """Judge a kind of workers: only collectives over all of its hosts prove it."""
     hosts, rails = ", ".join(group.hosts), ", ".join(group.rails) or "no rail"
     what = f"a collective over {hosts} ({group.gpus} GPUs each; {rails})"
     probes = [

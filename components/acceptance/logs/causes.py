@@ -12,7 +12,7 @@ from components.acceptance.logs.log_model import LogFailure
 
 _LONGEST_LINE: Final = 300
 _MOST_FAILURES: Final = 40
-"""One broken link makes every rank complain; the first lines tell all."""
+"""One broken link makes every rank complain; the first lines are enough."""
 _MOST_WARNINGS: Final = 20
 
 
@@ -43,7 +43,7 @@ def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause
 
 
 HARMLESS: Final = "harmless"
-"""The kind of a line that looks like a failure and comes from runs that were good."""
+"""The kind of lines that look like failures but come from good runs."""
 _GAVE_UP: Final = frozenset({"nccl_failure", "unhandled", "framework", "aborted", "test_failure"})
 """Kinds of lines that only say that NCCL gave up."""
 
@@ -72,7 +72,7 @@ _WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
 def has_hint(line: str) -> bool:
-    """Can a line be one of a table? Most lines differ from others by their numbers only."""
+    """Whether a line may match a table; cached by its text without numbers."""
     return _has_hint(line.translate(_WITHOUT_DIGITS))
 
 
@@ -84,11 +84,11 @@ def _has_hint(shape: str) -> bool:
 
 @dataclass(slots=True)
 class FailureFinder:
-    """Looks at a log line by line.
+    """Searches a log line by line.
 
     Attributes:
         tables: The rows, in their order: the first that fits a line names it.
-        warning: A line that fits no row and has this in it is a warning of unknown meaning.
+        warning: A line with this text that fits no row is a warning of unknown meaning.
         started: The run has begun. Launcher messages before it do not tell how the run ends.
         names: Names of hosts, which the search skips.
     """
@@ -158,7 +158,7 @@ _PLACES: Final = {
         r"|\b(?:recv|send) (?:from |to )?([\w.:-]{1,280}<\d{1,5}>)"
     ),
 }
-"""Where a line says that it happened; the first that fits."""
+"""Patterns for the place of a failure in a line; the first that fits counts."""
 
 
 def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:

@@ -1,11 +1,11 @@
 """The failure texts of NCCL, nccl-tests, perftest and of launchers, one table for each.
 
 NCCL: its sources and issue threads (2.4-2.30). perftest: the sources of linux-rdma/perftest at its
-tags v4.5-0.2 to 26.04.17 (20 tags): none of its texts has gone since it came. A test compares both
-with tests/acceptance/recorded/nccl_words.tsv and perftest_words.tsv, which have the texts with
-their first and last release. Launchers: Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and
-slurmstepd, PBS, LSF, OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun and
-Linux. All are collected in lab/sources.md#logs.
+tags v4.5-0.2 to 26.04.17 (20 tags): no text disappeared in between. A test compares both with
+tests/acceptance/recorded/nccl_words.tsv and perftest_words.tsv, with the first and last release of
+each text. Launchers: Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, PBS,
+LSF, OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun and Linux. All are
+collected in lab/sources.md#logs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _rows(*rows: tuple[str, str, str, str, str]) -> tuple[Cause, ...]:
 
 
 _LATE = "late "
-"""Before the kind of a row that follows from a failure elsewhere."""
+"""Prefix of a kind whose failure follows from one elsewhere."""
 _STATUS = r"Got completion .{0,200}(?:status=|error )(?:[\w ()-]{1,60}\()?"
 """`error 12` (2.4), `status=12` (2.20), `status=transport retry counter exceeded(12)` (2.28)."""
 _GAVE_UP = f"NCCL gave up; {_EARLIER}, or none without NCCL_DEBUG=WARN"
@@ -37,7 +37,8 @@ _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
 _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKET_IFNAME"
 
 COMM_ABORT = "comm_abort"
-"""PyTorch also ends a good run so (recorded, 2.11): it counts in a log of nccl-tests alone."""
+"""PyTorch also ends good runs in this way (recorded, 2.11): it counts only in a log of
+nccl-tests."""
 
 NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"NCCL INFO .{0,80}Call to (?:ibv|mlx5dv)_\w+ failed",
@@ -273,7 +274,7 @@ LAUNCHERS: tuple[Cause, ...] = (
           "crash", "a rank crashed"),
     cause(r"Traceback \(most recent call last\)", "crash", "a Python program failed", late=True),
 )  # fmt: skip
-"""Rows that any log may have. The words of our own jobs come first: those of the scripts in
+"""Rows that fit any log. The messages of our own jobs come first: those of the scripts in
 `components/jobs/scripts/` and `components/containers/scripts/`, which end a rank before its program
 starts."""
 

@@ -1,7 +1,7 @@
 """One host's view of its InfiniBand fabric: the answers of `ib_look.sh`, as plain values.
 
-Forms: lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
-Nothing here says good or bad.
+Forms: lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0. This module does
+not judge.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ STANDBY: Final = 2
 SM_STATES: Final = {0: "not active", 1: "discovering", STANDBY: "standby", MASTER: "master"}
 """InfiniBand's SMInfo, as sminfo.c names it."""
 FULL_MEMBER: Final = 0x8000
-"""The bit that tells full members; the other fifteen are the key."""
+"""The bit of full members; the other fifteen are the key."""
 
 ACTIVE: Final = "4: ACTIVE"
 """A port that a subnet manager has set up, as the kernel words it."""
 _NO_ANSWER: Final = "failed: query"
-"""What sminfo says when its question got no answer (sminfo.c)."""
+"""The message of sminfo if its query got no answer (sminfo.c)."""
 
 _CUT: Final = "the look was cut off before it had seen all ports: is the host overloaded?"
 _NO_RECORD: Final = "NO_RECORDS"
@@ -49,15 +49,15 @@ class IbPort(Seen):
     guid: str
     """16 hexadecimal digits."""
     prefix: str = ""
-    """Of its subnet: 16 hexadecimal digits."""
+    """The prefix of its subnet: 16 hexadecimal digits."""
     pkeys: tuple[int, ...]
-    """All entries of the key table but empty ones, with the bit of full members; ascending."""
+    """All entries of the key table except empty ones, with the bit of full members; ascending."""
     active_mtu_bytes: int | None
     """None if `ibv_devinfo` does not print it."""
 
 
 class SubnetManager(Seen):
-    """One subnet manager as it is known to the fabric."""
+    """One subnet manager as the fabric sees it."""
 
     lid: int
     guid: str
@@ -70,7 +70,7 @@ class PathAnswer(Seen):
 
     found: bool = False
     why_nothing: str = ""
-    """The question had no answer at all."""
+    """Why the query got no answer at all; empty if it got one."""
 
 
 class Stage(Seen):
@@ -115,25 +115,25 @@ class IbFacts(Seen):
 
     ports: tuple[IbPort, ...] = ()
     manager: SubnetManager | None = None
-    """Of `sminfo`: the one that this host's first port was set up by."""
+    """From `sminfo`: the manager that set up this host's first port."""
     why_no_manager: str = ""
     managers: tuple[SubnetManager, ...] = ()
-    """Of `saquery`: all that the master knows, itself included."""
+    """From `saquery`: all managers that the master knows, itself included."""
     why_no_managers: str = ""
     paths: dict[str, PathAnswer] = Field(default_factory=dict[str, PathAnswer])
     """Name of a question to its answer."""
     diagnosis: Diagnosis | None = None
     why_no_diagnosis: str = ""
-    """Empty, with no diagnosis, on hosts that were not asked for one."""
+    """Why the diagnosis is missing; also empty on hosts that were not asked for one."""
     why_nothing: str = ""
-    """The host could not be asked at all."""
+    """Why the host could not be asked at all."""
 
     @property
     def lacks_master(self) -> bool:
-        """A port was set up once, and who did it does not answer, or has handed over since.
+        """Whether a port's subnet manager does not answer any more, or has handed over.
 
-        A successor comes to one port after the other: while two have set ports up, it is not done.
-        One that answers and is not the one of the ports took over while the host was looking.
+        A successor sets up one port after the other: while ports name two managers, the change is
+        not complete. If a manager answers that no port names, it took over during the query.
         """
         managers = {port.sm_lid for port in self.ports if port.state == ACTIVE}
         if len(managers) != 1:
@@ -144,7 +144,7 @@ class IbFacts(Seen):
 
 
 def parse_ib_look(text: str) -> IbFacts:
-    """Read the answer of `ib_look.sh`; for a missing or odd section, words say why."""
+    """Read the answer of `ib_look.sh`; a missing or odd section gets a reason in words."""
     blocks = (block.partition("\n") for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:])
     sections = {name.strip(): body for name, _, body in blocks}
     if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
@@ -230,7 +230,7 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
 
 
 def _path(body: str) -> PathAnswer:
-    """A record is a path; without one saquery says which status the subnet's answer had."""
+    """Read one path: a record is a path; without one saquery prints the status of the answer."""
     if "PathRecord dump:" in body:
         return PathAnswer(found=True)
     why = _why_not(body, "saquery")

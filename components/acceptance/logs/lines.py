@@ -1,4 +1,4 @@
-"""Takes a job's output apart: what launchers and collectors put before a line is taken off.
+"""Takes a job's output apart, and removes the prefixes that launchers and collectors add.
 
 The prefixes are those of Open MPI, PRRTE, srun, kubectl, journals, compose files and container
 runtimes. A tag may be in the middle of a line, because ranks write into one stream. It reads a log
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from components.acceptance.logs.log_model import ParseProblem
 
 LONGEST_LINE: Final = 8192
-"""Characters. Longer ones are cut between words: no pattern may look at a line without end."""
+"""Characters. Longer lines are cut between words, to bound the time of every pattern."""
 _LONGEST_RAW: Final = 1 << 18
 """Characters between two line ends, in which the lines of many ranks may be."""
 _TAG = re.compile(
@@ -161,7 +161,7 @@ def first_text(chunks: Iterator[str]) -> str:
 
 
 def is_json(head: str) -> bool:
-    """Does a log that begins so hold JSON documents? Lines of Docker's driver are a text."""
+    """Whether a log with this beginning is JSON; lines of Docker's driver are text."""
     return head.startswith("{") and not head.startswith(_DOCKER_LINE)
 
 
@@ -199,8 +199,8 @@ def read_json(
 
     Args:
         text: Documents, one behind the other.
-        tool: Whose they should be.
-        make: Reads one; it raises ValueError if it cannot.
+        tool: The tool that should have written them.
+        make: Reads one document; it raises ValueError on failure.
         number: `str` to keep numbers as they are printed.
     """
     try:
@@ -259,8 +259,8 @@ _MARKS: Final = (
 """Byte order marks (Unicode, chapter 23.8); that of UTF-32 begins as that of UTF-16 does."""
 _PROBE_BYTES: Final = 4096
 _ZERO_SHARE: Final = 0.3
-"""Of the bytes at odd or at even places: ASCII in UTF-16 has a zero in all of them, a text without
-zeros in none."""
+"""Share of zeros among the bytes at odd or at even places: ASCII in UTF-16 has a zero in all of
+them, a text without zeros in none."""
 
 
 class _Reader(Protocol):

@@ -13,7 +13,7 @@ ProblemKind = Literal["empty", "unrecognised"]
 
 
 class ParseProblem(Seen):
-    """Why a text could not be read as the log it should be."""
+    """Why a text could not be read as the expected log."""
 
     kind: ProblemKind
     what: str
@@ -39,15 +39,15 @@ class ImageLog(Seen):
     path: str
     """The PATH that sshd gives to a command."""
     login: str
-    """`ok`, `failed`, or empty without a try."""
+    """`ok`, `failed`, or empty if it was not tried."""
     said: tuple[str, ...]
-    """What ssh and sshd said of a failed login."""
+    """The messages of ssh and sshd about a failed login."""
     complete: bool
     """The output has its last line."""
 
 
 class LogFailure(Seen):
-    """A line in which a program says that it failed."""
+    """A line in which a program reports a failure."""
 
     kind: str
     """A short name of the class of failure, for example `ibv_modify_qp`."""
@@ -59,7 +59,7 @@ class LogFailure(Seen):
     is_before_run: bool = False
     """A launcher or another program wrote it before the run began."""
     host: str = ""
-    """Whose line it is."""
+    """The host that wrote the line."""
     device: str = ""
     """The RDMA device and its port, such as `mlx5_3:1`."""
     peer: str = ""
@@ -111,7 +111,7 @@ class RankLine(Seen):
     rank: int
     host: str
     group: int = 0
-    """Its collective, where NCCL_TESTS_SPLIT runs several at a time."""
+    """Its collective, if NCCL_TESTS_SPLIT runs several at a time."""
     gpu: str = ""
     """Number in its process, bus id and name: `0 [0000:10:00] NVIDIA H100 80GB HBM3`."""
 
@@ -152,7 +152,7 @@ class Channels(Seen):
     devices_by_host: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
     """The network devices (rails) that the channels of a host use."""
     strangers: tuple[str, ...] = ()
-    """Hosts and ranks of channel lines that the list of the run does not have."""
+    """Hosts and ranks of channel lines that are missing in the run's list."""
 
     @property
     def net_total(self) -> int:
@@ -168,7 +168,8 @@ class Sizes(Seen):
     """The largest size; if memory was too small for it, the size to which nccl-tests reduced it."""
     factor: int | None = None
     step_bytes: int | None = None
-    """Exactly one of the two: the next size is a multiple, or so much more."""
+    """Exactly one of `step_bytes` and `factor` is set: the next size adds the step, or is a
+    multiple."""
 
 
 class NcclLog(Seen):
@@ -203,7 +204,7 @@ class NcclLog(Seen):
     hosts: tuple[HostNetwork, ...] = ()
     channels: Channels = Channels()
     topology_files: tuple[str, ...] = ()
-    """What `NCCL_TOPO_FILE set by environment to` names, each once."""
+    """The files that `NCCL_TOPO_FILE set by environment to` names, each once."""
     topology_unread: tuple[str, ...] = ()
     """Topology files that NCCL could not open."""
     failures: tuple[LogFailure, ...] = ()
@@ -213,16 +214,16 @@ class NcclLog(Seen):
     nodes: int | None = None
     """Hosts of the communicator, as NCCL counts them."""
     algorithms: tuple[str, ...] = ()
-    """`RING`, `TREE`: what NCCL was made to take, or says that it took."""
+    """`RING`, `TREE`: the algorithms that NCCL was forced to use, or reports."""
     providers: tuple[str, ...] = ()
     """Of libfabric, by the plugin's own line: `efa`."""
     gpu_links: tuple[str, ...] = ()
     """How NCCL's search reached from GPU to GPU: `NVL`, `PIX`, `SYS`."""
     multi_node_nvlink: bool = False
     in_document: bool = False
-    """It is quoted between the sentences of a document, which leaves out start and end."""
+    """A document quotes it between its sentences, and leaves out start and end."""
     is_page: bool = False
-    """It has sentences or markup, as a page has that quotes lines of logs."""
+    """It has sentences or markup, like a page that quotes lines of logs."""
     overlaps: bool = False
     """Another run began before this one had printed a row: they ran at the same time."""
     other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=not_)
@@ -261,7 +262,7 @@ class LatencyRow(Seen):
 
 
 class PerftestLog(Seen):
-    """All that a log of perftest says."""
+    """The contents of a log of perftest."""
 
     test: str = ""
     call: str = Field(default="", exclude_if=not_)
@@ -290,7 +291,7 @@ class PerftestLog(Seen):
     ended: bool = False
     """The rule after the table is there."""
     clock_unknown: bool = False
-    """The tool could not measure the processor's clock: every rate is 0, whatever arrived."""
+    """The tool could not measure the processor's clock: every rate is 0, even if data arrived."""
     failures: tuple[LogFailure, ...] = ()
     other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=not_)
     """Further runs in the same file, in its order."""
@@ -316,7 +317,7 @@ class DeepSpeedRow(Seen):
 
 
 class DeepSpeedLog(Seen):
-    """All that a log of DeepSpeed's communication benchmark says."""
+    """The contents of a log of DeepSpeed's communication benchmark."""
 
     collective: str = ""
     devices: int = 0
@@ -331,7 +332,7 @@ class DeepSpeedLog(Seen):
 
 
 class TrainingLog(Seen):
-    """All that a log of a training benchmark says: tf_cnn_benchmarks or Horovod's own."""
+    """The contents of a log of a training benchmark: tf_cnn_benchmarks or Horovod's own."""
 
     program: Literal["tf_cnn_benchmarks", "horovod"]
     totals_images_s: tuple[float, ...] = ()

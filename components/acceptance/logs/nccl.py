@@ -1,7 +1,7 @@
 """Reads the log of an NCCL program: nccl-tests of any age, or another program that uses NCCL.
 
-It never raises: what cannot be read is a `ParseProblem`, and what can is not judged here. A log is
-read line by line, in time that grows with its size and memory that does not.
+It never raises: an unreadable log gives a `ParseProblem`. It does not judge. A log is read line by
+line, in time that grows with its size and memory that does not.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _OWN_ROW = re.compile(
     r"busbw\s{1,20}(?P<busbw>\d{1,9}\.?\d{0,9})\s{0,20}GB/s"
 )
 _STARTS: Final = ("#", "nThread", "Rank", "Out of bounds", "Avg bus", "Collective test", "size  ")
-"""Documents lose the `#`, which their markup takes for a heading."""
+"""Documents lose the `#`, because their markup reads it as a heading."""
 _MOST_RANKS: Final = 100_000
 _MOST_OWN_ROWS: Final = 10_000
 _PARTS: Final = ("version", "name", "sizes", "devices", "header", "footer")
@@ -86,11 +86,11 @@ class Run:
     _part: int = -1
 
     def __post_init__(self) -> None:
-        """Lets the search for failures leave out names of hosts."""
+        """Make the search for failures skip names of hosts."""
         self.finder.started, self.finder.names = False, self.paths.odd_names
 
     def begins_again(self, line: str) -> bool:
-        """Does this comment of nccl-tests belong to a run after this one?"""
+        """Whether this comment of nccl-tests belongs to the next run."""
         part = _part_of(line)
         if part is None or part > self._part:
             # One run has one table, whatever its types and operations are.
@@ -98,17 +98,17 @@ class Run:
         return part < self._part or _PARTS[part] not in ("devices", "footer") or self._repeats(line)
 
     def overlaps_with(self, line: str) -> bool:
-        """Does the run of this comment begin while this one has only begun?"""
+        """Whether the run of this comment begins before this one has a row."""
         return self.is_open and (_part_of(line) == self._part or self._repeats(line))
 
     def _repeats(self, line: str) -> bool:
-        """Another rank 0: this one's list is whole."""
+        """Whether rank 0 comes again, after which the list of this run is complete."""
         rank = _RANK.search(line)
         return bool(rank and int(rank[1]) == 0 and any(each.rank == 0 for each in self.ranks))
 
     @property
     def is_open(self) -> bool:
-        """It has begun and printed no row yet."""
+        """Whether it has begun but not printed a row yet."""
         return self._part >= 0 and not self.table.rows and not self.counts["footer"]
 
     def feed_comment(self, line: str) -> None:
@@ -218,7 +218,7 @@ _PAGE = re.compile(
 """Markup of Markdown, reStructuredText and HTML."""
 _SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
 _BANNER = re.compile(r"[-=*]{20,}$")
-"""Around sentences of launchers."""
+"""Lines around sentences of launchers."""
 _LEAST_PAGE: Final = 3
 """Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
@@ -226,7 +226,8 @@ _LAUNCHER_KINDS: Final = frozenset(
     | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}
     | {"usage"}
 )
-"""Failures by which a log without a line of NCCL is still that of a run: it ended before."""
+"""Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
+began."""
 _MOST_RUNS: Final = 200
 
 
@@ -312,7 +313,7 @@ def _is_known(run: Run, log: NcclLog) -> bool:
 
 
 def _failures(run: Run) -> tuple[LogFailure, ...]:
-    """Without aborts at the end of a good PyTorch run, which destroys no communicator."""
+    """The failures, without aborts at the end of a good PyTorch run, which are normal."""
     counts = run.is_nccl_tests or run.paths.counts["destroy"]
     return tuple(it for it in run.finder.explained() if counts or it.kind != COMM_ABORT)
 

@@ -58,12 +58,13 @@ _GPU_LINK = re.compile(
 )
 """A pattern without channels names the best pair of the machine and proves nothing (search.cc)."""
 _MOST: Final = 4096
-"""Different hosts, and ranks at the ends of network channels, that are kept."""
+"""The most hosts, and ranks at the ends of network channels, to keep."""
 _MOST_ENDS: Final = 16 * _MOST
 _FEW: Final = 64
 _GLUED: Final = 2
 _LEAST_OWN: Final = 2
-"""Lines that begin with a host's name before it is one: torn text before a name comes once."""
+"""Lines with the same name at their start that make it a host's name: torn text before a name comes
+once."""
 
 
 def messages(text: str) -> Iterator[tuple[str, str]]:
@@ -101,7 +102,7 @@ class Way:
     ranks: set[str] = field(default_factory=set[str])
 
     def add(self, other: Way) -> None:
-        """Adds what lines under another form of the host's name say."""
+        """Add the lines under another form of the host's name."""
         self.counts += other.counts
         self.devices |= other.devices
         self.ranks |= other.ranks
@@ -113,7 +114,7 @@ class Paths:
 
     counts: Counter[str] = field(default_factory=Counter[str])
     ways: dict[str, Way] = field(default_factory=dict[str, Way])
-    """By the host whose lines they are."""
+    """Host to its channel lines."""
     nets: set[str] = field(default_factory=set[str])
     networks: Counter[str] = field(default_factory=Counter[str])
     other: dict[str, None] = field(default_factory=dict[str, None])
@@ -127,7 +128,7 @@ class Paths:
     nodes: int | None = None
     host_of: dict[int, str] = field(default_factory=dict[int, str])
     starts: Counter[str] = field(default_factory=Counter[str])
-    """Names that lines begin with."""
+    """How often lines begin with each name."""
     odd_names: set[str] = field(default_factory=set[str])
     """Names of hosts that look like a word of failure."""
     gpus: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -137,7 +138,7 @@ class Paths:
     versions: dict[str, None] = field(default_factory=dict[str, None])
 
     def feed(self, text: str) -> None:
-        """Takes a line of one or more messages, without those of channels."""
+        """Take a line of one or more messages, except those of channels."""
         self.counts["nccl"] += 1
         for number, (host, message) in enumerate(messages(text)):
             if number == 0:
@@ -148,7 +149,7 @@ class Paths:
                 self._feed_rest(host, message)
 
     def feed_channels(self, line: str) -> bool:
-        """Takes the channels of a line; is it one message of a channel and nothing else?"""
+        """Take the channels of a line; return whether the line is just one message of a channel."""
         if (whole := _CHANNEL.match(line)) and whole[1] and whole.end() == len(line):
             self.counts["nccl"] += 1
             self._take_channel(whole)
@@ -167,7 +168,7 @@ class Paths:
                 self.odd_names.add(name)
 
     def settle(self, listed: Iterable[str]) -> None:
-        """Gives hosts their own names: a glued one has the end of another message before it.
+        """Correct the names of hosts: a glued one begins with the end of another message.
 
         The names of the hosts that nccl-tests listed are certain.
         """
@@ -308,7 +309,7 @@ class Paths:
 
 
 def _own_name(name: str, own: set[str]) -> str:
-    """The longest certain name that this one ends with, or itself."""
+    """The longest certain name at the end of this one, or this name."""
     ends = () if name in own else [known for known in own if name.endswith(known)]
     return max(ends, key=len, default=name)
 

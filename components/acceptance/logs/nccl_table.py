@@ -47,7 +47,8 @@ _KEPT: Final = 300
 _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
 """Bandwidths below a limit, and half of their last printed digit."""
 _RELATIVE_SLACK: Final = 0.002
-"""Beside rounding: the recorded logs differ by at most 0.3 %, mostly because of rounding."""
+"""Relative difference in addition to rounding: the recorded logs differ by at most 0.3 %, mostly
+because of rounding."""
 _TWICE: Final = frozenset({"all_reduce"})
 """Reduced once around the ring and spread once around it."""
 _WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
@@ -70,10 +71,10 @@ class Table:
 
     columns: tuple[str, ...] = ()
     share: float | None = 1.0
-    """Of a size, which counts for its bandwidth: hypercube_perf leaves out the rank's own part.
-    None: it is not shown."""
+    """Share of a size that counts for its bandwidth: hypercube_perf leaves out the rank's own part.
+    None: unknown."""
     is_open: bool = False
-    """Rows may come: a header was there, and no footer since."""
+    """Whether rows may come: a header came, and its footer did not come yet."""
     tables: int = 0
     rows: list[NcclRow] = field(default_factory=list[NcclRow])
     bad_rows: list[str] = field(default_factory=list[str])
@@ -180,7 +181,8 @@ class Table:
 
 
 _PROCESSOR_TIME: Final = "cputime"
-"""What `-C 1` prints in place of the time: the processor's own, which does not follow the size."""
+"""The column that `-C 1` prints instead of the time: the processor's time, which does not grow with
+the size."""
 _TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
 _AT_REDOP: Final = 3
 """Cells before the column `redop`."""
@@ -190,7 +192,7 @@ _TYPE_STARTS: Final = (
 
 
 def has_type(text: str) -> bool:
-    """A cheap look at whether a row can be in a line."""
+    """Check cheaply whether a line may contain a row."""
     return any(start in text for start in _TYPE_STARTS)
 
 
@@ -251,10 +253,10 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
 def fits(
     size: float, time_us: tuple[float, float], algbw_gb_s: float, unsure_gb_s: float = 0.0
 ) -> bool:
-    """Is bandwidth size over time? A row that says otherwise was cut, mixed or edited.
+    """Whether bandwidth is size over time: otherwise the row was cut, mixed or edited.
 
-    The printed time may mean the two of `time_us`. `unsure_gb_s` is half of the last printed digit
-    of the bandwidth, if larger than usual.
+    The printed time may mean any time between the two of `time_us`. `unsure_gb_s` is half of the
+    last printed digit of the bandwidth, if larger than usual.
     """
     shortest, longest = time_us
     if longest <= 0:

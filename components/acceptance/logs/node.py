@@ -26,14 +26,14 @@ _MOST_SAID: Final = 20
 
 
 class GpuLook(Seen):
-    """One GPU, as nvidia-smi showed it once. A number is None if the driver does not tell it."""
+    """One GPU, as nvidia-smi showed it once. A number is None if the driver does not show it."""
 
     index: int
     bus_id: str
     name: str
     pcie_gen: int | None = None
     pcie_gen_max: int | None = None
-    """The highest that this GPU and its slot have together."""
+    """The highest generation that both this GPU and its slot support."""
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     temperature_c: float | None = None
@@ -54,7 +54,7 @@ class RowsRemapped(Seen):
     correctable: int
     uncorrectable: int
     pending: bool
-    """They are replaced at the next reset."""
+    """Rows wait for the next reset to be replaced."""
     failure: bool
     """No spare row was left."""
 
@@ -93,9 +93,9 @@ class NodeLog(Seen):
     diagnosed: tuple[tuple[str, str, str], ...] = ()
     """DCGM: test, GPU, and status in lower case."""
     absent: tuple[str, ...] = ()
-    """Programs that the image does not have."""
+    """Programs that the image lacks."""
     exit_code: int | None = None
-    """Of the load; None if the log lacks it."""
+    """The exit code of the load; None if the log lacks it."""
     said: tuple[str, ...] = ()
     """Lines that fit no form."""
     complete: bool = False

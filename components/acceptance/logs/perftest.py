@@ -1,7 +1,7 @@
 """Reads the text of perftest (`ib_write_bw` and its family), of any age, by its own header.
 
 It reads the layout of the tool, the one-line form of documents, and the JSON of `--out_json`; units
-are made Gb/s of 10^9 bits. A file may hold several runs: the title, or a table's header after a
+become Gb/s of 10^9 bits. A file may hold several runs: the title, or a table's header after a
 result, begins the next one.
 """
 
@@ -30,7 +30,8 @@ _CPU_NOISE = re.compile(
     r"(?:\s{0,4}CPU Frequency is not max\.)?"
 )
 _NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9")
-"""Of counter and time, over 200 samples; then its clock is 0 MHz (perftest, src/get_clock.c)."""
+"""The correlation of counter and time over 200 samples; below this its clock is 0 MHz (perftest,
+src/get_clock.c)."""
 _RULE = re.compile(r"-{40,}")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
 _TITLE = re.compile(
@@ -50,7 +51,7 @@ _FIELDS: Final = {
 }
 _BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
 _OF_BOTH_ENDS: Final = ("link", "transport", "connection", "test")
-"""Fields that two ends of one run must show alike."""
+"""Fields that must be the same at both ends of a run."""
 _GID = re.compile(
     r"\b(local|remote) address:|\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})"
 )
@@ -65,7 +66,8 @@ _MOST_ROWS: Final = 1000
 _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
-"""A client's script prints it around each call; `: the server is not ready` before another one."""
+"""The lines that a client's script prints around each call; `: the server is not ready` precedes
+another call."""
 NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected", "rejected"})
 """Perftest's errors if the server does not listen yet."""
 
@@ -93,12 +95,12 @@ class _Run:
 
     @property
     def has_result(self) -> bool:
-        """A row was read, or should have been."""
+        """Whether a row was read, or an unreadable row was found."""
         return bool(self.rows or self.latencies or self.bad)
 
     @property
     def is_server(self) -> bool:
-        """An end that shows a header and a rule, and by its nature no row."""
+        """Whether it is a server, whose log has a header and a rule but cannot have a row."""
         return bool(self.columns) and self.ended and not self.has_result
 
     def feed(self, line: str) -> None:
@@ -174,7 +176,7 @@ class _Run:
         self.pending = []
 
     def add_bad(self, words: Iterable[str]) -> None:
-        """Takes what should have been a row."""
+        """Take a broken row."""
         if len(self.bad) < _MOST_ROWS:
             self.bad.append(" ".join(words)[:200])
 

@@ -1,8 +1,8 @@
 """Reads the JSON that perftest writes with `--out_json`: fields and cells, as its text has them.
 
 Up to 23.10 neither keys nor texts had quotes and each part ended with a comma; 24.01 made it JSON
-but for `sl:` of a test with QoS. It has one size, since the tool writes the whole file
-again for each, and no unit: MB/sec, or Gb/sec with `--report_gbits`.
+but for `sl:` of a test with QoS. It has only one size, because the tool writes the whole file again
+for each size. Its unit is not shown: MB/sec, or Gb/sec with `--report_gbits`.
 """
 
 from __future__ import annotations
