@@ -16,14 +16,14 @@ _CUT: Final = " …"
 
 
 def cut_text(text: str) -> str:
-    """A text that can be kept: not too long, and with no half of a character in it."""
+    """Cut a text to its longest length, and replace broken characters."""
     if len(text) > LONGEST_SEEN:
         text = text[: LONGEST_SEEN - len(_CUT)] + _CUT
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Seen(Frozen):
-    """A part of the evidence. Too long a text is cut and never refused: it came from outside."""
+    """A part of the evidence. A long text is cut, not refused, because it comes from outside."""
 
     model_config = ConfigDict(str_max_length=None)
 

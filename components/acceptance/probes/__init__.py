@@ -1,1 +1,1 @@
-"""What proves the path: each probe, its objects or commands, and its hosts."""
+"""The probes of the path: their objects or commands, and their hosts."""

@@ -20,7 +20,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 LOOK_DEADLINE_S: Final = 120.0
-"""Seconds for files of /sys and a question to the subnet manager for each path, on a busy host:
+"""Seconds to read files of /sys and to query the subnet manager once for each path, on a busy host:
 one in the lab took over 60 where 20 processes waited for its two cores."""
 TAKEOVER_S: Final = 90.0
 """Seconds in which a standby takes over: opensm's took 55 with its defaults (four unanswered polls
@@ -30,7 +30,7 @@ DIAGNOSE_DEADLINE_S: Final = 600.0
 
 
 class PartitionLimit(Seen):
-    """One partition, and who must be in it."""
+    """One partition, and its required members."""
 
     name: str
     pkey: int
@@ -58,7 +58,7 @@ class IbLimits(Seen):
     rails: tuple[RailLimit, ...] = ()
     """The same HCA of every worker, each proven separately."""
     paths: dict[str, tuple[PathAsk, ...]] = Field(default_factory=dict[str, tuple[PathAsk, ...]])
-    """Host to the paths that it asks the subnet for."""
+    """Host to its path queries to the subnet."""
     cables: dict[str, str] = Field(default_factory=dict[str, str])
     """Port GUID of an HCA to the switch and the port that it is plugged into."""
 
@@ -71,7 +71,7 @@ class IbLook:
     script: str
     deadline_s: float
     takeover_s: float = 0.0
-    """Seconds for which a lost master is waited for; 0 if the file has no standby."""
+    """Seconds to wait for a lost master; 0 without a standby in the file."""
 
 
 def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
@@ -114,7 +114,7 @@ def _cables(spec: ClusterSpec) -> dict[str, str]:
 
 
 def _default(spec: ClusterSpec) -> PartitionLimit:
-    """Every port is in Default, of either kind: without it no port reaches the subnet manager."""
+    """Require every port in Default, full or limited: else it cannot reach the subnet manager."""
     members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
     return PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
 

@@ -1,7 +1,7 @@
-"""Which paths of an InfiniBand fabric each host asks the subnet for: from the file, pure.
+"""Plan each host's path queries to the subnet of an InfiniBand fabric, from the file. Pure.
 
-The subnet manager gives a path in a partition to two ports that may talk there, and none to others.
-So a key is proven by who gets a path with it, and not by the tables of the ports alone.
+The subnet manager gives a path in a partition only to two ports that may talk there. Therefore the
+answered queries prove a key, not just the tables of the ports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FULL: Final = 0x8000
 
 
 class PathAsk(Seen):
-    """One question of one host: a path in a partition, between its own port and another one."""
+    """One path query of a host in a partition, between its own port and another one."""
 
     name: str
     """The name of the answer: `training.1`."""
@@ -38,7 +38,7 @@ class PathAsk(Seen):
 
     @property
     def words(self) -> str:
-        """As the script takes it: one word."""
+        """The query as one word, for the script."""
         gids = (_gid(guid) for guid in (self.source, self.target))
         return ",".join((self.name, *gids, f"0x{self.pkey:04x}"))
 
@@ -67,7 +67,7 @@ def plan_rails(spec: ClusterSpec) -> tuple[RailLimit, ...]:
 
 
 def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
-    """For each partition of named members: a path to a member, and none to another port."""
+    """For each partition of named members, query a path to a member and one to another port."""
     fabric = spec.infiniband
     partitions = fabric.partitions if fabric else ()
     return tuple(

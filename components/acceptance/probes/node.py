@@ -19,7 +19,7 @@ the clocks three times, and 150 s at 20 GB/s over PCIe."""
 
 
 def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
-    """One look at a node's GPUs, with NCCL between them as the load if there are several."""
+    """Make the check of a node's GPUs, with NCCL between them as the load if it has several."""
     programs = spec.jobs.programs
     load: tuple[str, ...] = ()
     if host.gpus > 1:

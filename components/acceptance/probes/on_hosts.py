@@ -32,7 +32,8 @@ HostProbeKind = Literal["mpi_hosts", "mpi_gpus", "nccl", "perftest", "resnet50"]
 SMOKE_DEADLINE_S: Final = 120.0
 """Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
 PERFTEST_DEADLINE_S: Final = 180.0
-"""Seconds for a client that waits two minutes at most for its server, and sends for five."""
+"""Seconds for a client that waits at most two minutes for its server, and sends for five
+seconds."""
 _TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
 _NEEDED_HOSTS: Final = 2
 
@@ -60,19 +61,19 @@ class HostProbe:
     client: HostCommand
     """Its output is the log."""
     server: HostCommand | None
-    """Of a perftest: runs at the same time, and ends with the client."""
+    """The server of a perftest: it runs at the same time, and ends with the client."""
     deadline_s: float
     command: tuple[str, ...]
     """Its command, for people."""
     rates: Mapping[str, float] = field(default_factory=dict[str, float], metadata=OMIT_EMPTY)
-    """Its rails whose hosts are faster than the slowest worker there, in Gbit/s."""
+    """The rates of the rails whose hosts are faster than the slowest worker there, in Gbit/s."""
 
 
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     """The probes of a site without Kubernetes; none for another, or for one host.
 
-    The order is that of their meaning: a site that cannot start `hostname` everywhere needs no
-    bandwidth test.
+    The basic probes come first: a site that cannot start `hostname` everywhere needs no bandwidth
+    test.
     """
     containers = spec.containers
     if containers is None or len(spec.workers) < _NEEDED_HOSTS:
@@ -94,8 +95,8 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
 def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     """One pair for each speed of a rail and from each speed to the next, of hosts with addresses.
 
-    And one from each leaf of a rail to the next, if the rail has several. The cards' addresses are
-    in the file: `container-hosts` refuses a worker's card without one.
+    If the rail has several leaves, also one pair from each leaf to the next. The file has the
+    cards' addresses: `container-hosts` refuses a worker's card without one.
     """
     seen: set[tuple[int, bool, bool]] = set()
     for pair in rail_pairs(spec, rail):
@@ -194,7 +195,7 @@ def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailP
 
 
 def _call(script: str, command: tuple[str, ...]) -> str:
-    """One of the two scripts that run in pods: the client tries until its server answers."""
+    """Fill the command into the script of one end; a client tries until its server answers."""
     return job_script(script).replace("ib_write_bw_call", shell_words(command))
 
 

@@ -42,15 +42,15 @@ PERFTEST_SECONDS: Final = 5
 RAIL_CASE: Final = PerftestCase(
     name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
 )
-"""What every rail gets."""
+"""The test of every rail."""
 LATENCY_RUNS: Final = 20_000
 """Messages of a latency test: 20 of them are above 99.9 %; some 0.1 s."""
 REFUSED_S: Final = 30
 """How long a client tries to reach a forbidden rail."""
 RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
-"""Takes the place of the address that the server's pod has on its rail."""
+"""Placeholder for the address of the server's pod on its rail."""
 POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
-"""Takes the place of its address in the pod network, for adapters without any."""
+"""Placeholder for its address in the pod network, for adapters without an address."""
 
 
 @lru_cache
@@ -61,7 +61,7 @@ def with_flows(flows: int) -> PerftestCase:
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """What runs between two workers."""
+    """The tests between two workers."""
 
     name: str
     """The first part of the probe's name."""
@@ -88,14 +88,14 @@ def perftest_command(
     gpu: bool = False,
     refused: bool = False,
 ) -> tuple[str, ...]:
-    """A perftest on the pod's own device, marked as the jobs' packets are.
+    """A perftest on the pod's own device, with the mark of the jobs' packets.
 
-    With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
-    are found in the pod: device names and GID indices differ from pod to pod. With source-based
-    routes only packets with the pod's own address find the rail, so the client names that too. It
-    does so for a forbidden rail too: else the pod's default route leads past the card, and no test
-    through another interface would ever find a wrong VLAN. InfiniBand has neither GID index nor
-    traffic class.
+    With `-R` the ToS option marks the packets; `--tclass` counts only without it. The pod finds
+    `$hca` and `$gid`, because device names and GID indices differ from pod to pod. With
+    source-based routes only packets with the pod's own address find the rail, so the client names
+    that too. It does so for a forbidden rail too: otherwise the pod's default route avoids the
+    card, and a test through another interface cannot find a wrong VLAN. InfiniBand has neither GID
+    index nor traffic class.
     """
     roce, programs = spec.rdma.transport == "roce", spec.jobs.programs
     command = [program_path(programs.perftest_cuda if gpu else programs.perftest, case.tool)]
@@ -188,7 +188,7 @@ def user_perftest(spec: ClusterSpec, rail: Rail, pair: RailPair) -> ProbeJob:
 
 
 def _served(spec: ClusterSpec, rail: Rail, pair: RailPair) -> tuple[PodAttachment, str]:
-    """How a server gets onto its rail, and its address; with `static` there is one for a rail."""
+    """The server's attachment to its rail, and its address; `static` has one address per rail."""
     network = spec.pod_network
     if network.ipam == "static" or network.host_network or rail.name in pod_links(spec):
         attachment = rail_attachment(spec, rail, server=pair.server)
@@ -212,7 +212,7 @@ def _script(
 
 @lru_cache(maxsize=512)
 def _script_of(names: tuple[str, ...], commands: tuple[tuple[str, ...], ...]) -> str:
-    """One text for all pairs that run the same commands."""
+    """The script, which is the same text for all pairs with the same commands."""
     calls = (
         " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
         for command in commands
@@ -227,7 +227,7 @@ def _pod(
     *,
     gpu: bool = False,
 ) -> JsonObject:
-    """One end; in GPU memory with all GPUs of its node: which is near the card is found there."""
+    """The pod of one end; for GPU memory it gets all GPUs of its node and chooses the nearest."""
     host, rail, attachment = end
     limits = make_limits(attachment.resources, host.gpus if gpu else 0)
     container = make_container(spec.jobs.image, "perftest", limits)

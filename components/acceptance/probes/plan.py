@@ -1,4 +1,4 @@
-"""Which probes a site gets, derived from the plan of the rails."""
+"""Plan the probes of a site from the plan of its rails."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from components.model.owners import way_of
 from components.model.worker_kinds import PAIR, gpu_kinds, rail_pairs
 
 NODE_S: Final = 180
-"""One look at the GPUs of a node: copies 60 s, diagnosis 30 s, load 10 s over NVLink (recorded on
-an H200: 75 s in all); the rest is for PCIe."""
+"""Seconds of one check of a node's GPUs: copies 60 s, diagnosis 30 s, load 10 s over NVLink
+(recorded on an H200: 75 s in all); the rest is for PCIe."""
 COLLECTIVE_S: Final = 60
-"""One collective of few ranks."""
+"""Seconds of one collective with few ranks."""
 MOST_RANKS: Final = 8192
-"""Of a collective in `quick` and `soak`: more would take their time alone."""
+"""Most ranks of a collective in `quick` and `soak`: more would use up their time."""
 RANKS_A_SECOND: Final = 100
 """Ranks that mpirun starts and NCCL connects in a second (a choice, unproven on large sites)."""
 TRIAL_PORT: Final = 2299
-"""Where sshd is tried in the pod, on its loopback address; above 1023, which every user may
+"""The port of the trial sshd in the pod, on its loopback address; above 1023, which every user may
 open."""
 _SSH: Final = (SSHD, "ssh", "ssh-keygen")
 """`ssh-keygen` makes the key of the trial; OpenSSH's client package has both."""
@@ -54,7 +54,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
-    """One look for each image that the jobs use, in the order of the jobs."""
+    """One check for each image of the jobs, in the order of the jobs."""
     images = dict.fromkeys(job.image for job in jobs)
     named = {spec.jobs.image: "image-jobs"}
     return [_look(spec, named.get(image, "image-deepspeed"), image, jobs) for image in images]
@@ -137,7 +137,8 @@ class ClusterProbes:
 
     jobs: tuple[ProbeJob, ...] = ()
     rounds: tuple[int, ...] = ()
-    """Of each job, in the same order: jobs with the same number run at once; 0 runs alone."""
+    """The round of each job, in the same order: jobs with the same number run at once; 0 runs
+    alone."""
     images: tuple[ProbeJob, ...] = ()
     """Checks of these jobs' images, which come first."""
     memlock: tuple[Body, ...] = ()
@@ -146,7 +147,7 @@ class ClusterProbes:
 
 
 def plan_probes(spec: ClusterSpec) -> ClusterProbes:
-    """Plan what proves the path: as much as the suite of the file says, in its time.
+    """Plan the probes of the path: as many as the file's suite has time for.
 
     The images of the jobs come first, then the GPUs of each node, then pairs in rounds; the
     collectives need the MPI operator, and two workers of one kind with GPUs.

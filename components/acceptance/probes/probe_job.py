@@ -25,19 +25,19 @@ class ProbeJob:
 
     probe: Probe
     objects: tuple[Body, ...]
-    """In the order of creation; names hold the place of the run's number."""
+    """The objects in the order of creation; their names have a placeholder for the run's number."""
     watched: int
-    """Index of the object whose end is the probe's end, and whose log is its result."""
+    """Index of the object that ends the probe, and whose log is the result."""
     command: tuple[str, ...]
     """Its command, for people."""
     image: str
     """The image that it runs in."""
     runs_s: int = field(default=0, metadata=OMIT_EMPTY)
-    """Seconds that it runs on purpose, before the deadline of every probe begins."""
+    """Seconds of its intended run, which are added to its deadline."""
 
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
-    """Prints the locked-memory limit that a pod of one worker gets; `unlimited` is wanted."""
+    """Print the locked-memory limit of a pod on one worker; it should be `unlimited`."""
     container: JsonObject = {
         "name": "memlock",
         "image": spec.jobs.image,

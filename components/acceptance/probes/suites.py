@@ -1,9 +1,9 @@
-"""How much a suite proves between pairs of workers: which tests, in which rounds, in what time.
+"""Plan a suite's tests between pairs of workers: which tests, in which rounds, in what time.
 
 A round runs tests at once whose hosts, addresses and ways between leaves are separate, and
 therefore no test slows another. Neighbours come first as pairs, and thus every card sends and
-receives; then those of the circle method, by which after n - 1 rounds every host has met every
-other one.
+receives; then the circle method pairs the hosts: after n - 1 rounds every host has met every other
+one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SWEEP: Final[tuple[PerftestTool, ...]] = (
 )
 """Both directions: written bytes go to the server, and read bytes come from it."""
 _THINNEST: Final = 12
-"""Of 2^11 pairs at least one is tested."""
+"""The thinnest choice tests one of 2^11 pairs."""
 Test = tuple[RailPair, PairTest]
 Round = tuple[Test, ...]
 
@@ -73,16 +73,16 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tests of one kind, as many as there is time for."""
+    """Tests of one kind, as many as fit the time."""
 
     what: str
     rounds: tuple[Round, ...]
     of: int
-    """Tests without a limit of time."""
+    """Number of tests without a limit of time."""
 
     @property
     def count(self) -> int:
-        """Its tests."""
+        """Number of its tests."""
         return sum(map(len, self.rounds))
 
     @property
@@ -98,7 +98,7 @@ class Part:
 
 
 def plan_pairs(spec: ClusterSpec, others_s: float) -> tuple[Part, ...]:
-    """The tests between pairs of a site, most telling first, as far as its suite has time.
+    """Plan the tests between pairs of a site, the most important first, as far as time allows.
 
     Args:
         spec: The checked site.
@@ -161,7 +161,7 @@ def _cases(flows: int, *, full: bool) -> tuple[PerftestCase, ...]:
 
 
 def _flows(spec: ClusterSpec, name: str, pair: RailPair) -> int:
-    """Between two leaves as many connections as it takes to see each link used."""
+    """Give tests between two leaves enough connections to use each link."""
     rail, leaves = spec.rail(name), leaves_of_hosts(spec)
     one, other = (leaves.get((host.name, name), "") for host in (pair.client, pair.server))
     if rail is None or not rail.leaves or not one or not other or one == other:
@@ -178,7 +178,7 @@ def _with_gpus(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Test, ...]:
 
 
 def _across(spec: ClusterSpec) -> Iterator[Test]:
-    """From each rail to the next one: they reach each other if the file allows it, else not."""
+    """Test from each rail to the next: they reach each other if the file allows it, else not."""
     if shares_resource(spec):
         return
     for number, (one, other) in enumerate(pairwise(spec.rails)):
@@ -193,7 +193,7 @@ def _across(spec: ClusterSpec) -> Iterator[Test]:
 
 
 def _turned(spec: ClusterSpec, rail: Rail, by: int) -> list[Host]:
-    """The workers on a rail, beginning with another one for each number."""
+    """The workers on a rail, beginning with a different one for each number."""
     hosts = [host for host in spec.workers if nic_on(host, rail.name)]
     return [hosts[(place + by) % len(hosts)] for place in range(len(hosts))]
 
@@ -239,7 +239,7 @@ def _fitting(
 
 
 def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
-    """Each card in one test at most; of the pairs of a rail one of `thinner`, and at least one."""
+    """Test each card at most once; keep one of `thinner` pairs of a rail, and at least one."""
     taken, kept = set[tuple[str, str]](), dict[str, list[Test]]()
     for pair, test in tests:
         ends = {(test.name, pair.client.name), (test.name, pair.server.name)}
@@ -254,7 +254,7 @@ def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
 
 
 def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
-    """Each test in the first round in which nothing that it uses is in use."""
+    """Put each test in the first round without a conflict over its hosts, addresses and ways."""
     used: dict[Hashable, set[int]] = {}
     rounds: list[list[Test]] = []
     for pair, test in tests:
@@ -270,7 +270,7 @@ def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
 
 
 def _uses(spec: ClusterSpec, pair: RailPair, test: PairTest) -> Iterator[Hashable]:
-    """Both hosts whole: two cards may share a PCIe switch, which one test can fill alone."""
+    """The resources of a test, with both hosts whole: it can fill a PCIe switch of two cards."""
     yield pair.client.name
     yield pair.server.name
     if spec.pod_network.ipam == "static":
@@ -286,7 +286,7 @@ def _uses(spec: ClusterSpec, pair: RailPair, test: PairTest) -> Iterator[Hashabl
 
 
 def _round_s(tests: Round) -> float:
-    """Seconds: of its longest test, and that its pods start."""
+    """Seconds of a round: its longest test, and the start of its pods."""
     longest = max(
         REFUSED_S if test.refused else sum(case.duration_s or 1 for case in test.cases)
         for _, test in tests
@@ -295,12 +295,12 @@ def _round_s(tests: Round) -> float:
 
 
 def in_turn(probes: int) -> int:
-    """How often as many as run at once are started."""
+    """How many batches of at most `AT_ONCE` it takes."""
     return -(-probes // AT_ONCE)
 
 
 def _under_load(spec: ClusterSpec, part: Part) -> Part:
-    """In `soak` all rounds together send for `soak_s`."""
+    """Stretch the rounds of `soak`: together they send for `soak_s`."""
     if spec.acceptance.suite != "soak" or not part.rounds:
         return part
     lasts = max(spec.acceptance.soak_s // len(part.rounds), PERFTEST_SECONDS)

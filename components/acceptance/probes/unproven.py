@@ -76,7 +76,7 @@ def _outside(spec: ClusterSpec) -> Iterator[Unproven]:
 
 
 def _without_login(spec: ClusterSpec) -> Iterator[Unproven]:
-    """What only a login shows; bandwidth, transport and memory limits are proven in pods."""
+    """The facts that only a login shows; pods prove bandwidth, transport and memory limits."""
     what = "counters, driver, firmware and settings of its cards"
     if spec.infiniband is not None:
         what += ", its InfiniBand ports and partitions"

@@ -1,9 +1,9 @@
 """The archive of acceptance: logs, requests, evidence and reports, on the machine that runs Pulumi.
 
-The state of a stack holds digests alone. The folder `.railyard/<stack>` in the program's folder
-has the texts: `requests/<digest>.json`, and `run-NNNN/evidence.json` with the logs and the report
-of that run. Whoever proves a stack from several machines keeps that folder with the state; a proof
-on another machine begins another archive. The runs also show when each part was last proven.
+The state of a stack has only digests. The folder `.railyard/<stack>` in the program's folder has
+the texts: `requests/<digest>.json`, and `run-NNNN/evidence.json` with the logs and the report of
+that run. To prove a stack from several machines, keep that folder with the state; otherwise each
+machine begins another archive. The runs also show when each part was last proven.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_RUNS: Final = 50
 """How many runs are read, the newest first; a probe without a proof in them counts as never
 proven."""
 _SHOWN: Final = 4
-"""So many hosts are named; of more, the first and the last."""
+"""Most hosts to name; of more, only the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Archived:
 
 
 def run_folder(stack: str, run: int) -> Path:
-    """Where one run's logs and report lie."""
+    """The folder of one run's logs and report."""
     return FOLDER / stack / f"run-{run:04d}"
 
 
@@ -72,7 +72,7 @@ def archived_evidence(stack: str, run: int, digest: str) -> Archived:
 
 
 def keep_request(stack: str, text: str) -> str:
-    """Put a request into the archive, whole or not at all; the last one is enough."""
+    """Put a request into the archive, whole or not at all, and delete earlier ones."""
     place = archived_request(stack, digest_of(text))
     write_whole(place.path, text)
     for other in place.path.parent.glob("*.json"):
@@ -113,7 +113,7 @@ def read_archived(place: Archived, fix: str) -> str:
     """The text of that digest; if it is missing, the error ends with the fix.
 
     Raises:
-        UsageError: It is not there, or is another text; the messages differ.
+        UsageError: The text is missing, or has another digest; the messages differ.
     """
     try:
         text = place.path.read_text()
@@ -143,13 +143,13 @@ def latest_evidence(stack: str) -> Evidence | None:
 
 
 def _newest_first(stack: str) -> list[Path]:
-    """By time: after `destroy` the numbers begin at 1 again, and earlier runs are still there."""
+    """Sort runs by time: after `destroy` the numbers begin at 1 again, and earlier runs remain."""
     runs = (FOLDER / stack).glob(f"run-*/{EVIDENCE}")
     return sorted(runs, key=lambda path: (path.stat().st_mtime_ns, path), reverse=True)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write another file and rename it, to leave no half of a text after a crash.
+    """Write another file and rename it: a crash then cannot leave half a text.
 
     Raises:
         OSError: The folder cannot be written.
@@ -189,7 +189,7 @@ def subjects_of(probe: Probe) -> tuple[str, ...]:
 
 
 def label_of(probe: Probe) -> str:
-    """A probe by name; a collective over other hosts is another one."""
+    """A probe's name, with the hosts of a collective, because other hosts make it another probe."""
     if probe.kind in {"perftest", "image"}:
         return probe.name
     nodes = probe.nodes

@@ -28,7 +28,7 @@ _DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
 
 
 def _links_of(item: ProbeEvidence) -> list[Way]:
-    """The links on the way of a perftest, from the host up; their state is still open."""
+    """The links on the way of a perftest, from the host up, before they get a state."""
     places = [(hop.role, hop.device, hop.interface) for hop in item.hops]
     ends = {role: (device, port) for role, device, port in places}
     found = [
@@ -45,7 +45,7 @@ def _links_of(item: ProbeEvidence) -> list[Way]:
 
 
 def topology(report: Report) -> str:
-    """Every link that a pair's bytes took, in the state that the pairs through it give it."""
+    """Draw every link that a pair's bytes took, with a state from the results of its pairs."""
     pairs = [item for item in report.evidence.probes if item.probe.kind == "perftest"]
     links = {item.probe.name: _links_of(item) for item in pairs}
     ways = {way.label: way for found in links.values() for way in found}
@@ -70,7 +70,7 @@ def topology(report: Report) -> str:
 
 
 def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, State]:
-    """The suspects alone are bad; without a suspect, the links that a failed finding names."""
+    """Mark only the suspects bad; without a suspect, the links that a failed finding names."""
     blamed = _blamed(report)
     suspects = {
         name for each in report.suspects for kind, name in each.parts if kind in _DRAWN_PARTS

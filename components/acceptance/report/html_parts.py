@@ -1,6 +1,6 @@
 """Parts of a report as one HTML file: its page, sections and tables, and their style sheet.
 
-The sheet has two themes by variables, and no fonts or pictures from elsewhere.
+The sheet has two themes by variables, and loads neither fonts nor pictures.
 """
 
 from __future__ import annotations

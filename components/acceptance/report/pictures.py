@@ -72,7 +72,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 48.0
 _HEADROOM: Final = 1.15
 _MOST_TICKS: Final = 5
 _STEPS: Final = (1, 2, 2.5, 5, 10)
-"""Of these, times a power of ten, are the distances of the lines on the scale."""
+"""The lines on the scale are one of these numbers, times a power of ten, apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +162,13 @@ class Pair:
 MOST_HOSTS: Final = 128
 """Hosts of one heat map: with more, cells are smaller than a pixel on a phone."""
 _NUMBERED: Final = 17
-"""Up to so many hosts a cell has room for its number."""
+"""Below so many hosts a cell has room for its number."""
 _SLOW: Final = 0.97
 """Below this share of the rail's best pair a cell is shown as slow, above the floor too."""
 
 
 def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
-    """Draw who reached what to whom on one rail; a pair measured twice shows its worst result."""
+    """Draw the bandwidth between the hosts of a rail; a pair measured twice shows its worst."""
     hosts = list(dict.fromkeys(end for pair in pairs for end in (pair.sender, pair.receiver)))
     hosts = sorted(hosts)[:MOST_HOSTS]
     found: dict[tuple[str, str], Pair] = {}
@@ -237,17 +237,17 @@ class Way:
 
 _WORST: Final[Mapping[State, int]] = {"bad": 0, "doubt": 1, "untried": 2, "good": 3}
 MOST_DRAWN: Final = 12
-"""Devices in one row: of more, those with the worst links are drawn."""
+"""Most devices in one row: of more, only those with the worst links."""
 _STEP, _ROW = 112.0, 150.0
 _ASIDE: Final = 7.0
-"""Between two links of the same devices."""
+"""Distance between two links of the same devices."""
 
 
 def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:
     """Draw the devices in layers, the hosts lowest, and each link between two layers in its state.
 
     Returns:
-        The picture, and how many devices it leaves out for want of room.
+        The picture, and the number of devices that did not fit.
     """
     rank = {name: _WORST["good"] for layer in layers for name in layer}
     for way in ways:

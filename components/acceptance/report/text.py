@@ -20,7 +20,7 @@ _OF_HOSTS = frozenset(
 )
 """Checks outside of probes that the short table shows even if all is well."""
 PASSED_LINE = "acceptance passed"
-"""How the verdict table of a proven path ends; own state is searched for it."""
+"""The last line of the verdict table of a proven path; Railyard searches its state for it."""
 
 
 def render_table(report: Report) -> str:
@@ -68,12 +68,12 @@ def headline_of(report: Report) -> str:
 
 
 def suspect_lines(report: Report) -> list[str]:
-    """What to replace or mend first."""
+    """The parts to replace or mend first."""
     return [f"{item.headline}: {item.next_step}" for item in report.suspects]
 
 
 def unproven_lines(report: Report) -> list[str]:
-    """What this run did not prove, why, and when it was last proven: never a pass."""
+    """The probes that this run did not prove, with reason and last proof: never a pass."""
     evidence = report.evidence
     skipped = [item for item in evidence.probes if item.outcome == "skipped"]
     whys = [(item.probe.name, item.detail, item.proven_at) for item in skipped]
@@ -99,7 +99,7 @@ def places_not_proven(report: Report) -> list[tuple[str, str]]:
 
 
 def waivers_of(report: Report) -> list[str]:
-    """The rules that the site goes without, each with its reason."""
+    """The waived rules, each with its reason."""
     waived = report.evidence.limits.waived
     return [f"waived: {rule}: {reason}" for rule, reason in waived.items()]
 
@@ -212,7 +212,7 @@ class Compared(NamedTuple):
 
 
 def compare_runs(report: Report, before: Report) -> list[Compared]:
-    """Put the probes of two runs side by side, what changed most for the worse first."""
+    """Put the probes of two runs side by side, the largest losses first."""
     probes = (*report.evidence.probes, *before.evidence.probes)
     rows: list[tuple[float, Compared]] = []
     for name in dict.fromkeys(item.probe.name for item in probes):
@@ -228,7 +228,7 @@ def compare_runs(report: Report, before: Report) -> list[Compared]:
 
 
 def compare_lines(report: Report, before: Report) -> list[str]:
-    """Compare two runs for a terminal: what changed its verdict, or its speed by 3 % and more."""
+    """List for a terminal the probes whose verdict changed, or their speed by 3 % and more."""
     lines = [f"against run {before.evidence.run} of {before.evidence.finished_at}:"]
     for each in compare_runs(report, before):
         moved = abs(float(each.change.rstrip("%") or 0)) >= 3  # noqa: PLR2004 - runs differ by less

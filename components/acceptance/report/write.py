@@ -81,7 +81,7 @@ def _lab_banner(report: Report) -> str:
 
 
 _LISTED: Final = 40
-"""So many probes are listed open; of more, those that did not pass, and the others folded."""
+"""Most probes to list unfolded; of more, only those that did not pass."""
 
 
 def _probe_table(report: Report) -> str:
@@ -120,7 +120,7 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
 
 
 def _listed(title: str, lines: Sequence[str], note: str = "") -> str:
-    """Plain lines below a heading; nothing without a line."""
+    """Plain lines below a heading; empty without lines."""
     return section(title, note, bullets(lines)) if lines else ""
 
 
@@ -131,7 +131,7 @@ def _unproven(report: Report) -> list[str]:
 
 
 _NAMED: Final = 6
-"""So many names fit under an advice; of more the number is given."""
+"""Most names to list under an advice; of more, their number."""
 
 
 def _next_steps(report: Report) -> str:
@@ -254,7 +254,7 @@ def _inventory(report: Report) -> str:
 
 
 def _badge(verdict: str, skipped: str = "") -> str:
-    """The verdict in its colour; `skipped` is what to call that one."""
+    """The verdict in its colour; `skipped` is the word for that verdict."""
     words = skipped if verdict == "skipped" and skipped else verdict
     return f'<span class="badge {verdict}">{words}</span>'
 
