@@ -108,7 +108,7 @@ def _host_config(spec: ClusterSpec) -> list[str]:
         "  IdentitiesOnly yes",
         f"  {_PINNED}",
         "  UserKnownHostsFile ~/.ssh/known_hosts_railyard",
-        "Match all",  # what follows in the user's own file is for all hosts again
+        "Match all",  # the rest of the user's own file is for all hosts again
     ]
 
 

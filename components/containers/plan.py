@@ -285,7 +285,7 @@ def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> Host
         "key.container_public": "600 root",
         "folder.host": f"700 {user}",
         "folder.container": "700 root",
-        # Of the own address alone these differ from host to host.
+        # Only the own address makes these differ from host to host.
         "host_config.bind": host.address,
         "container_config.bind": host.address,
         "mpicont.digest": short_digest(mpicont_text(containers.name)),

@@ -123,7 +123,7 @@ def _volume(sample: DeepSpeed) -> Body:
             "storageClassName": STORAGE_CLASS,
             "capacity": {"storage": f"{sample.capacity_gib}Gi"},
             "accessModes": [sample.access_mode],
-            # What was trained outlives the claim.
+            # The results of a training outlive the claim.
             "persistentVolumeReclaimPolicy": "Retain",
             **source,
         },

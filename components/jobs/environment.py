@@ -41,7 +41,7 @@ _INFINIBAND: Final = {
     "NCCL_IB_PCI_RELAXED_ORDERING": "1",
     "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
     "NCCL_IB_QPS_PER_CONNECTION": "2",
-    # Without PF in the guest, NCCL would take the functions of one card for one device.
+    # The guest has no PF, and NCCL would take the functions of one card for one device.
     "NCCL_IB_MERGE_VFS": "0",
 }
 
@@ -58,7 +58,7 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         "NCCL_IB_DISABLE": "0",
         "NCCL_NET_GDR_LEVEL": jobs.gdr_level,
         # Rails are separate subnets and not routed: NIC k talks to NIC k. On a flat fabric every
-        # card reaches all others, and NCCL's own default holds, unless `jobs.env` says another.
+        # card reaches all others, and NCCL's own default holds, unless `jobs.env` sets another.
         **({} if is_flat(spec) else {"NCCL_CROSS_NIC": "0"}),
     }
     if not spec.pod_network.host_network:
@@ -66,8 +66,8 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
     if spec.rdma.transport == "infiniband":
         values |= _INFINIBAND
         if spec.infiniband is not None and spec.infiniband.adaptive_routing:
-            # Large messages are sent apart from their notice, so that packets may overtake. NCCL's
-            # own default on InfiniBand; every service level may be spread (opensm: ar_sl_mask).
+            # NCCL sends large messages apart from their notice, because packets may overtake. It is
+            # NCCL's default on InfiniBand; every service level may be spread (opensm: ar_sl_mask).
             values["NCCL_IB_ADAPTIVE_ROUTING"] = "1"
     else:
         traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc

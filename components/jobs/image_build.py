@@ -188,7 +188,7 @@ def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], 
     login = f"{builder} login {registry}"
     no_daemon = (_NO_DAEMON, "it has no daemon to work with", "start it, or take podman or buildah")
     if aim.startswith("build "):
-        return [no_daemon]  # what the steps of the recipe say of other hosts is not the registry's
+        return [no_daemon]  # errors of the recipe's steps about other hosts are not the registry's
     return [
         no_daemon,
         (_NO_LOGIN, f"{registry} wants a login", f"run: {login}"),

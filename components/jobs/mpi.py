@@ -141,7 +141,7 @@ def rail_pod(
     if workers.selector:
         pod["nodeSelector"] = {**workers.selector}
     if workers.attachment.host_network:
-        # Its names are the cluster's all the same, or the launcher finds no worker.
+        # It still uses the cluster's DNS: otherwise the launcher would not find the workers.
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     template: JsonObject = {"spec": pod}
     if workers.attachment.annotations:

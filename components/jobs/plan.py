@@ -120,7 +120,7 @@ def _policy(spec: ClusterSpec) -> Body:
         "kind": "MutatingAdmissionPolicy",
         "metadata": {"name": ENVIRONMENT},
         "spec": {
-            # A pod without the class of its traffic would harm that of the others.
+            # A pod without the traffic class would harm the traffic of others.
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
             "matchConstraints": {"resourceRules": [rule]},

@@ -8,21 +8,21 @@ from typing import Final
 from components.fabric.systems.base import CounterWay
 
 KINDS: Final = {
-    # The link went down; a wrong checksum; what FEC could not correct; pauses without end.
+    # The link went down; a wrong checksum; errors beyond FEC; pauses without end.
     r"link_down_events(_phy)?|link_downed|tx_pause_storm_error_events": "errors",
     r"rx_crc_errors(_phy|\.nic)|rx_fcs_err_frames|frames_rx_bad_fcs": "errors",
     r"rx_icrc_encapsulated|rx_(pcs_)?symbol_err(_phy)?|symbol_error": "errors",
     r"rx_fec_uncorrectable_blocks|fcsErrors|symbolErrors": "errors",
-    # The receiver missed a packet and said so; no acknowledgement came in time.
+    # The receiver reported a missing packet; an acknowledgement came too late.
     r"packet_seq_err|implied_nak_seq_err|seq_err_naks_rcvd|local_ack_timeout_err": "errors",
     r"roce_adp_retrans(_to)?|duplicate_request|to_retransmits|dup_req": "retransmissions",
     r"out_of_sequence|oos_drop_count": "out_of_sequence",
     r"ecn_marked|np_ecn_marked_roce_packets": "ecn_marked",
     r"rx_out_of_buffer|[rt]x_discards(_phy)?|[rt]x_stat_discard|rx_dropped\.nic": "discards",
     r"frames_rx_dropped|tx_tc\d_drops|port_rcv_errors|port_xmit_discards": "discards",
-    # The same again, by priority.
+    # The discards again, by priority.
     r"rx_prio\d_(buf_|cong_)?discards?|rx_discard_packets_cos\d": "of_priority",
-    # What DCQCN did about marks; a receiver without a buffer; PCIe that held the NIC up.
+    # DCQCN's reactions to marks; a receiver without a buffer; PCIe that delayed the NIC.
     r"np_cnp_sent|rp_cnp_handled|roce_slow_restart|rx_prio\d_marked|rnr_nak_retry_err": "noted",
     r"outbound_pci_stalled_wr_events|tx_pause_storm_warning_events|link_error_recovery": "noted",
 }

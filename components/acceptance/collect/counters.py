@@ -200,7 +200,7 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
                 return base.model_copy(
                     update={"status": "not_observed", "detail": describe_unread(unread)}
                 )
-    # Without a reading before, the one after is a sum since the start, and says nothing.
+    # Without a reading before, the one after is a sum since the start and useless.
     first, last = before.counters.get(place), after.counters.get(place)
     if not first or not last:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
@@ -281,7 +281,7 @@ def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
         classes = _by_number(grown, r"rx_prio(\d)_bytes" if enters else r"tx_tc(\d)_bytes")
         found |= {"bytes_by_class": classes, "total_bytes": sum(classes.values())}
         if not classes:
-            # EOS counts how many bytes came, SONiC nothing of a probe's.
+            # EOS counts received bytes without priority, SONiC does not count a probe's bytes.
             whole = grown.get("rx_bytes") if enters else None
             way = "received priorities" if enters else "classes that it sends"
             found |= _uncounted(f"the system counts no {way}", whole)

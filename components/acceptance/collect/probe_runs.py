@@ -304,12 +304,12 @@ def _evidence(
     took_s: float,
 ) -> ProbeEvidence:
     file, why = _keep_log(this, probe.probe.name, ran.log)
-    # A verdict without its log could not be looked into: it is no proof.
+    # Without its log a verdict cannot be checked, and does not count as proof.
     outcome: Outcome = "not_run" if why else _outcome(ran)
     base = digest_log(probe.probe, ran.log, outcome=outcome, log_file=file)
     update: dict[str, Any] = {
         "detail": "; ".join(filter(None, (why, ran.reason))),
-        # The lab's jobs take no time: what their numbers claim cannot be compared with it.
+        # The lab's jobs end at once: their numbers cannot be compared with the time.
         "duration_s": max(round(took_s, 1), 0.1) if this.provenance == "real" else 0.0,
         "command": " ".join(probe.command),
         "hops": tuple(found for hop in probe.hops for found in measure_hops(hop, *snapshots)),

@@ -140,7 +140,7 @@ def _of_messages(
     here = ranks / max(len(item.probe.nodes), 1)
     name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
-        # Every rank of a host sends each rank of the others its part, whatever the algorithm.
+        # Every rank sends its part to each rank of other hosts, with any algorithm.
         least = most = here * (ranks - here) / ranks
     elif is_ring:
         least = most = bus_factor(name, ranks)

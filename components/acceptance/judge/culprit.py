@@ -363,7 +363,7 @@ def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: boo
     (sender, receiver), (rail,) = item.probe.nodes, item.probe.rails
     way = [hop for hop in item.hops if hop.direction == f"{sender} -> {receiver}"]
     roles = Counter(hop.role for hop in way)
-    # A bond has several ports: which of them the bytes take is the host's or the switch's choice.
+    # A bond has several ports; the host or the switch chooses which of them the bytes take.
     hops = {hop.role: hop for hop in way if roles[hop.role] == 1}
     ends = [hops.get("switch_ingress"), hops.get("switch_egress")]
     nics = [hops.get("sender_nic"), hops.get("receiver_nic")]

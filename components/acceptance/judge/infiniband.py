@@ -101,7 +101,7 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
 def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
     down = [port for port in ports if port.state != ACTIVE]
     active = len(ports) - len(down)
-    # The switch port at the other end of a cable that carries nothing, if the file has it.
+    # The switch port at the other end of a dead cable, if the file names it.
     far = {port.name: limits.cables.get(port.guid) for port in down if port.state == _DOWN}
     cables = {name: f" (cable to {place})" for name, place in far.items() if place}
     states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)

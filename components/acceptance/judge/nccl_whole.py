@@ -66,7 +66,7 @@ def _frame(log: NcclLog) -> Said:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
         said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
         return "passed", f"{rows} and the footer", said
-    # A quoted table has no start and no end, but rows that count and whose values were checked.
+    # A quoted table lacks start and end, but its rows count and its values were checked.
     if (
         log.in_document
         and not log.has_preamble

@@ -182,7 +182,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
         for place, count in after.link_errors.items()
         if count > before.link_errors.get(place, 0)
     }
-    # A replay is how NVLink mends a bit error; a recovery trains the link anew while it is used.
+    # NVLink mends a bit error by a replay; a recovery trains the link again while it is in use.
     hard = [f"{place}: {count}" for place, count in grown.items() if not place.endswith("Replay")]
     good = f"none; {sum(grown.values())} replays"
     yield row_of("nvlink errors", "", hard, "no recovery and no CRC error", good, step)
@@ -225,7 +225,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
-        # 0 if the driver does not tell its link: then siblings alone count.
+        # 0 if the driver hides its link: then only the comparison with siblings counts.
         lanes = (
             PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0) * (gpu.pcie_width_max or 0)
             for gpu in gpus.values()

@@ -118,7 +118,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     missing = [role for role in _ALWAYS if role not in {hop.role for hop in hops}]
     dark = [hop for hop in hops if hop.status == "no_login"]
     if len(dark) == len(hops):
-        # Nothing is proven, and a login would mend nothing.
+        # This is unproven, and a login would not help.
         places = " -> ".join(hop.place for hop in dark)
         return row(_CLASS, item.probe.name, "skipped", _counters(where), DARK).because(places)
     hops = [hop for hop in hops if hop.status != "no_login"]
@@ -138,7 +138,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"{hop.place} {what}: {hop.detail}".rstrip(": "))
     if missing:
         return _unproven(item, where, f"no counter of {missing[0].replace('_', ' ')}")
-    # What a system cannot count proves nothing; the class that the bytes leave it in does.
+    # If a system cannot count arriving bytes, the class in which they leave is the proof.
     proven = [hop for hop in hops if hop.status == "observed"]
     if not proven:
         return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
@@ -208,7 +208,7 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
     mtus = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name == hop.rail]
     seen = [item.perftest.mtu_bytes] if item.perftest and item.perftest.mtu_bytes else []
-    # Ports between two leaves carry the other ways of the probe too.
+    # Ports between two leaves also carry the probe's other directions.
     ways = {(each.rail, each.direction) for each in item.hops if each.role == hop.role}
     most = sent.most * (1 if hop.role in _ALWAYS else len(ways))
     mtu_bytes = min((limits.rdma_mtu_bytes, *mtus, *seen))

@@ -70,7 +70,7 @@ def _problem(log: PerftestLog) -> str:
         return "cut off: the rule under the table is missing"
     if log.contradictions:
         return f"two ends that differ: {log.contradictions[0]}"
-    # Two neighbours between which a size must have been, or an end of `-a` that is not there.
+    # Find neighbours with a size missing between them, or a missing end of `-a`.
     sizes = sorted({each.size_bytes for each in (*log.rows, *log.latency)})
     for one, other in pairwise(sizes):
         if other != _STEP * one:
@@ -96,7 +96,7 @@ def _gid(gids: Sequence[str], rail: RailLimit | None) -> tuple[Verdict, str, str
         step = "the interface has no address on that rail, or -x is wrong"
         return "failed", "a GID of zeros", step
     if len(gids) > 1 and len({*gids}) == 1:
-        # Without a plan it may be what was asked for: it tells of a card, and of no cable.
+        # Without a plan the user may have wanted it: it tests a card, not a cable.
         verdict = "failed" if rail else "error"
         step = "run the server on another host, and call it by its address on that rail"
         return verdict, f"{gids[0]} at both ends: a port that sends to itself, over no cable", step

@@ -216,7 +216,7 @@ def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
     if "rejected" in kinds:
         actual = "a host there answered, and rejected the connection"
         return row("separation", item.probe.name, "failed", expected, actual, _SEPARATE)
-    # Without an address or a route it was tried; the client's own faults prove nothing.
+    # A missing address or route proves the separation; other faults of the client do not.
     verdict = "passed" if kinds & _NO_WAY and kinds <= NOT_READY else "error"
     actual = "refused" if verdict == "passed" else ran.actual
     found = row("separation", item.probe.name, verdict, expected, actual, ran.next_step)

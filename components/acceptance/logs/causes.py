@@ -127,7 +127,7 @@ class FailureFinder:
 
     def add(self, kind: str, line: str, meaning: str, *, late: bool = False) -> None:
         """Takes down a failure."""
-        # A loop that waits may fill its own part of the list, not that of the run.
+        # A waiting loop may fill only its own part of the list, not that of the run.
         part = [each for each in self.failures if each.is_before_run is not self.started]
         if len(part) >= _MOST_FAILURES and (late or not all(each.is_consequence for each in part)):
             return

@@ -265,7 +265,7 @@ LAUNCHERS: tuple[Cause, ...] = (
           "rank_failed", f"a rank was ended by a signal; {_EARLIER}", late=True),
     cause(r"^\s{0,40}(?:\S{1,200}: line \d{1,9}:\s{1,8})?\d{0,10}\s{0,8}"
           r"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)"
-          # Not a helper that a script ends itself.
+          # Except a helper process that a script ends on purpose.
           r"(?!\s{1,40}(?:sleep|tail|watch|kubectl|stern|nvidia-smi|dcgmi|tcpdump)\b)(?:\s|$|\()",
           "crash", "the shell says that a program was ended by a signal"),
     cause(r"Segmentation fault|Bus error \(|core dumped|terminate called after|double free"

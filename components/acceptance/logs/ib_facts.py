@@ -147,7 +147,7 @@ def parse_ib_look(text: str) -> IbFacts:
     """Read the answer of `ib_look.sh`; a missing or odd section gets a reason in words."""
     blocks = (block.partition("\n") for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:])
     sections = {name.strip(): body for name, _, body in blocks}
-    if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
+    if "sminfo" not in sections:  # without any such section the ports are unknown
         return IbFacts(why_nothing=_CUT)
     parts = [(*name.partition(" "), body) for name, body in sections.items()]
     manager, why_no_manager = _manager(sections.get("sminfo"))
@@ -241,7 +241,7 @@ def _diagnosis(body: str | None) -> tuple[Diagnosis | None, str]:
     if body is None:
         return None, ""
     found = parse_ibdiagnet(body)
-    # It ends with another status than 0 when it finds errors, so its table counts, not its status.
+    # Its status is not 0 if it finds errors; therefore its table counts, not its status.
     return found, "" if found else _why_not(body, "ibdiagnet") or "it printed no summary"
 
 

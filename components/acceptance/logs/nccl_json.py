@@ -152,7 +152,7 @@ def _contradictions(results: Iterable[_Result], share: float | None) -> Iterator
         size = result.size * (share or 1.0)
         for half in (result.out_of_place, result.in_place):
             if half is None or (half.time is None and half.cpu_time is not None):
-                continue  # the processor's own time says nothing of the size
+                continue  # the processor's own time does not depend on the size
             time = half.time or 0.0
             if not fits(size, (time, time), half.alg_bw):
                 yield f"{result.size} bytes: {half.alg_bw} GB/s in {time} us"
@@ -161,7 +161,7 @@ def _contradictions(results: Iterable[_Result], share: float | None) -> Iterator
 def _sizes(config: _Config) -> Sizes | None:
     if config.minimum_bytes is None or config.maximum_bytes is None:
         return None
-    # Of the two steps, the one that is not used is 0 or not there.
+    # Of the two steps, the unused one is 0 or missing.
     return Sizes(
         least_bytes=config.minimum_bytes,
         most_bytes=config.maximum_bytes,

@@ -145,7 +145,7 @@ class Table:
             if cell is None:
                 break
             if names[len(pending.cells)] == "redop" and cell[1]:
-                # Rows of hypercube and of old alltoall lack what the header has.
+                # Rows of hypercube and of old alltoall lack this column of the header.
                 names.remove("redop")
             if (names[len(pending.cells)] == "redop") == (cell[2] is None):
                 break

@@ -70,7 +70,7 @@ def nccl_job(
         collective=collective,
         rates=other_rates(spec, kind.speeds),
     )
-    # The operator refuses a job if its last worker's name is no DNS label (`validateMPIJobName` of
+    # The last worker's name must be a DNS label for the operator (`validateMPIJobName` of
     # kubeflow/mpi-operator), and a kind may be called as its first host is.
     job = fit_name(name, f"-worker-{len(kind.hosts) - 1}")
     return ProbeJob(

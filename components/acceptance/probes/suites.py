@@ -279,7 +279,7 @@ def _uses(spec: ClusterSpec, pair: RailPair, test: PairTest) -> Iterator[Hashabl
     far = test.server_rail or test.rail
     out, into = leaves.get((pair.client.name, test.rail)), leaves.get((pair.server.name, far))
     if out != into:
-        both = len(test.cases) > 1  # what is read comes back
+        both = len(test.cases) > 1  # read bytes come back
         for one, other in ((out, into), (into, out))[: 1 + both]:
             yield "out of", one
             yield "into", other

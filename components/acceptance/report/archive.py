@@ -177,7 +177,7 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
     """Yield the newest runs except the current one, reading each on demand."""
     now = run_folder(stack, before).name
     for path in [each for each in _newest_first(stack) if each.parent.name != now][:MOST_RUNS]:
-        # Of another release, or no longer readable: it proves nothing here.
+        # Evidence of another release, or unreadable evidence, does not count.
         with suppress(UsageError, OSError):
             yield parse_evidence(path.read_text())
 

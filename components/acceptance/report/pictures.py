@@ -184,7 +184,7 @@ def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
         if row % every == 0:
             parts.append(_text(left - 6, y + side / 2 + 4, sender, "soft", "end"))
         if len(hosts) < _NUMBERED:
-            # On top of a narrow column the beginning of a name, which all share, is left out.
+            # Above a narrow column, leave out the beginning that all names share.
             short = sender if len(sender) <= len("gpu001") else f"…{sender[-5:]}"
             parts.append(_text(left + (row + 0.5) * side, 18, short, "soft", "middle"))
         for column, receiver in enumerate(hosts):

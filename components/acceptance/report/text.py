@@ -53,7 +53,7 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    # A pass does not speak of what no probe proves.
+    # A pass does not cover subjects without a probe.
     unproven = [item for item in report.findings if item.check in {GROUP, UNPROVEN}]
     count = sum(item.verdict == "skipped" for item in unproven)
     more = f", {counted(count, 'thing')} not proven" if count else ""

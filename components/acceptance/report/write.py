@@ -286,7 +286,7 @@ def write_report(report: Report, folder: Path, before: Report | None = None) -> 
         junit=folder / "report.junit.xml",
         evidence=folder / "evidence.json",
     )
-    if not files.evidence.exists():  # the state names it by its digest: it is never written again
+    if not files.evidence.exists():  # the state names it by its digest, and it must not change
         write_whole(files.evidence, dump_evidence(report.evidence))
     write_whole(files.ctrf, render_ctrf(report))
     write_whole(files.junit, plain_text(render_junit(report)))
