@@ -3,7 +3,7 @@
 Arena's `etjob` needs an operator that is not developed any more, and its installer brings another
 MPIJob definition with the same name. The MPI operator gives a launcher the same things: a hostfile
 with slots, workers with stable names, keys made for the job. A ConfigMap keeps the sample training,
-and a user starts it: a job that waits with all GPUs in its hands leaves none for others.
+and a user starts it: a waiting job that holds all GPUs would leave none for others.
 """
 
 from __future__ import annotations

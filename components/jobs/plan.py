@@ -94,7 +94,7 @@ def _config_map(name: str, namespace: str, data: JsonObject) -> Body:
 
 
 def _policy(spec: ClusterSpec) -> Body:
-    """Containers that ask for a resource of the rails; their own values stay."""
+    """Patch containers that ask for a resource of the rails, but keep their own values."""
     names = sorted(pod_attachment(spec).resources)
     limits = f"{json.dumps(names)}.exists(n, n in c.resources.limits)"
     asks = f"has(c.resources) && has(c.resources.limits) && {limits}"

@@ -140,7 +140,7 @@ def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0
         spec: The site.
         name: Its name, without the number of the run.
         template: The pod; its metadata has annotations at most.
-        runs_s: Seconds that it runs on purpose, before the deadline of every probe begins.
+        runs_s: Seconds of its intended run, which are added to its deadline.
     """
     own, body = template.get("metadata"), template["spec"]
     metadata = make_metadata(spec, fit_name(name)) | (own if isinstance(own, dict) else {})

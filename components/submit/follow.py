@@ -239,7 +239,7 @@ def follow(
 
     Raises:
         DeviceError: The cluster does not answer any more.
-        UnreachableError: The pods did not start, and why; the job stays as it is.
+        UnreachableError: The pods did not start; the text gives the reason, and the job stays.
     """
     several = len(job.watched) > 1
     parts = [

@@ -245,7 +245,7 @@ class Watched:
     index: int
     """Its place among the objects."""
     probe: Probe | None = None
-    """What its log must prove; None if its log is not judged."""
+    """The proof that its log must give; None if its log is not judged."""
 
 
 @dataclass(frozen=True, slots=True)

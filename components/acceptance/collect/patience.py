@@ -12,8 +12,8 @@ from components.acceptance.collect.waits import STUCK, Api, Body, find_waits
 LOOK_S: Final = 30.0
 """Seconds between two checks why a probe waits: they list its pods and the warnings."""
 GIVE_UP_S: Final = 180.0
-"""Seconds until a probe is ended whose wait will not end without help. A kubelet tries a pull again
-10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
+"""Seconds after which a probe ends if its wait will not end without help. A kubelet tries a pull
+again 10, 30, 70 and 150 s after the first; a device plugin registers seconds after its start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class Sent:
     """The bytes that pass one rail in one direction.
 
     Attributes:
-        least: The fewest bytes.
-        most: The most bytes.
+        least: The fewest bytes that are right.
+        most: The most bytes that are right.
         is_certain: The log gives the exact number; else both are bounds over all algorithms.
     """
 

@@ -197,9 +197,10 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
 def _judge_paths(
     host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
 ) -> Iterator[Finding]:
-    """One row a partition: a member gets a path, another port does not.
+    """One row a partition: members get a path, and other ports must not.
 
-    A port that is down has no path at all, which is not the partition's fault: `ib ports` tells it.
+    A port that is down has no path at all, which is not the partition's fault: `ib ports` reports
+    it.
     """
     down = {
         port.guid: f"{name} {port.name}"

@@ -275,8 +275,8 @@ def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list
     Args:
         item: The look at a node.
         log: What NCCL said.
-        nvlink_gbyte_s: What all NVLinks of its slowest GPU carry; 0 if it lacks NVLink, and then no
-            speed is demanded.
+        nvlink_gbyte_s: The rate of all NVLinks of its slowest GPU; 0 if it lacks NVLink, and then
+            no speed is demanded.
     """
     floor = NVLINK_FRACTION * nvlink_gbyte_s
     asked = NcclAsked(

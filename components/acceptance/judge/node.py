@@ -1,7 +1,7 @@
 """Judges the GPUs of one node by their state before, during and after a load. Pure.
 
-A finding names the GPU by index and bus ID, and says what to do with it. A row about a value that
-the driver or the image hides never passes.
+A finding names the GPU by index and bus ID, and says what to do with it. If the driver or the image
+hides a value, its row never passes.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Diagnosis(Seen):
     master_priority: int | None = None
     switches: int | None = None
     adaptive_switches: int | None = None
-    """Switches on which adaptive routing is on; None if the host did not ask."""
+    """Switches on which adaptive routing is on; None if ibdiagnet does not report it."""
     links: tuple[Links, ...] = ()
 
 

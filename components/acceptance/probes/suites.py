@@ -1,9 +1,8 @@
 """Plan a suite's tests between pairs of workers: which tests, in which rounds, in what time.
 
-A round runs tests at once whose hosts, addresses and ways between leaves are separate, and
-therefore no test slows another. Neighbours come first as pairs, and thus every card sends and
-receives; then the circle method pairs the hosts: after n - 1 rounds every host has met every other
-one.
+A round runs tests at once whose hosts, addresses and ways between leaves are separate, and no test
+slows another. Pairs of neighbours come first, to make every card send and receive; then the circle
+method pairs the hosts: after n - 1 rounds every host has met every other one.
 """
 
 from __future__ import annotations
