@@ -29,7 +29,7 @@ from components.acceptance.logs.workloads import parse_deepspeed_log, parse_trai
 
 _TAIL_LINES = 25
 _TAIL_COLUMNS = 300
-"""Characters of a log's last line: enough to read it in a report without the file."""
+"""Characters of each of a log's last lines: enough to read a report without the file."""
 
 
 def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") -> ProbeEvidence:

@@ -132,7 +132,7 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
 
 
 def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0) -> Body:
-    """Make such a pod without a Job: on a large site, creating Jobs would take an hour.
+    """Make a pod without a Job: on a large site, creating the Jobs would take an hour.
 
     kube-controller-manager sends 20 requests a second by default, and a Job takes about five.
 
