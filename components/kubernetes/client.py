@@ -1,19 +1,19 @@
 """Access to a cluster at the moment of use, and the one place that makes a client of its API.
 
-The kubeconfig is no input of the step that uses it: it is read from a server over SSH when it is
-needed, or is in the environment for an existing cluster. So a new certificate changes no step, and
-no secret is in a request.
+The kubeconfig is never an input of the step that uses it: the step reads it from a server over SSH
+when it needs it, or from the environment for an existing cluster. So a new certificate changes no
+step, and no request contains a secret.
 
 The official library writes certificates and keys into temporary files, which stay if the process is
-killed. Python's TLS can only load a key from a path, so the key goes through a file that has no
-name: it is gone with the process, however that ends.
+killed. Python's TLS can only load a key from a path, so the key goes through a file without a name,
+which the kernel removes however the process ends.
 
-What needs more than CRUD makes single requests (`Calls`). An eviction that a disruption budget
-refuses is an answer (429), not a failure; so is a node that is not there (404).
+Work beyond CRUD makes single requests (`Calls`). If a disruption budget refuses an eviction (429)
+or a node does not exist (404), that is an answer, not a failure.
 
 `railyard device leave-cluster` asks the API once, before the first object is deleted. Without it,
-`destroy` over a dead API ends with one error of the provider for each object, and none of them says
-what to do.
+`destroy` over a dead API ends with one provider error for each object, and no error names the
+remedy.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library sh
     except (kube_config.ConfigException, yaml.YAMLError, OSError, LookupError) as error:
         raise _unusable() from error
     except (AttributeError, TypeError, ValueError) as error:
-        # A part of another shape; the error's words may hold a token or a key.
+        # A malformed kubeconfig; the error's text may contain a token or a key.
         raise _unusable() from error.__cause__
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)
     timed(context)
@@ -81,9 +81,8 @@ def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library sh
 class _Context(ssl.SSLContext):
     """TLS that loads the CA, the certificate and the key at the first handshake.
 
-    So one that is broken is an error of the connection, as in the library. Several threads look at
-    a cluster with one client, and OpenSSL ends the process if one uses a context that another one
-    is still loading.
+    So a broken one is a connection error, as in the library. Several threads read a cluster with
+    one client, and OpenSSL ends the process if one thread uses a context that another still loads.
     """
 
     pems: tuple[bytes, bytes, bytes] = (b"", b"", b"")
@@ -108,9 +107,9 @@ def _unusable() -> DeviceError:
 def _take_pems(document: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
     """Take the CA, the certificate and the key of the current context out of a kubeconfig.
 
-    A program of the kubeconfig (`exec`) may answer with a certificate, which the library would
-    write to a file as well. One that answers with a token is asked again by the library, which
-    also renews the token.
+    If a program in the kubeconfig (`exec`) answers with a certificate, take that too, since the
+    library would write it to a file. If it answers with a token, the library calls it again and
+    renews it.
     """
     context = _named(document, "context", document.get("current-context"))
     cluster = _named(document, "cluster", context.get("cluster"))
@@ -150,9 +149,9 @@ def _unnamed_file() -> IO[bytes]:
 
 @contextmanager
 def _nameless(content: bytes) -> Generator[str]:
-    """The path of a file in memory; elsewhere than on Linux, of one without a name.
+    """The path of a file in memory; on other systems than Linux, of an unnamed file.
 
-    Elsewhere the file has a name only while it is still empty.
+    On those systems the file has a name only while it is empty.
     """
     with _unnamed_file() as file:
         file.write(content)
@@ -164,16 +163,16 @@ def _nameless(content: bytes) -> Generator[str]:
 def read_kubeconfig(
     cluster: ClusterRef, run: Run, secrets: Mapping[str, str], last: str = ""
 ) -> str | None:
-    """The administrator's kubeconfig as it is now, or None where no server has started yet.
+    """The administrator's kubeconfig as it is now, or None if no server has started yet.
 
     Args:
-        cluster: Which one.
-        run: How a server is asked.
+        cluster: The cluster to reach.
+        run: Runs a command on a server.
         secrets: By name; holds the kubeconfig of an existing cluster.
-        last: The host whose API is the last choice, since it shall leave service.
+        last: The host to ask last, because it is about to leave service.
 
     Raises:
-        DeviceError: It cannot be known whether there is one, since a server does not answer.
+        DeviceError: A server does not answer, and no other server returns a kubeconfig.
         UsageError: The secret kubeconfig is not in the environment.
     """
     if name := cluster.kubeconfig_secret:
@@ -207,19 +206,19 @@ Body = Mapping[str, Any]
 REQUEST_DEADLINE_S: Final = 5.0
 """Seconds for one try of a request."""
 TRIES: Final = 4
-"""How often the client tries before it gives up: urllib3's three retries, and the first try."""
+"""Attempts before the client gives up: the first one, and urllib3's three retries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API answered."""
+    """An answer of the API."""
 
     status: int
     text: str
 
     @property
     def body(self) -> Body:
-        """The object; empty where the answer is none."""
+        """The object; empty if the answer is not a JSON object."""
         try:
             document: object = json.loads(self.text)
         except ValueError:
@@ -228,18 +227,18 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Why, in the API's words."""
+        """The reason, in the API's words."""
         return str(self.body.get("message") or self.text.strip()[:200] or f"status {self.status}")
 
 
 class Calls(Protocol):
-    """A cluster that can be asked."""
+    """A cluster that answers requests."""
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
         """Send one request.
 
         Raises:
-            UnreachableError: There was no answer.
+            UnreachableError: No answer came.
         """
         ...
 
@@ -274,7 +273,7 @@ class KubernetesCalls:
         try:
             with end_within(Deadline(TRIES * self._deadline_s)):
                 answer = self._client.call_api(*sent, _request_timeout=self._deadline_s)
-                # The client's own timeout starts again with each byte, and its `read` has no limit.
+                # The client's own timeout restarts with each byte, and its `read` is unlimited.
                 data = read_all(answer.response.read1, Deadline(self._deadline_s), LOG_BYTES)
         except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
@@ -288,18 +287,18 @@ STEP: Final = "cluster-leave"
 KEEP: Final = "device keep-cluster"
 LEAVE: Final = "device leave-cluster"
 DROP: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
-"""With `true` the provider takes objects of a dead API out of the state (its documentation)."""
+"""With `true` the provider drops objects of a dead API from the state (its documentation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequest:
-    """What is on stdin."""
+    """The request on stdin."""
 
     cluster: ClusterRef
     stack: str
 
     def render(self) -> str:
-        """The request, a line a value."""
+        """The request, one value a line."""
         return render_lines(to_json(self))
 
 
@@ -313,7 +312,7 @@ def run_keep_cluster(text: str, environ: Mapping[str, str]) -> str:
 
 
 def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
-    """Let the deletion of objects begin if their API answers, or if they are to be dropped.
+    """Allow the deletion of objects if their API answers, or if the user drops them.
 
     Raises:
         DeviceError: The API does not answer; the text says how to go on.

@@ -95,7 +95,7 @@ class Cluster(pulumi.ComponentResource):
     def _played(
         self, playbooks: Playbooks, remote: Remote, after: list[pulumi.Resource]
     ) -> pulumi.Resource:
-        """The one step that runs playbooks here; it gets the secrets of every node."""
+        """The one step that runs playbooks on this machine; it gets the secrets of every node."""
         step = playbooks.step
         environment: dict[str, pulumi.Input[str]] = {}
         for endpoint in playbooks.endpoints:
@@ -113,7 +113,7 @@ class Cluster(pulumi.ComponentResource):
     def _balanced(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]
     ) -> list[pulumi.Resource]:
-        """The balancers before the first server, with that cluster's CA; what came before else."""
+        """Set up the balancers before the first server, with the cluster's CA."""
         if plan.ca is None:
             return after
         opts = pulumi.ResourceOptions(parent=self, depends_on=after)
@@ -128,7 +128,7 @@ class Cluster(pulumi.ComponentResource):
     def _kubeconfig(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]
     ) -> pulumi.Output[str]:
-        """Access as the first server gives it, or as the secret of an existing cluster has it."""
+        """The kubeconfig, from the first server or from the secret of an existing cluster."""
         if plan.existing is not None:
             raw = remote.secrets.require_secret(plan.existing.kubeconfig_secret)
             context = plan.existing.context
@@ -144,5 +144,5 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _knowing(remote: Remote, name: str, facts: pulumi.Output[str]) -> Remote:
-    """The same door, with one more name whose facts fill the holes of a step."""
+    """The same access to devices, with the facts of one more name for placeholders."""
     return replace(remote, instances={**remote.instances, name: facts})

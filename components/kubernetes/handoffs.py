@@ -1,4 +1,4 @@
-"""What the stages above Kubernetes hand on: a gate, and how the cluster is reached."""
+"""The handoffs from the stages before Kubernetes: a gate, and how to reach the cluster."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from components.kubernetes.planes.base import KubernetesPlan
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Kubernetes answers; `kubeconfig` has the address that reaches it from here."""
+    """Kubernetes answers; `kubeconfig` contains the address that reaches it from here."""
 
     gate: pulumi.Resource
     plan: KubernetesPlan
     kubeconfig: pulumi.Output[str]
     provider: pulumi.ProviderResource
     login: pulumi.Output[str] | None = None
-    """The value of the Secrets by which pods pull; None where the registry wants no login."""
+    """The value of the Secrets with which pods pull; None if the registry wants no login."""
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Repair notes of this run, those of objects by the names of their resources."""
+    """Repair notes of this run; those for objects use the names of their resources."""
 
     def options(self, name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-        """The options of an object or a chart, with what this run does to it."""
+        """The options of an object or a chart, changed by the repair notes of this run."""
         own = pulumi.ResourceOptions(provider=self.provider)
         if HELD in self.notes:
             own.ignore_changes = ["*"]

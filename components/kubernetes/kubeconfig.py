@@ -1,4 +1,4 @@
-"""The administrator's kubeconfig: rewritten for its users, and watched for its end."""
+"""The administrator's kubeconfig: rewritten for its users, and checked for expiry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from components.core.errors import DeviceError
 
 RENEWAL_WINDOW: Final = timedelta(days=90)
-"""K3s renews its certificates at a start within 90 days of their end."""
+"""K3s renews its certificates at a start if they end within 90 days."""
 
 
 class _Part(BaseModel):
@@ -74,7 +74,7 @@ def _parse(text: str) -> _Kubeconfig:
     try:
         return _Kubeconfig.model_validate(yaml.safe_load(text))
     except (yaml.YAMLError, ValidationError) as error:
-        # Neither the text nor the parser's words are shown: both hold the client's key.
+        # Never show the text or the parser's error: both contain the client's key.
         raise DeviceError(
             "the server's kubeconfig cannot be used: one cluster with certificate-authority-data "
             "and one user with client-certificate-data and client-key-data are expected"
@@ -85,12 +85,12 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
     """Make a server's own kubeconfig usable from elsewhere.
 
     Args:
-        raw: Content of `/etc/rancher/k3s/k3s.yaml`: it names 127.0.0.1, and all is `default`.
+        raw: Content of `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, every name `default`.
         server_url: Address of the API for its users.
         cluster: Name for cluster, user and context.
 
     Raises:
-        DeviceError: The text has not the shape of an administrator's kubeconfig.
+        DeviceError: The text is not an administrator's kubeconfig.
     """
     parsed = _parse(raw)
     server: dict[str, JsonValue] = {
@@ -113,12 +113,12 @@ def choose_context(raw: str, context: str | None, cluster: str) -> str:
         cluster: Name of cluster, user and context in the answer.
 
     Raises:
-        DeviceError: It is no kubeconfig, or has no such context.
+        DeviceError: The text is not a kubeconfig, or does not have that context.
     """
     try:
         parsed = _AnyKubeconfig.model_validate(yaml.safe_load(raw))
     except (yaml.YAMLError, ValidationError) as error:
-        # Neither the text nor the parser's words are shown: both may hold a token or a key.
+        # Never show the text or the parser's error: both may contain a token or a key.
         raise DeviceError(
             "the secret kubeconfig cannot be used: clusters, contexts and users are expected"
         ) from error.__cause__
@@ -151,7 +151,7 @@ def client_certificate_end(kubeconfig: str) -> datetime:
     """When the client certificate ends, in UTC.
 
     Raises:
-        DeviceError: There is no readable client certificate.
+        DeviceError: The kubeconfig does not have a readable client certificate.
     """
     encoded = _parse(kubeconfig).users[0].user.certificate
     try:
@@ -164,8 +164,8 @@ def client_certificate_end(kubeconfig: str) -> datetime:
 def renewal_note(kubeconfig: str, now: datetime | None = None) -> str:
     """Why access must be read again, or an empty text while the certificate is good.
 
-    The note is an input of the `cluster-access` step, so it names the end and not the present
-    day: it stays the same until a new certificate is there.
+    The note is an input of the `cluster-access` step, so it names the end and not the present day:
+    it stays the same until the certificate is replaced.
     """
     end = client_certificate_end(kubeconfig)
     if end - (now or datetime.now(UTC)) > RENEWAL_WINDOW:

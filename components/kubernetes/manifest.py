@@ -1,9 +1,9 @@
 """One Kubernetes object as a plain value, the registry's login, and upstream manifests.
 
-The login is one Secret a namespace, whose value no plan holds. Upstream manifests ride along: they
-are packed once from a pinned release, and read at plan time.
-`python -m components.kubernetes.manifest RELEASE.yaml TARGET.json.gz` packs one: comments go, and
-CRDs get a small schema, so that the state stays small.
+The login is one Secret a namespace; plans do not contain its value. Upstream manifests are packed
+once from a pinned release, shipped with the code, and read at plan time. `python -m
+components.kubernetes.manifest RELEASE.yaml TARGET.json.gz` packs one: it drops comments and gives
+CRDs a small schema, which keeps the state small.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from components.artefacts.resolve import PULL_SECRET
 from components.model.cluster import ClusterSpec
 
 Body: TypeAlias = dict[str, JsonValue]
-"""The JSON of one object; the only place of the plan where keys are free."""
+"""The JSON of one object; only here does the plan allow free keys."""
 
 WAIT_FOR: Final = "pulumi.com/waitFor"
 """Annotation: a JSONPath or condition that must hold before the object counts as made."""
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"
 REPAIR: Final = "railyard.dev/repair"
-"""Annotation: what was last found changed in the object; another text makes the engine write it."""
+"""Annotation with the drift last found in the object; a new text makes the engine write it."""
 HELD: Final = "kubernetes-held"
-"""The note of an update that leaves all objects and charts as they are, since the API is dead."""
+"""The note of an update that leaves all objects and charts unchanged, since the API is dead."""
 AGAIN: Final = "-made-again"
-"""How the note of an object ends that this update has to make again."""
+"""Suffix of the note for an object that this update must make again."""
 _SETTLED: Final = {
     "CustomResourceDefinition": "condition=Established",
     "ClusterRole": "jsonpath={.rules[0].verbs[0]}",
 }
-"""Kind to when the cluster has written its own part into an object: a definition is served, and a
-role that is made of other roles has their rules. What is recorded before that differs from what the
-next refresh reads, and the engine prints the whole of it in a preview, although nothing of ours
-differs. `hide_diffs` is no way: with it the engine prints every object at every refresh."""
+"""Kind to the condition under which the cluster has finished its own changes to an object: a
+definition is served, and an aggregated role has its rules. A state recorded earlier differs from
+the next refresh, and the engine then prints the whole change in a preview, although our fields are
+unchanged. `hide_diffs` does not help: with it the engine prints every object at every refresh."""
 _SHARED: Final = frozenset({"CustomResourceDefinition", "Namespace"})
 _FROM_OTHERS: Final = "aggregationRule"
 
@@ -56,17 +56,17 @@ class Manifest:
     """One object, and its place in the order."""
 
     resource_name: str
-    """Name of the Pulumi resource: it says the component, so that no two clash."""
+    """Name of the Pulumi resource, unique because it contains the component."""
     api_version: str
     kind: str
-    """As the provider names the type: `<Kind>Patch` for a patch of an object that is not ours."""
+    """The provider's name of the type: `<Kind>Patch` for a patch of an object owned by others."""
     body: Body
     group: int
     """Objects of one group may be made together; a group waits for the one before it."""
 
     @property
     def is_patch(self) -> bool:
-        """It patches an object that is not ours."""
+        """Whether it patches an object owned by others."""
         return self.kind != self.body["kind"]
 
     @property
@@ -77,20 +77,20 @@ class Manifest:
 
 
 def outlives(manifest: Manifest, *, foreign: bool) -> bool:
-    """Whether an object stays when its stack goes: others may have objects in it.
+    """Whether an object stays after its stack is destroyed: others may have objects in it.
 
-    With a definition all of its objects go, also those of users; and where one of them has a
-    finalizer whose controller went before, the definition never goes at all. Definitions and
-    namespaces of a cluster of our own go with it.
+    Deleting a definition deletes all of its objects, also those of users. If one has a finalizer
+    whose controller was deleted before, the definition is never deleted. In our own cluster,
+    definitions and namespaces are deleted with the cluster.
     """
     return foreign and manifest.kind in _SHARED
 
 
 def make_manifest(owner: str, body: Body, group: int) -> Manifest:
-    """Make the manifest of an object that is wholly ours.
+    """Make the manifest of an object that we own completely.
 
     Args:
-        owner: The component that it belongs to, for example `multus`.
+        owner: Its component, for example `multus`.
         body: The object, with `apiVersion`, `kind` and `metadata.name`.
         group: Its place in the order.
     """
@@ -104,12 +104,12 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
 
 
 def repaired(body: Body, note: str) -> Body:
-    """The body with its repair note; as it is without one."""
+    """The body with its repair note, if it has one."""
     return _annotated(body, {**annotations_of(body), REPAIR: note}) if note else body
 
 
 def annotations_of(body: Body) -> Body:
-    """The annotations of an object; empty if it has none."""
+    """The annotations of an object, possibly empty."""
     metadata = body.get("metadata")
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
@@ -145,7 +145,7 @@ _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pods_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
-    """Every pod in an object: what has a list of containers."""
+    """Every pod in an object: each mapping with a list of containers."""
     if isinstance(value, list):
         for item in value:
             yield from pods_in(item)
@@ -174,7 +174,7 @@ def with_image(body: Body, image: str) -> Body:
 
 
 def pulling(spec: ClusterSpec, body: Body) -> Body:
-    """The same object, whose pods pull with the registry's login where the site has one.
+    """The same object, whose pods pull with the registry's login if the site has one.
 
     The login is a Secret of their namespace: `login_manifests` makes it.
     """
@@ -188,13 +188,13 @@ def pulling(spec: ClusterSpec, body: Body) -> Body:
 
 
 LOGIN_HOLE: Final = "railyard:registry-login"
-"""In the place of the value, which is put in when the object is made."""
+"""Replaces the value, which is filled in when the object is made."""
 LOGIN_DATA: Final = {".dockerconfigjson": LOGIN_HOLE}
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccount:
-    """Who pulls: everything but the password."""
+    """The account for pulls, without the password."""
 
     host: str
     user: str
@@ -203,7 +203,7 @@ class RegistryAccount:
 
 
 def registry_account(spec: ClusterSpec) -> RegistryAccount | None:
-    """The account that nodes and pods pull with, or None where the registry wants none."""
+    """The account with which nodes and pods pull, or None if the registry wants no login."""
     registry = spec.sources.registry
     if registry is None or registry.login is None:
         return None
@@ -214,7 +214,7 @@ def registry_account(spec: ClusterSpec) -> RegistryAccount | None:
 def login_manifests(
     spec: ClusterSpec, owner: str, namespace: str, group: int
 ) -> tuple[Manifest, ...]:
-    """The Secret by which the pods of a namespace pull; none without a login."""
+    """The Secret with which the pods of a namespace pull; empty without a login."""
     if registry_account(spec) is None:
         return ()
     body: Body = {
@@ -240,17 +240,17 @@ Schema = dict[str, JsonValue]
 _TEXTS: Final = frozenset({"description"})
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _LIST_DEFAULT: Final = "atomic"
-"""What the API server takes for a list of a CRD that says nothing (apiextensions.k8s.io/v1)."""
+"""The list type that the API server assumes if a CRD sets none (apiextensions.k8s.io/v1)."""
 _KEPT: Final = {"containers": frozenset({"env", "resources", "volumeMounts"})}
-"""Lists of a pod to the parts of one entry that are kept one level deeper."""
+"""Lists of a pod to the fields of an entry whose schema stays one level deeper."""
 _VOLUMES: Final = "volumes"
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
-"""The only `anyOf` that a quantity has; the API server takes it as said by int-or-string."""
+"""The only `anyOf` of a quantity; for the API server int-or-string implies it."""
 
 
 def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
-    """The same CRD with the smaller schema; a property that is called `description` stays."""
+    """The same CRD with the smaller schema; a property named `description` stays."""
     if isinstance(value, list):
         return [slim_schema(item) for item in value]
     if not isinstance(value, dict):
@@ -268,7 +268,7 @@ def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
 
 
 def _says_nothing(key: str, item: JsonValue) -> bool:
-    """Texts, defaults, and the two types that `x-kubernetes-int-or-string` already names."""
+    """Whether a key only repeats a text, a default, or `x-kubernetes-int-or-string`."""
     return key in _TEXTS or (key, item) in ((_LIST_TYPE, _LIST_DEFAULT), ("anyOf", _EITHER))
 
 
@@ -288,7 +288,7 @@ def _with_open_pod(pod: Schema) -> Schema:
 
 
 def _named_volumes(volumes: JsonValue) -> JsonValue:
-    """Each volume has its name, once; of what kind it is, the API server judges."""
+    """Each volume has a unique name; the API server checks the rest."""
     listed = cast("Schema", volumes)
     entry = cast("Schema", listed["items"])
     name: Schema = {"name": _properties(entry)["name"]}
@@ -296,7 +296,7 @@ def _named_volumes(volumes: JsonValue) -> JsonValue:
 
 
 def _open_entries(part: JsonValue, kept: frozenset[str]) -> JsonValue:
-    """A list of containers: the entries stay, and what they hold is opened below its own fields."""
+    """A list of containers: the entries stay, and their fields accept any content."""
     entry = cast("Schema", cast("Schema", part)["items"])
     fields: Schema = {
         name: _opened(field, levels=1 if name in kept else 0)
@@ -306,7 +306,7 @@ def _open_entries(part: JsonValue, kept: frozenset[str]) -> JsonValue:
 
 
 def _opened(schema: JsonValue, levels: int) -> JsonValue:
-    """The schema with so many levels of its fields; anything is taken below them."""
+    """The schema with this many levels of its fields; below them any content is valid."""
     if not isinstance(schema, dict):
         return schema
     items = schema.get("items")

@@ -16,7 +16,7 @@ from components.remote.handoffs import gate
 from components.remote.step import env_name
 
 MANY: Final = 20
-"""Names of objects in the state, from which on a gate takes less: it is itself worth some six."""
+"""From this number of names in the state, a gate takes less space: it costs some six names."""
 
 
 def apply_manifests(
@@ -28,18 +28,18 @@ def apply_manifests(
 ) -> list[pulumi.Resource]:
     """Register manifests in groups: a group starts when the one before it is ready.
 
-    Between two groups of many objects is one gate, or the state would name each object of
-    the first in each of the second.
+    A gate separates two groups of many objects; otherwise the state would name each object of the
+    first in each of the second.
 
     Args:
-        name: Of the stage, which gates are named after.
+        name: Name of the stage, and prefix of its gates.
         manifests: In order; `group` numbers never fall.
         parent: The component that owns them.
         access: The cluster.
-        after: What must be ready before the first group.
+        after: Resources that must be ready before the first group.
 
     Returns:
-        The objects of the last group: whoever waits for them waits for all.
+        The objects of the last group: to wait for them is to wait for all.
     """
     before, current, group = list(after), list[pulumi.Resource](), None
     for manifest in manifests:
@@ -74,10 +74,10 @@ def ask_before_deletion(
     """The step that asks the API before the engine deletes the first object.
 
     Args:
-        cluster: How it is reached.
-        stack: Named in the words that say how to go on.
+        cluster: How to reach it.
+        stack: Named in the message that says how to go on.
         remote: Secrets of this run.
-        opts: It depends on all objects, so that it is deleted before them.
+        opts: It depends on all objects, which makes the engine delete it before them.
     """
     call = LocalCall(
         STEP,

@@ -1,4 +1,4 @@
-"""The plan of the control plane: kubespray's one step, or what another way installs.
+"""The plan of the control plane: kubespray's one step, or the steps of another plane.
 
 kubespray has one step that runs its playbooks, and access from the first server's disk.
 """
@@ -36,8 +36,8 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: float = 86_400.0
-"""Seconds, in words only: users report 15 minutes to 10 hours, and nothing ends a run that goes on
-(facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
+"""Seconds, only printed: users report 15 minutes to 10 hours, and Railyard does not end a longer
+run (facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
 ACCESS_DEADLINE_S: float = 60.0
 
 
@@ -48,7 +48,7 @@ class Kubespray:
         """Plan the one step of all nodes.
 
         Raises:
-            Bug: There is no control-plane host; the check `control-plane` refuses that before.
+            Bug: No control-plane host exists; the check `control-plane` refuses that before.
         """
         plane = spec.kubespray
         if plane is None or not spec.servers:
@@ -94,7 +94,7 @@ def _access(spec: ClusterSpec, url: str) -> RemoteStep:
 
 
 def plan_request(spec: ClusterSpec, stack: str) -> Request:
-    """What the step is asked.
+    """Plan the request of the step.
 
     Raises:
         Bug: The site has another control plane.
@@ -122,7 +122,7 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         source=_source(plane.source),
         requirements=plane.requirements,
         python=plane.python,
-        # kubespray's inventory, keys and known hosts all go by the name of the node.
+        # kubespray's inventory, keys and known hosts all use the name of the node.
         endpoints={host.node: replace(host_endpoint(host), device=host.node) for host in hosts},
         max_unavailable=spec.disruption.max_unavailable,
         drain_deadline_s=spec.disruption.drain_deadline_s,
@@ -140,7 +140,7 @@ def _source(source: KubespraySource) -> Source:
 
 
 class Existing:
-    """A plan without a step: the kubeconfig of the secret is the access."""
+    """A plan without a step: the secret's kubeconfig is the access."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
         """Plan access to the cluster.
@@ -179,7 +179,7 @@ def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPl
 
     Args:
         spec: The checked site.
-        stack: Names the folder on the hosts that says what this stack installed; default the
+        stack: Names the folder on the hosts that records what this stack installed; default the
             cluster's name.
     """
     if spec.kubernetes is None:

@@ -1,1 +1,1 @@
-"""kubespray: its variables, which of its playbooks run when, and the process that runs them."""
+"""kubespray: its variables, the choice of its playbooks, and the process that runs them."""

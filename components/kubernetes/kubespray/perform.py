@@ -1,8 +1,8 @@
-"""`railyard device kubespray`: bring the cluster where the file wants it, one playbook at a time.
+"""`railyard device kubespray`: bring the cluster to the wanted state, one playbook at a time.
 
-After each playbook the state says how far it is, so that a run that was killed goes on. Nothing is
-run, fetched or asked where nothing differs. What an update would have it do, and why it must not
-start, is read from what this machine keeps of the cluster and what the stack recorded.
+The state is saved after each playbook, and a later run continues from there if this one is killed.
+If nothing differs, nothing is run, fetched or asked. A preview of the playbooks, and of the reasons
+not to start, comes from the files on this machine and the outputs recorded in the stack.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from components.kubernetes.planes.base import KubernetesPlan
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 FORKS: Final = 20
-"""Nodes at once: Ansible's five make a long run of many nodes four times as long."""
+"""Nodes at once: Ansible's default of five makes a run over many nodes four times as long."""
 
 
 def decide_on(state: State, request: Request) -> Decision:
-    """What will run, with all that is known; pure, so that a preview says the same."""
+    """Decide which playbooks run, from all known state; pure, for the preview too."""
     there = state.there.wanted if state.there else None
     wanted = request.wanted
     if turn := refuse_turn(there, state.under_way, wanted):
@@ -75,7 +75,7 @@ def decide_on(state: State, request: Request) -> Decision:
 
 
 def edited_inventory(keeper: Keeper, state: State) -> str:
-    """Why the inventory of the last run cannot be written over; empty: it can."""
+    """Why the last run's inventory must not be overwritten; empty if it may be."""
     edited = " ".join(str(path) for path in keeper.edited(state.inventory))
     if not edited:
         return ""
@@ -88,7 +88,7 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
 
 
 def how_far(state: State) -> str:
-    """The cluster as the last playbook left it, and what was not through, in words."""
+    """Describe the cluster after the last playbook that ended well, and any unfinished one."""
     there, begun = state.there, state.under_way
     words = "no playbook ended well yet"
     if there is not None:
@@ -108,10 +108,10 @@ class Performance:
     lock: int
 
     def perform(self) -> dict[str, object]:
-        """Run what is to run; the evidence.
+        """Run the playbooks that are needed, and return the evidence.
 
         Raises:
-            DeviceError: It is refused, or a playbook failed; the text says what the state is.
+            DeviceError: The request is refused, or a playbook failed; the text describes the state.
         """
         decision = decide_on(self.state, self.request)
         refused = list(decision.refused)
@@ -154,7 +154,7 @@ class Performance:
         )
 
     def _parts(self, player: Player, run: PlaybookRun, target: Cluster) -> tuple[PlaybookRun, ...]:
-        """A removal of nodes that do not all answer is two."""
+        """Split a removal in two if some of its nodes do not answer."""
         there = self._reckoned(target.wanted)
         if there is None or not removed_by(run):
             return (run,)
@@ -170,7 +170,7 @@ class Performance:
         there, before = self._reckoned(target.wanted), self.state.under_way
         cluster = over(there, target) if run.on == "there" and there is not None else target
         run = allow_even(run, len(cluster.wanted.of_role("control_plane")))
-        # What a killed run may have left is kept: this one may be killed as well.
+        # Keep the possible remains of a killed run: this run may be killed too.
         self.state = replace(self.state, there=there, under_way=begin(run, target, before))
         self._write(cluster)
         if unknown := player.unknown(run, cluster.wanted.nodes):
@@ -191,7 +191,7 @@ class Performance:
         return secrets_folder(run, ends, self.environ, self.keeper.secrets)
 
     def _reckoned(self, wanted: Wanted) -> Cluster | None:
-        """The cluster that is there, with the nodes that a killed run may have left in it."""
+        """The current cluster, with the nodes that a killed run may have added."""
         there, under_way = self.state.there, self.state.under_way
         if there is None or under_way is None:
             return there
@@ -199,7 +199,7 @@ class Performance:
         return Cluster(found or there.wanted, over(under_way.cluster, there).endpoints)
 
     def _all_nodes(self) -> Cluster | None:
-        """Every node that has anything of the cluster, also of a run that was killed."""
+        """Every node of the current cluster, and those of a killed run."""
         begun = self.state.under_way.cluster if self.state.under_way else None
         there = self.state.there or begun
         if there is None or begun is None:
@@ -208,7 +208,7 @@ class Performance:
         return Cluster(replace(there.wanted, nodes=nodes), over(begun, there).endpoints)
 
     def _write(self, cluster: Cluster) -> None:
-        """Write the inventory; the state knows its files before they are there, and after."""
+        """Write the inventory; the state lists its digests before and after the write."""
         files = render_inventory(cluster.wanted, cluster.endpoints)
         ours = tuple(inventory_digest(name, text.encode()) for name, text in files.items())
         self.keeper.save(replace(self.state, inventory=(*self.state.inventory, *ours)))
@@ -264,10 +264,10 @@ def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance
 
 
 def run_kubespray(text: str, environ: Mapping[str, str]) -> str:
-    """Do what the request on stdin asks; the evidence is indented JSON.
+    """Perform the request on stdin; the evidence is indented JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The request is invalid, or a key is not in the environment.
         DeviceError: See `Performance.perform`.
     """
     with _performance(text, environ) as performance:
@@ -278,7 +278,7 @@ def run_kubespray_reset(text: str, environ: Mapping[str, str]) -> str:
     """Delete the cluster of the request on stdin.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The request is invalid, or a key is not in the environment.
         DeviceError: See `Performance.reset`.
     """
     with _performance(text, environ) as performance:
@@ -296,10 +296,10 @@ def kubespray_changes(
 
     Args:
         kubernetes: The plan of the control plane.
-        recorded: What the step printed when it last ran, of the stack's state.
+        recorded: The output of the step's last run, from the stack's state.
 
     Raises:
-        DeviceError: What this machine keeps cannot be read.
+        DeviceError: The state files on this machine cannot be read.
     """
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()

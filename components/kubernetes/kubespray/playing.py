@@ -35,17 +35,17 @@ _OWNER_ONLY: Final = 0o600
 _SAID_LINES: Final = 3
 _SAID_CHARACTERS: Final = 600
 _WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
-"""How lines of Ansible begin that say why it ended."""
+"""Beginnings of Ansible's lines that name the cause of a failure."""
 _OF_SCHEMA: Final = re.compile(r"^s[0-9]+_")
-"""What Ansible 2.19 and later put before a node's name in the cache of facts."""
+"""The prefix of a node's name in the cache of facts, since Ansible 2.19."""
 _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
-"""They gather every node's facts again, unless they are limited; the others use what is kept."""
+"""These gather the facts of all nodes again unless limited; other playbooks use cached facts."""
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """All that the playbooks of one run share."""
+    """Settings shared by the playbooks of one run."""
 
     tree: Path
     environment: Path
@@ -54,12 +54,13 @@ class Player:
     log: Path
     forks: int
     lock: int
-    """Descriptor of the lock: whoever runs a playbook holds it, also when we are killed."""
+    """Descriptor of the lock: a running playbook holds it too, even if our process is killed."""
 
     def unknown(self, run: PlaybookRun, nodes: Iterable[str]) -> tuple[str, ...]:
-        """The nodes that a limited run does not go to, and of which no facts are here.
+        """The nodes outside a limited run whose facts are not cached here.
 
-        Roles read their addresses there; kubespray's page on nodes asks for `facts.yml` then.
+        Roles read their addresses from the facts; kubespray's page on nodes asks for `facts.yml`
+        then.
         """
         if not run.limit:
             return ()
@@ -71,7 +72,7 @@ class Player:
         """Run one playbook to its end.
 
         Raises:
-            DeviceError: It ended with an error; the text has its last words and the log's place.
+            DeviceError: It failed; the text contains its last words and the path of the log.
         """
         command = [*self._command("ansible-playbook", secrets), "--become"]
         command += ["--limit", ",".join(run.limit)] if run.limit else []
@@ -88,7 +89,7 @@ class Player:
             raise DeviceError(self._failed(run, done.returncode, begin))
 
     def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
-        """Which of some nodes Ansible does not reach by their pinned keys."""
+        """The nodes that Ansible cannot reach with their pinned keys."""
         command = [*self._command("ansible", secrets), "-m", "ping", ",".join(nodes)]
         said = self._run(command, secrets, subprocess.PIPE).stdout.decode(errors="replace")
         return tuple(name for name in nodes if f"{name} | UNREACHABLE!" in said)
@@ -96,7 +97,7 @@ class Player:
     def _run(
         self, command: list[str], secrets: Path, out: int | IO[bytes]
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program of Ansible; what it opened to the nodes is closed, however it ends."""
+        """Run an Ansible program, and close its connections to the nodes however it ends."""
         try:
             return subprocess.run(
                 command,
@@ -116,7 +117,7 @@ class Player:
         return [*words, "-e", f"@{secrets / 'variables.json'}"]
 
     def _environ(self, secrets: Path) -> dict[str, str]:
-        """Ours over the tree's ansible.cfg, which checks no host key and keeps facts in /tmp."""
+        """Override the tree's ansible.cfg, which checks no host key and caches facts in /tmp."""
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
         return kept | {
             "PATH": f"{self.environment / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
@@ -128,7 +129,7 @@ class Player:
             "ANSIBLE_HOST_KEY_CHECKING": "True",
             "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
             "ANSIBLE_SSH_CONTROL_PATH_DIR": str(secrets / "cp"),
-            "ANSIBLE_SSH_TRANSFER_METHOD": "piped",  # a server need have neither SFTP nor scp
+            "ANSIBLE_SSH_TRANSFER_METHOD": "piped",  # a server may lack SFTP and scp
             "ANSIBLE_PIPELINING": "True",
             "ANSIBLE_FORKS": str(self.forks),
             "ANSIBLE_CACHE_PLUGIN": "jsonfile",
@@ -156,7 +157,7 @@ class Player:
 
 
 def _close_connections(sockets: Path) -> None:
-    """End the connections that Ansible leaves open for its next call."""
+    """End the connections that Ansible keeps open for its next call."""
     ssh = shutil.which("ssh")
     for path in sockets.glob("*") if ssh else ():
         subprocess.run(
@@ -172,17 +173,17 @@ def _close_connections(sockets: Path) -> None:
 def secrets_folder(
     run: PlaybookRun, endpoints: Iterable[Endpoint], environ: Mapping[str, str], note: Path
 ) -> Generator[Path]:
-    """The private keys and passwords of one playbook, in a folder that goes with it.
+    """The private keys and passwords of one playbook, in a folder that is removed after it.
 
     Args:
         run: The playbook.
         endpoints: The nodes that it reaches.
-        environ: Where their secrets are.
-        note: File that says where the folder is while it is there: `forget_secrets` reads it.
+        environ: The environment with their secrets.
+        note: File with the folder's path while the folder exists: `forget_secrets` reads it.
 
     Raises:
         UsageError: A secret is not in the environment.
-        DeviceError: A secret is no private key, or its passphrase is wrong.
+        DeviceError: A secret is not a private key, or its passphrase is wrong.
     """
     ends = tuple(endpoints)
     with tempfile.TemporaryDirectory(prefix="ry") as name:  # 0700; short for control sockets
@@ -207,9 +208,9 @@ def secrets_folder(
 
 
 def forget_secrets(note: Path) -> None:
-    """Take away what a run that was killed left: its keys, and its open connections.
+    """Remove the keys of a killed run, and close its connections.
 
-    Only for whom holds the lock: no playbook uses them then.
+    Call it only with the lock: then no playbook uses them.
     """
     if note.is_file() and (folder := Path(note.read_text("utf-8"))).is_dir():
         _close_connections(folder / "cp")

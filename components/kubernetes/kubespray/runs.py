@@ -1,4 +1,4 @@
-"""Which of kubespray's playbooks run: from the cluster that is there to the one that is wanted.
+"""Which of kubespray's playbooks turn the current cluster into the wanted one.
 
 Pure. Sources: kubespray's pages on nodes and on upgrades (sources.md#kubespray).
 """
@@ -24,13 +24,13 @@ Playbook = Literal[
 UPGRADE: Final = "upgrade-cluster.yml"
 REMOVAL: Final = "remove-node.yml"
 _CLEANING: Final = {"skip_confirmation": True, "reset_restart_network": False}
-"""Without a question; and the host's network is not kubespray's: a restart of it would take the
-settings of cards with it that Railyard made."""
+"""Ask no question, and leave the host's network alone: a restart of it would discard the card
+settings that Railyard made."""
 _MANY_MEMBERS: Final = {"etcd_retries": 10}
-"""kubespray's page on nodes, for several members of etcd in one run: each has to be through before
-the next one may join."""
+"""kubespray's page on nodes asks for it if several members of etcd join in one run: each must have
+joined before the next one may."""
 _CONFIRM_RESET: Final = {**_CLEANING, "reset_confirmation": True}
-"""`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, and then fails without this."""
+"""`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, but fails without this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,14 @@ class PlaybookRun:
 
     playbook: Playbook
     why: str
-    """In words, as the preview and the log say it."""
+    """The reason, as the preview and the log print it."""
     limit: tuple[str, ...] = ()
-    """The nodes that it is limited to; none for all."""
+    """The nodes of a limited run; empty for all."""
     variables: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """Of this run alone, as JSON: on a command line `true` would be a text."""
+    """Variables of this run only, as JSON: on a command line `true` would be a text."""
     on: Literal["wanted", "there"] = "wanted"
-    """Whose inventory it has: a node that goes is in the one of the cluster that is there."""
+    """Whose inventory it uses: a node that leaves is only in the inventory of the current
+    cluster."""
     drains: bool = False
     """Workers leave service."""
 
@@ -58,15 +59,15 @@ class PlaybookRun:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What will run, in order; or why nothing may."""
+    """The runs in order; or why none may start."""
 
     runs: tuple[PlaybookRun, ...] = ()
     refused: tuple[str, ...] = ()
-    """Each one line what and one line how to mend it. With one of them nothing runs."""
+    """Each has one line with the problem and one line with the fix. Any refusal stops all runs."""
 
 
 def decide(there: Wanted | None, wanted: Wanted) -> Decision:
-    """Decide what brings the cluster that is there to the wanted one."""
+    """Decide which runs bring the current cluster to the wanted one."""
     if there is None:
         return Decision((PlaybookRun("cluster.yml", f"installs Kubernetes {wanted.version}"),))
     refused = (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted))
@@ -76,25 +77,25 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
 
 
 def reset_run() -> PlaybookRun:
-    """What takes the whole cluster away."""
+    """The run that deletes the whole cluster."""
     why = "deletes the cluster and all that is stored in it"
     return PlaybookRun("reset.yml", why, variables=_CONFIRM_RESET)
 
 
 def removed_by(run: PlaybookRun) -> tuple[str, ...]:
-    """The nodes that a removal takes out; none of another playbook."""
+    """The nodes that a removal removes; empty for other playbooks."""
     return tuple(str(run.variables["node"]).split(",")) if run.playbook == REMOVAL else ()
 
 
 def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRun, ...]:
-    """The same removal: first of the nodes that do not answer, then of the others.
+    """Split a removal: first the nodes that do not answer, then the others.
 
-    `remove-node.yml` ends at the first node that it does not reach, unless it is to clean none
-    (its page on nodes): a machine that is lost could never leave the cluster.
+    `remove-node.yml` ends at the first node that it cannot reach, unless it must not clean the
+    nodes (its page on nodes): without the split, a lost machine could never leave the cluster.
 
     Args:
-        run: The removal, or another run, which stays as it is.
-        silent: The nodes that Ansible does not reach.
+        run: The removal; any other run is returned unchanged.
+        silent: The nodes that Ansible cannot reach.
     """
     lost = [name for name in removed_by(run) if name in silent]
     if not lost:
@@ -108,14 +109,14 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
 
 
 def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
-    """Why nodes that do not answer cannot leave; empty: they can.
+    """Why nodes that do not answer cannot leave; empty if they can.
 
-    etcd takes a member out by a majority of those that there are (its page "Runtime
-    reconfiguration"), so that `remove-node.yml` would fail in the middle.
+    etcd removes a member only with a majority of the current members (its page "Runtime
+    reconfiguration"), so `remove-node.yml` would fail halfway.
 
     Args:
-        there: The cluster that is there.
-        silent: The nodes that are to leave and that Ansible does not reach.
+        there: The current cluster.
+        silent: The nodes to remove that Ansible cannot reach.
     """
     servers = there.of_role("control_plane")
     lost = [name for name in servers if name in silent]
@@ -140,14 +141,14 @@ def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
 
 
 def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
-    """The same run, in a control plane of which some were taken out already.
+    """The same run, allowed on an even number of control-plane nodes.
 
-    kubespray's validation refuses an even number of members, which is what there is between the
-    removal of a lost one and that of another; the page on nodes switches it off for such a run.
+    kubespray's validation refuses an even number of members, as there is between the removals of
+    two lost members; the page on nodes switches the validation off for such a run.
 
     Args:
-        run: A removal, or another run, which stays as it is.
-        servers: How many its inventory has.
+        run: A removal; any other run is returned unchanged.
+        servers: How many servers its inventory has.
     """
     if not removed_by(run) or servers % 2:
         return run
@@ -155,13 +156,13 @@ def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
 
 
 def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
-    """What comes before a limited run where this machine knows nothing of the other nodes."""
+    """The run that reads facts of the other nodes before a limited run, if none are cached."""
     why = f"reads the facts of {_list(unknown)}, which are not here"
     return PlaybookRun("playbooks/facts.yml", why)
 
 
 def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> PlaybookRun:
-    """The same run within the policy of the site: so many workers at once, so long a drain."""
+    """Apply the site's disruption policy to a run: workers at once, and time for a drain."""
     if not run.drains:
         return run
     own: dict[str, JsonValue] = {**run.variables, "drain_timeout": f"{drain_s}s"}
@@ -190,23 +191,23 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
         yield PlaybookRun("cluster.yml", _whole(servers, changed), variables=more)
         if there.order != wanted.order:
             yield _telling(wanted)
-        return  # the first of them adds the new workers as well
+        return  # the first run adds the new workers too
     if workers := tuple(sorted(new)):
         yield PlaybookRun("scale.yml", f"adds {_list(workers)}", workers)
 
 
 def _whole(servers: list[str], changed: list[str]) -> str:
-    """Why every node is gone through."""
+    """Why a run covers every node."""
     words = [f"adds {_list(servers)} to the control plane"] if servers else []
     words += [f"applies {_list(changed)} on every node"] if changed else []
     return " and ".join(words) or "tells every node the present control plane"
 
 
 def _telling(wanted: Wanted) -> PlaybookRun:
-    """`cluster.yml` leaves a running API server with the members of etcd that it knew.
+    """Tell a running API server its etcd members, which `cluster.yml` does not change.
 
-    Its role writes their manifests again only in an upgrade (`kubeadm-upgrade.yml`), and the page
-    on nodes asks for this run after a member came. One server after the other leaves service.
+    Its role rewrites their manifests only in an upgrade (`kubeadm-upgrade.yml`), and the page on
+    nodes asks for this run after a member joined. The servers leave service one after another.
     """
     why = "tells the API servers the present members of etcd, one after the other"
     return PlaybookRun(UPGRADE, why, wanted.of_role("control_plane"))
@@ -217,7 +218,7 @@ def _upgrade(why: str) -> PlaybookRun:
 
 
 def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
-    """Kubernetes and kubespray go up, one minor at a time, and with the nodes that are there."""
+    """Refuse a downgrade, and an upgrade by more than one minor."""
     for what, old, new in (
         ("Kubernetes", there.version, wanted.version),
         ("kubespray", there.release, wanted.release),
@@ -251,7 +252,7 @@ def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
 
 
 def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
-    """Nodes keep role and address, and the control plane keeps its first one."""
+    """Refuse a new role or address of a node, and another first control-plane node."""
     for name in sorted({*there.nodes} & {*wanted.nodes}):
         old, new = there.nodes[name], wanted.nodes[name]
         if old != new:

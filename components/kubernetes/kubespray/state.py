@@ -1,7 +1,7 @@
-"""How far a cluster of kubespray has come, and what this machine keeps of it.
+"""How far a kubespray cluster has come, and the files that this machine keeps for it.
 
-It is recorded after each playbook, and after one that was killed. The folder holds the inventory
-that was last used and kubespray's own credentials too, so that it is worth a backup.
+The state is saved after each playbook, also after a killed one. The folder also contains the last
+inventory and kubespray's own credentials, so it is worth a backup.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from components.remote.step import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster and the way to its nodes: a node that the file lost is reached by it."""
+    """A cluster and how to reach its nodes, also those that the file no longer lists."""
 
     wanted: Wanted
     endpoints: Mapping[str, Endpoint]
 
 
 def over(cluster: Cluster, newer: Cluster) -> Cluster:
-    """The same cluster, its nodes reached as a newer one says: a key or a port may have changed."""
+    """The same cluster, with a newer one's access to nodes: a key or a port may have changed."""
     return Cluster(cluster.wanted, {**cluster.endpoints, **newer.endpoints})
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """What had begun and is not known to have ended."""
+    """A playbook that began and is not known to have ended."""
 
     cluster: Cluster
-    """What it was to lead to."""
+    """The cluster that it was to make."""
     playbook: str
     words: str
     upgrading: bool = False
-    """An upgrade to the release of `cluster` began and is not through: some nodes may have it."""
+    """An upgrade to the release of `cluster` began and did not end: some nodes may have it."""
 
 
 def begin(run: PlaybookRun, target: Cluster, before: UnderWay | None) -> UnderWay:
-    """What is under way when a playbook begins."""
+    """Describe the work under way when a playbook begins."""
     upgrading = run.playbook == UPGRADE or (before is not None and before.upgrading)
     return UnderWay(target, run.playbook, run.words, upgrading)
 
 
 def end(run: PlaybookRun, target: Cluster, before: UnderWay | None) -> UnderWay | None:
-    """What is still under way when a playbook ended well: an upgrade that it came before."""
+    """The work still under way after a playbook ended well: an upgrade that must follow it."""
     if before is None or not before.upgrading or run.playbook == UPGRADE:
         return None
     return replace(before, cluster=target)
 
 
 def go_on(run: PlaybookRun, under_way: UnderWay | None) -> PlaybookRun:
-    """The same run after one that was killed.
+    """The same run after a killed upgrade: it uncordons every node.
 
-    kubespray uncordons no node that it finds cordoned (`upgrade/pre-upgrade`), and so would leave
-    the ones that the killed upgrade had drained out of service for good.
+    kubespray does not uncordon a node that was cordoned before the run (`upgrade/pre-upgrade`), so
+    it would leave the nodes that the killed upgrade drained out of service for good.
     """
     if run.playbook != UPGRADE or under_way is None or not under_way.upgrading:
         return run
@@ -72,14 +72,14 @@ def go_on(run: PlaybookRun, under_way: UnderWay | None) -> PlaybookRun:
 
 
 def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
-    """The cluster after one playbook of several."""
+    """The cluster after one of several playbooks."""
     if there is None or run.playbook == "scale.yml":
         return wanted
     if run.playbook == "cluster.yml":
-        # The order stays until the API servers know each other's etcd: a kill before it is seen.
+        # Keep the old order until all API servers know etcd's members: a kill before then shows.
         return replace(wanted, order=there.order)
     if gone := removed_by(run):
-        # The order stays: the other servers do not know yet.
+        # Keep the old order: the other servers do not know yet.
         return replace(there, nodes={n: v for n, v in there.nodes.items() if n not in gone})
     if run.limit:
         return wanted
@@ -87,11 +87,11 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
 
 
 def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -> Wanted | None:
-    """The cluster that must be reckoned with after a playbook was killed.
+    """The cluster to assume after a killed playbook.
 
     A node that was about to join may be in it, one that was about to leave may be gone, and a
-    setting may have reached some nodes: what is not wanted is taken away, what is wanted is done
-    again.
+    setting may have reached some nodes: the next run removes what is unwanted and repeats what is
+    wanted.
     """
     if there is None or under_way is None:
         return there
@@ -110,7 +110,7 @@ def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -
 
 
 def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -> str:
-    """Why the file may not ask for something else in the middle; empty: it may."""
+    """Why unfinished work forbids the file's new target; empty if it allows it."""
     if under_way is None:
         return ""
     target = under_way.cluster.wanted
@@ -139,7 +139,7 @@ def _same_release(one: Wanted, other: Wanted) -> bool:
 
 
 FOLDER: Final = Path(".railyard") / "kubespray"
-"""Relative to the program's directory, as all that inner commands read."""
+"""Relative to the program's directory, like all paths of inner commands."""
 _STATE: Final = "state.json"
 _OF_KUBESPRAY: Final = ("artifacts/", "credentials/")
 """Folders of the inventory that its playbooks write, and its ansible.cfg does not read."""
@@ -150,12 +150,12 @@ class State:
     """The content of `state.json`."""
 
     there: Cluster | None = None
-    """The cluster as the last playbook that ended well left it."""
+    """The cluster after the last playbook that ended well."""
     under_way: UnderWay | None = None
     tree: str = ""
-    """Checksum over the files of the tree that ran."""
+    """Checksum over the files of the tree that was used."""
     inventory: tuple[str, ...] = ()
-    """Checksums of its files as they were written; while they are, those of before as well."""
+    """Checksums of its files as written; during a write, also those of the earlier files."""
 
 
 _STATES: Final = TypeAdapter(State)
@@ -169,21 +169,21 @@ class Keeper:
 
     @property
     def inventory(self) -> Path:
-        """The folder that Ansible gets."""
+        """The inventory folder for Ansible."""
         return self.folder / "inventory"
 
     @property
     def log(self) -> Path:
-        """Where a playbook writes while it runs."""
+        """The file to which a playbook writes while it runs."""
         return self.folder / "log"
 
     @property
     def secrets(self) -> Path:
-        """Says where a playbook has its keys while it runs."""
+        """The file with the path of a playbook's keys while it runs."""
         return self.folder / "secrets"
 
     def load(self, evidence: str = "") -> State:
-        """What is known: from this folder, else from what the step printed when it last ran.
+        """The known state, from this folder, else from the output of the step's last run.
 
         Raises:
             DeviceError: It cannot be read.
@@ -203,18 +203,18 @@ class Keeper:
         return State()
 
     def save(self, state: State) -> None:
-        """Write it whole or not at all."""
+        """Write it completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f".{_STATE}"
         draft.write_text(json.dumps(to_json(state), indent=1, sort_keys=True) + "\n", "utf-8")
         draft.replace(self.folder / _STATE)
 
     def forget(self) -> None:
-        """The cluster is gone."""
+        """Forget the cluster, which is deleted."""
         (self.folder / _STATE).unlink(missing_ok=True)
 
     def write_inventory(self, files: Mapping[str, str]) -> None:
-        """Write each file of the inventory whole or not at all."""
+        """Write each file of the inventory completely or not at all."""
         for name, text in files.items():
             path = self.inventory / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,10 +223,10 @@ class Keeper:
             draft.replace(path)
 
     def edited(self, known: tuple[str, ...]) -> tuple[Path, ...]:
-        """The files of the inventory that Railyard did not write so.
+        """The inventory files that Railyard did not write in their current form.
 
         Args:
-            known: Checksums of what it wrote; with none of them, what has its names is its own.
+            known: Checksums of the files it wrote; if empty, files with its names count as its own.
         """
         found: list[Path] = []
         for path in sorted(each for each in self.inventory.rglob("*") if each.is_file()):
@@ -239,7 +239,7 @@ class Keeper:
 
 
 def inventory_digest(name: str, content: bytes) -> str:
-    """The checksum of one file of the inventory, by its path below it."""
+    """The checksum of one file of the inventory and its relative path."""
     return hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
 
 

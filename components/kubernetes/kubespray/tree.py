@@ -1,6 +1,6 @@
-"""The tree of kubespray on this machine, checked each time it is used, and its Python environment.
+"""The tree of kubespray on this machine, verified at each use, and its Python environment.
 
-The environment is made once of pinned wheels, apart from Railyard's.
+The environment is made once from pinned wheels, apart from Railyard's.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from components.kubernetes.kubespray.wanted import Source
 
 CLONE_DEADLINE_S: Final = 900.0
 _CHECKSUMS: Final = "roles/kubespray_defaults/vars/main/checksums.yml"
-"""Where the tree lists the releases of Kubernetes that it can install."""
+"""The tree's list of the releases of Kubernetes that it can install."""
 _SKIPPED: Final = frozenset({".git", "__pycache__"})
 
 
 def cache_folder() -> Path:
-    """What every stack of this user shares: trees and Python environments, by their checksums."""
+    """Trees and Python environments that all stacks of this user share, by their checksums."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "railyard" / "kubespray"
 
@@ -39,13 +39,13 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
     """The tree, and the checksum over all its files.
 
     Args:
-        source: Where it comes from.
-        release: That it must be.
+        source: Where to get it.
+        release: The release that it must be.
         pin: Checksum or commit.
-        version: Of Kubernetes, that it must know.
+        version: The release of Kubernetes that it must support.
 
     Raises:
-        DeviceError: It cannot be had, is another one, or does not know that Kubernetes.
+        DeviceError: It is unavailable, is another one, or does not support that Kubernetes.
     """
     tree = Path(source.place) if source.kind == "path" else _cached(source, release, pin)
     found = tree_digest(tree)
@@ -63,7 +63,7 @@ def tree_digest(tree: Path) -> str:
     """SHA-256 over the paths and contents of all files of a tree.
 
     Raises:
-        DeviceError: There is no such folder.
+        DeviceError: The folder does not exist.
     """
     if not tree.is_dir():
         raise DeviceError(
@@ -81,7 +81,7 @@ def tree_digest(tree: Path) -> str:
 
 
 def _cached(source: Source, release: str, pin: str) -> Path:
-    """A tree of the cache, unless it was edited there."""
+    """A tree from the cache, unless someone edited it."""
     tree = cache_folder() / "trees" / pin
     stamp = tree.with_name(f"{pin}.sha256")
     if tree.is_dir() and stamp.is_file() and tree_digest(tree) == stamp.read_text().strip():
@@ -163,7 +163,7 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
 
 
 def _demand_release(tree: Path, release: str) -> None:
-    """`galaxy.yml` says which release a tree is."""
+    """Check a tree's release in its `galaxy.yml`."""
     try:
         said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
     except (OSError, yaml.YAMLError, KeyError, TypeError):
@@ -176,11 +176,11 @@ def _demand_release(tree: Path, release: str) -> None:
 
 
 def _demand_version(tree: Path, release: str, version: str) -> None:
-    """The tree has checksums of the releases of Kubernetes that it can install."""
+    """Check that the tree has checksums of this release of Kubernetes."""
     try:
         listed = yaml.safe_load((tree / _CHECKSUMS).read_text())["kubelet_checksums"]["amd64"]
     except (OSError, yaml.YAMLError, KeyError, TypeError):
-        return  # kubespray keeps the list elsewhere then, and asks itself
+        return  # kubespray moved the list; it checks the version itself
     known = [str(each) for each in listed]
     if version.removeprefix("v") not in known:
         raise DeviceError(
@@ -215,18 +215,18 @@ _HINTS: Final = (
         ),
     ),
 )
-"""What pip says, and what helps."""
+"""Words in pip's error, and the remedy."""
 
 
 def make_environment(requirements: str, python: str) -> Path:
-    """The environment's folder, made unless it is there whole.
+    """The environment's folder, made unless it is already complete.
 
     Args:
         requirements: File with hashed requirements.
-        python: The Python that it is made with.
+        python: The Python that makes it.
 
     Raises:
-        DeviceError: The file or the Python is not there, or pip refused.
+        DeviceError: The file or the Python does not exist, or pip refused.
     """
     try:
         text = read_text(Path(requirements))
@@ -274,14 +274,14 @@ def _run(command: list[str], what: str) -> str:
 
 
 def unhashed(text: str) -> tuple[str, ...]:
-    """The requirements of a file that have no hash."""
+    """The requirements of a file that lack a hash."""
     lines = text.replace("\\\n", " ").splitlines()
     asked = (line.strip() for line in lines if line.strip() and line.strip()[0] not in "#-")
     return tuple(line.split()[0] for line in asked if "--hash=" not in line)
 
 
 def refusal_of_pip(what: str, stderr: str, stdout: str = "") -> str:
-    """What pip said last, and what helps."""
+    """The last error of pip, and the remedy."""
     said = (stderr.strip() or stdout.strip()).splitlines()[-_LAST_LINES:]
     hint = next((hint for words, hint in _HINTS if words in stderr), "")
     fix = f"\n  fix    {hint}" if hint else ""

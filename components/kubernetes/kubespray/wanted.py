@@ -1,8 +1,8 @@
-"""What `railyard device kubespray` is asked: the cluster as the file wants it, and the way there.
+"""The request to `railyard device kubespray`: the wanted cluster, and how to reach its nodes.
 
-The request is the stdin of the step, a line a value, so that a preview shows what changed; what was
-last done is kept in the same form. The variables of kubespray follow from the site, and with the
-request give its inventory, and how OpenSSH reaches its nodes. Pure.
+The request is the stdin of the step, one value a line, which lets a preview show each change; the
+state keeps the last cluster in the same form. The variables of kubespray follow from the site.
+Together with the request they give its inventory and the SSH settings for its nodes. Pure.
 
 Names: kubespray v2.31.0, roles/*/defaults and docs/ (sources.md#kubespray).
 """
@@ -28,7 +28,7 @@ from components.remote.step import Endpoint, bracketed
 
 Role = Literal["control_plane", "worker"]
 STEP: Final = "kubespray"
-"""Name of the step, and with it of its resource: an API."""
+"""Name of the step and so of its Pulumi resource: changing it breaks stacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +37,29 @@ class Node:
 
     role: Role
     address: str
-    """Its own address in the cluster."""
+    """Its own address within the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The cluster: which release of it, its nodes in order, and its settings."""
+    """The cluster: its release, its nodes in order, and its settings."""
 
     release: str
     """Of kubespray."""
     pin: str
     """Checksum or commit of the tree."""
     version: str
-    """Of Kubernetes, with its `v`."""
+    """Release of Kubernetes, with its `v`."""
     nodes: Mapping[str, Node]
     settings: Mapping[str, JsonValue]
     """Variables of all nodes, without the version."""
     order: tuple[str, ...]
-    """The names of the control plane: the first one began the cluster."""
+    """The names of the control plane: the first node began the cluster."""
 
     def of_role(self, role: Role) -> tuple[str, ...]:
         """The names of the nodes of a role: the control plane in its order, others by name.
 
-        A server that joined in a run that was killed is in no order yet, and comes last.
+        A server that joined in a killed run is not in the order yet, and comes last.
         """
         names = sorted(name for name, node in self.nodes.items() if node.role == role)
         known = [name for name in self.order if name in names]
@@ -68,7 +68,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the tree is taken from."""
+    """The source of the tree."""
 
     kind: Literal["path", "archive", "git"]
     place: str
@@ -76,7 +76,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is on stdin."""
+    """The request on stdin."""
 
     stack: str
     wanted: Wanted
@@ -84,7 +84,7 @@ class Request:
     requirements: str
     python: str
     endpoints: Mapping[str, Endpoint]
-    """By node: how Ansible logs in."""
+    """By node: the SSH endpoint for Ansible."""
     max_unavailable: int
     drain_deadline_s: int
     disruption: Literal["allow", "deny"]
@@ -93,7 +93,7 @@ class Request:
     repair: str = field(default="")
 
     def render(self) -> str:
-        """The request, a line a value."""
+        """The request, one value a line."""
         return render_lines(to_json(self))
 
 
@@ -104,27 +104,29 @@ def parse_request(text: str) -> Request:
     """Read a request.
 
     Raises:
-        UsageError: It is none; the text names the first fault.
+        UsageError: The text is not a request; the message names the first fault.
     """
     return read_request(_REQUEST, text, "request to run kubespray")
 
 
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
-"""Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's file
-whole at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
+"""The file in which the GPU operator's toolkit configures its runtime. kubespray rewrites
+containerd's file at every run, and without this line the runtime would be lost (kubespray issue
+12277)."""
 KUBELET: Final = "kubelet_config_extra_args"
-"""Fields of a kubelet's file. It is a variable of each worker, since the control plane runs no
-jobs; kubespray had one of its own for workers until v2.26 (tests/kubernetes/variables.yaml)."""
+"""Fields of a kubelet's file. Each worker has this variable, since the control plane runs no jobs;
+kubespray had a separate variable for workers until v2.26 (tests/kubernetes/variables.yaml)."""
 LEFT: Final = {"kubelet_node_config_extra_args": ("v2.27.0", KUBELET)}
-"""Variables that a release took out, and what replaced each: kubespray reads no other name."""
+"""Variables that a release removed, and their replacements: kubespray ignores the old names."""
 WORKERS_KUBELET: Final = "railyard_workers_kubelet"
-"""Where the settings keep them until the inventory is written."""
+"""Variable that keeps the workers' fields until the inventory is written."""
 _KUBELET_FIGHTS: Final = frozenset(
     {KUBELET, "kubelet_cpu_manager_policy", "kubelet_topology_manager_policy"}
     | {"kubelet_topology_manager_scope", "kube_reserved", "system_reserved"}
 )
-"""What writes the same fields, or a cgroup that a kubelet refuses beside `reservedSystemCPUs`
-(kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's validation)."""
+"""Variables that write the same fields, or set a cgroup that a kubelet refuses together with
+`reservedSystemCPUs` (kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's
+validation)."""
 _PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
@@ -139,7 +141,7 @@ OF_CONNECTION: Final = frozenset(
     | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
     | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
 )
-"""What Railyard sets for a node or for one run, or that would take its checks away."""
+"""Variables that Railyard sets for a node or for one run, or that would disable its checks."""
 OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
 
 
@@ -157,7 +159,7 @@ def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
 
 
 def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """Those that follow from the site: `extra_vars` cannot change them."""
+    """The variables that follow from the site: `extra_vars` cannot change them."""
     plane = spec.kubespray
     if plane is None:
         return {}
@@ -180,7 +182,7 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
         settings["calico_ip_auto_method"] = "kubernetes-internal-ip"
         if plane.mtu_bytes is not None:
             settings["calico_mtu"] = plane.mtu_bytes
-    if plane.alignment is not None:  # of workers alone: the others run no jobs
+    if plane.alignment is not None:  # only on workers: other nodes run no jobs
         settings[WORKERS_KUBELET] = {**kubelet_fields(plane.alignment)}
     if spec.operators.gpu is not None and toolkit_owner(spec) == "operator":
         settings["containerd_extra_args"] = TOOLKIT_DROP_INS
@@ -192,13 +194,13 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
 
 _VXLAN_BYTES: Final = 50
 _IPIP_BYTES: Final = 20
-"""What a packet between nodes has over the pods' MTU (kubespray's page on Calico)."""
+"""Bytes that IP-in-IP adds to a packet between nodes (kubespray's page on Calico)."""
 
 
 def pod_overhead_bytes(spec: ClusterSpec) -> int:
-    """What Calico adds to a packet of a pod on its way to another node.
+    """Bytes that Calico adds to a pod's packet on its way to another node.
 
-    Without a word of it in `extra_vars`, kubespray's Calico has VXLAN between all nodes.
+    If `extra_vars` do not set it, kubespray's Calico uses VXLAN between all nodes.
     """
     said = spec.kubespray.extra_vars if spec.kubespray else {}
     if said.get("calico_vxlan_mode", "Always") != "Never":
@@ -207,7 +209,7 @@ def pod_overhead_bytes(spec: ClusterSpec) -> int:
 
 
 def fights_ours(spec: ClusterSpec, variable: str) -> bool:
-    """Whether a variable of `extra_vars` is one that Railyard sets."""
+    """Whether Railyard sets this variable of `extra_vars` itself."""
     own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}
     if spec.kubespray and spec.kubespray.alignment and variable in _KUBELET_FIGHTS:
         return True
@@ -215,7 +217,7 @@ def fights_ours(spec: ClusterSpec, variable: str) -> bool:
 
 
 def _proxy(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """Kubespray finds the nodes itself; ours has the networks beside them."""
+    """The proxy variables; kubespray adds the nodes to `no_proxy`, Railyard the networks."""
     found = proxy_settings(spec)
     if not found:
         return {}
@@ -227,7 +229,7 @@ def _proxy(spec: ClusterSpec) -> dict[str, JsonValue]:
 
 
 def _mirrors(spec: ClusterSpec) -> list[JsonValue]:
-    """Where containerd pulls from, registry by registry; nothing: from upstream."""
+    """The mirrors from which containerd pulls, by registry; empty for upstream."""
     plane, registry = spec.kubespray, spec.sources.registry
     short = plane.registry_mirror if plane else None
     found: list[JsonValue] = []
@@ -244,7 +246,7 @@ def _mirrors(spec: ClusterSpec) -> list[JsonValue]:
 
 
 def _mirror(prefix: str, host: str, *, own_path: bool) -> JsonValue:
-    """One registry: `server` is the mirror too, so that nothing is asked of upstream."""
+    """One registry: `server` is the mirror too, to keep containerd from asking upstream."""
     mirror: dict[str, JsonValue] = {"host": host, "capabilities": list[JsonValue](_PULLS)}
     if own_path:
         mirror["override_path"] = True
@@ -252,10 +254,10 @@ def _mirror(prefix: str, host: str, *, own_path: bool) -> JsonValue:
 
 
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: that of the first of the control plane.
+    """Address of the API for its users: that of the first control-plane node.
 
     Raises:
-        Bug: There is none; the check `control-plane` refuses that before.
+        Bug: No control-plane host exists; the check `control-plane` refuses that before.
     """
     if spec.kubespray is None or not spec.servers:
         raise Bug("a plan of kubespray needs a control-plane host")
@@ -267,17 +269,17 @@ VARIABLES: Final = "group_vars/all.yaml"
 KNOWN_HOSTS: Final = "known_hosts"
 SSH_CONFIG: Final = "ssh_config"
 SECRETS: Final = "railyard_secrets"
-"""Variable with the folder of this run's private keys; it is in no file that stays."""
+"""Variable with the folder of this run's private keys; never in a file that remains."""
 BECOME: Final = "railyard_become"
-"""Variable with the passwords that `sudo` asks for, by node; in no file that stays."""
+"""Variable with the passwords for `sudo`, by node; never in a file that remains."""
 _WITHOUT_V: Final = (2, 28)
-"""The first kubespray whose `kubelet_checksums` have no `v` (roles/kubespray_defaults/vars/main; at
-v2.27.1 `v1.31.9` is a key, and the URL has `kube_version` as it is)."""
+"""The first kubespray whose `kubelet_checksums` lack the `v` (roles/kubespray_defaults/vars/main;
+at v2.27.1 `v1.31.9` is a key, and the URL uses `kube_version` unchanged)."""
 _HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
 
 
 def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
-    """All files of the inventory by their path below it."""
+    """All files of the inventory, by their relative path."""
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
     groups = {
@@ -323,7 +325,7 @@ def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonV
 
 
 def _ssh_arguments(name: str, endpoint: Endpoint) -> str:
-    """The pinned key by the node's name, whatever its address; and the way over jump hosts."""
+    """The pinned key by the node's name, whatever its address; and the jump hosts."""
     words = [
         f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG}",
         f"-o HostKeyAlias={name}",
@@ -357,11 +359,11 @@ def _for_all(folder: str) -> tuple[str, ...]:
 
 
 def render_known_hosts(ends: Iterable[Endpoint]) -> str:
-    """The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` asks for it."""
+    """The pinned keys of nodes and jump hosts, by name: `HostKeyAlias` selects them."""
     known = {each.device: each.host_key for end in ends for each in (end, *end.jump)}
     return "".join(f"{name} {key}\n" for name, key in sorted(known.items()))
 
 
 def _render(value: Mapping[str, JsonValue]) -> str:
-    # Not sorted: the first of a group began the cluster, and new ones are behind it.
+    # Not sorted: the first node of a group began the cluster, and new nodes follow it.
     return _HEAD + yaml.safe_dump(dict(value), sort_keys=False, width=1000)

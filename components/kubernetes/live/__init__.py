@@ -1,1 +1,1 @@
-"""What the cluster holds now: what was applied, read and compared; and what others installed."""
+"""The cluster's current contents: applied objects, read and compared; and objects of others."""

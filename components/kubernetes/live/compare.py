@@ -1,10 +1,4 @@
-"""A wanted object against the live one: each field of ours, and what another put beside it. Pure.
-
-What the API server writes by itself (defaults, status, bookkeeping) is no difference. A list whose
-items have a name is compared item by item, as server-side apply merges it, in any order.
-Source: Kubernetes' documentation of server-side apply, "Merge strategy", and the merge keys of its
-API types.
-"""
+"""Compare a wanted object with the live one: each applied field, and additions by others. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +19,7 @@ _FORM: Final = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)([eE][+-]?\d+|[a-zA-Z
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 _EXA: Final = {"E": 18}
-"""Apart: `1E` is an exa, `1E3` an exponent."""
+"""Separate, because `1E` is an exa and `1E3` an exponent."""
 _MAPS: Final = frozenset({"limits", "requests", "capacity", "allocatable", "hard", "overhead"})
 _FIELDS: Final = frozenset({"sizeLimit", "storage", "divisor"})
 
@@ -37,7 +31,7 @@ def holds_quantity(path: tuple[str, ...]) -> bool:
 
 
 def amount_of(value: JsonValue) -> Fraction | None:
-    """The exact amount; None where the value is no quantity."""
+    """The exact amount; None if the value is not a quantity."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     found = _FORM.fullmatch(str(value).strip())
@@ -56,7 +50,7 @@ Path = tuple[str, ...]
 THERE: Final = "there"
 HIDDEN: Final = "another value (a secret, not shown)"
 _LONGEST: Final = 60
-"""Characters of a value in a report: a line holds two of them and a path."""
+"""Characters of a value in a report: a line shows two values and a path."""
 _MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),
     "initContainers": ("name",),
@@ -71,30 +65,31 @@ _MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _PORT_KEYS: Final = ("containerPort", "port")
 _TELLING: Final = frozenset({"containers", "initContainers", "env", "volumes", "volumeMounts"})
-"""Lists in which an item that is not ours changes what our pods are; elsewhere it is another's."""
+"""Lists in which an extra item changes how our pods run; in other lists, extra items are
+ignored."""
 _STEERING: Final = frozenset({"nodeSelector", "affinity", "runtimeClassName", "hostNetwork"})
-"""Fields of a pod that have no default, and say where and how it runs."""
+"""Fields of a pod without a default that decide where and how it runs."""
 _FILLED: Final = frozenset({"caBundle", "clusterIP"})
 """Fields that a chart leaves empty for the cluster to fill."""
 _NO_DEFAULT: Final = frozenset({"automountServiceAccountToken", "allowPrivilegeEscalation"})
-"""Of these, absent is true and not false."""
+"""Fields whose absence means true instead of false."""
 _TELLS_EMPTY: Final = frozenset({"emptyDir"})
-"""Fields that say something although they hold nothing."""
+"""Fields whose empty value has a meaning."""
 _OF_PROVIDER: Final = "pulumi.com/"
-"""Begins annotations that say how the provider waits; they need not be on the object."""
+"""Prefix of annotations that configure the provider's wait; the object need not have them."""
 _SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata", "status", "stringData"})
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDrift:
-    """One field that is not as it was applied."""
+    """One field that differs from the applied one."""
 
     path: str
     """`spec.template.spec.containers[multus].image`; empty for the object itself."""
     actual: str
     want: str
     ours: bool = True
-    """False: another put it beside our fields, and an update takes nothing of others away."""
+    """False if another added it to our object: an update removes nothing that others added."""
 
     def __str__(self) -> str:
         """The words of reports and repair notes."""
@@ -105,11 +100,11 @@ class FieldDrift:
 
 
 def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
-    """What of an object is not as wanted; nothing where all of it is.
+    """The fields in which an object differs from the wanted one; empty if it matches.
 
     Args:
-        want: The object as it was applied; what it does not say is not compared.
-        live: The object as the API has it; None where it is not there.
+        want: The object as it was applied; fields that it does not set are not compared.
+        live: The object as the API has it; None if it does not exist.
     """
     if live is None:
         return (FieldDrift("", ABSENT, THERE),)
@@ -121,7 +116,7 @@ def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
 
 def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
     yield from _metadata(_map(want.get("metadata")), _map(live.get("metadata")))
-    # The rules of a role that is made of other roles are the cluster's own.
+    # The cluster writes the rules of an aggregated role.
     skipped = _SKIPPED | {"rules"} if "aggregationRule" in want else _SKIPPED
     secret = want.get("kind") == "Secret"
     for key, value in want.items():
@@ -178,7 +173,7 @@ def _walk_map(
 def _steered(
     want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
 ) -> Iterator[FieldDrift]:
-    """What another added to a pod that says where it runs, such as a label of no node."""
+    """Fields that another added to a pod and that decide where it runs, such as a node selector."""
     for key in _STEERING & live.keys():
         if key == "nodeSelector":
             yield from _beside(_map(want.get(key)), _map(live[key]), (*path, key))
@@ -189,7 +184,7 @@ def _steered(
 def _added_lists(
     want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
 ) -> Iterator[FieldDrift]:
-    """Lists that ours does not have at all, such as the variables of a container without any."""
+    """Lists that only the live object has, such as `env` in a container without variables."""
     for key in _TELLING & (live.keys() - want.keys()):
         yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
 
@@ -226,7 +221,7 @@ def _in_order(want: list[JsonValue], live: list[JsonValue], path: Path) -> Itera
 
 
 def _by_key(items: list[JsonValue], field: str) -> dict[str, JsonValue] | None:
-    """The items by what tells them apart; None where nothing does, so that their order counts."""
+    """The items by their merge key; None without a usable key: then their order counts."""
     found: dict[str, JsonValue] = {}
     for item in items:
         if not isinstance(item, dict):
@@ -245,7 +240,7 @@ def _by_key(items: list[JsonValue], field: str) -> dict[str, JsonValue] | None:
 
 
 def _walk_text(want: str, live: str, path: Path) -> Iterator[FieldDrift]:
-    """Two texts; where both are JSON, by their fields, and else by the first line that differs."""
+    """Compare two texts: by fields if both are JSON, else by the first line that differs."""
     if _same(want, live, path):
         return
     documents = _document(want), _document(live)
@@ -267,7 +262,7 @@ def _document(text: str) -> JsonValue:
 
 
 def _exactly(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
-    """A document within a text is wholly ours: nothing may be missing, other or more."""
+    """A document within a text is wholly ours: a missing, changed or extra value is drift."""
     if isinstance(want, dict) and isinstance(live, dict):
         for key in (*want, *(key for key in live if key not in want)):
             if key not in live:
@@ -307,7 +302,7 @@ def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:
 
 
 def _is_empty(want: JsonValue, path: Path) -> bool:
-    """What the API server leaves out of an object: it says the same when it is absent."""
+    """Whether the API server leaves this value out, because absent means the same."""
     if want is False:
         return path[-1] not in _NO_DEFAULT
     return want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)

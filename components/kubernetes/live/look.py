@@ -1,6 +1,6 @@
-"""One read-only look at a cluster, and what it shows against what was applied.
+"""Read a cluster once, without changes, and compare it with the applied objects.
 
-It reads objects of the plan, Helm releases, nodes, and what is not ready.
+It reads objects of the plan, Helm releases, nodes, and anything not ready.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
 
 CLUSTER: Final = "cluster"
-"""In the place of a device in reports."""
+"""Used instead of a device name in reports."""
 _INSTALL: Final = f"{THERE}: `pulumi up --refresh` installs it again"
-"""The engine knows no other way to find out that a release is gone."""
+"""The engine cannot find out otherwise that a release was deleted."""
 _MOST: Final = 3
-"""Fields of an object on its line; the rest is counted."""
+"""The number of fields to print for an object; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to look at."""
+    """The objects and names to read."""
 
     objects: tuple[Body, ...] = field(default=(), repr=False)
-    """As they were applied, a login's value in its Secret."""
+    """As applied; for a login, with the value of its Secret."""
     releases: tuple[ReleaseRef, ...] = ()
     nodes: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-    """Where pods of ours run, so that a policy or a quota of others may keep them out."""
+    """Namespaces in which our pods run: a policy or a quota of others there may keep them out."""
     tolerations: tuple[Body, ...] = ()
-    """What our pods tolerate."""
+    """The tolerations of our pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLook:
-    """One Helm release, and what is there of its objects."""
+    """One Helm release, and those of its objects that exist."""
 
     release: Release | None
     live: Live = field(default_factory=Live, repr=False)
@@ -69,7 +69,7 @@ class ReleaseLook:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """What was read of a cluster."""
+    """The objects read from a cluster."""
 
     asked: Asked
     live: Live = field(default_factory=Live, repr=False)
@@ -78,12 +78,12 @@ class ClusterLook:
     )
     nodes: Mapping[str, Body] = field(default_factory=dict[str, Body], repr=False)
     beside: tuple[Key, ...] = ()
-    """Policies and quotas in the namespaces that were asked for."""
+    """Policies and quotas in the namespaces of our pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectDrift:
-    """One object that is not as it was applied."""
+    """One object that differs from the applied one."""
 
     name: str
     """`DaemonSet kube-system/multus`."""
@@ -93,16 +93,16 @@ class ObjectDrift:
 
     @property
     def absent(self) -> bool:
-        """It is not there at all."""
+        """Whether the object does not exist."""
         return any(not each.path for each in self.fields)
 
     @property
     def ours(self) -> bool:
-        """Something of ours is gone or changed, so that an update puts it back."""
+        """An update restores a field that Railyard applied."""
         return any(each.ours for each in self.fields)
 
     def __str__(self) -> str:
-        """One line: the object, its first fields, and how many more there are."""
+        """One line: the object, its first fields, and the number of further ones."""
         shown = "; ".join(map(str, self.fields[:_MOST]))
         more = f"; and {len(self.fields) - _MOST} more" if len(self.fields) > _MOST else ""
         of = f" of Helm release {self.release}" if self.release else ""
@@ -112,39 +112,40 @@ class ObjectDrift:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDrift:
-    """The cluster against what was applied to it."""
+    """The differences between the cluster and the applied objects."""
 
     observed: bool = False
     unreachable: str | None = None
     lost: tuple[str, ...] = ()
-    """Servers and balancers that are lost, what that means, and the next command."""
+    """Servers and balancers that are lost, the consequence, and the next command."""
     objects: tuple[ObjectDrift, ...] = ()
     undeployed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Helm release that is there and not deployed, to its status."""
+    """Existing Helm releases that are not deployed, with their status."""
     absent_nodes: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    """What no update mends, in words: nodes that take no pods, policies and quotas of others."""
+    """Faults that no update repairs, in words: nodes that take no pods, policies and quotas of
+    others."""
 
     @property
     def touched(self) -> bool:
-        """An update puts something back, so that the path is to be proven again."""
+        """An update restores something, after which the path must be proven again."""
         return bool(self.absent_nodes) or any(each.ours for each in self.objects)
 
     @property
     def repaired(self) -> tuple[str, ...]:
-        """Each thing that an update puts back, on a line of its own."""
+        """Each thing that an update restores, one a line."""
         absent = (NodeTrouble("absent").words(node) for node in self.absent_nodes)
         return (*(str(each) for each in self.objects if each.ours), *absent)
 
     @property
     def left(self) -> tuple[str, ...]:
-        """What no update mends, on a line of its own."""
+        """Faults that no update repairs, one a line."""
         others = (str(each) for each in self.objects if not each.ours)
         return (*others, *map(one_line, self.beside))
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Each thing that is not as it was applied."""
+        """Everything that differs from the applied objects, one a line."""
         return (*self.repaired, *self.left)
 
     @property
@@ -155,7 +156,7 @@ class ClusterDrift:
         return 3 if self.lines or self.lost else 0
 
     def render(self) -> str:
-        """The part of the report of `railyard drift`; nothing where nothing was to be read."""
+        """The section of the `railyard drift` report; empty if the cluster was not read."""
         said = list(self.lost)
         if self.unreachable is not None:
             said.append(f"unreachable: {self.unreachable}")
@@ -165,7 +166,7 @@ class ClusterDrift:
 
 
 def judge_look(look: ClusterLook) -> ClusterDrift:
-    """Compare everything that was read with what was applied."""
+    """Compare everything that was read with the applied objects."""
     objects = [*_drifts(look.live, "")]
     for ref, found in look.releases.items():
         objects += _release_drift(ref, found)
@@ -220,7 +221,7 @@ _BESIDE: Final = {
     "networking.k8s.io/v1": ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies"),
     "v1": ("ResourceQuota", "/api/v1", "resourcequotas"),
 }
-"""API version to kind, path and plural of what may keep a pod out of its namespace."""
+"""API version to kind, path and plural of objects that may keep a pod out of its namespace."""
 
 
 def look_at_cluster(
@@ -229,10 +230,10 @@ def look_at_cluster(
     asked: Asked,
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> ClusterLook | Unreachable | None:
-    """Read what was asked for.
+    """Read the requested objects, over a connection to the cluster.
 
     Returns:
-        What was read; why nothing could be read; None where no server has started yet.
+        The objects; why they could not be read; None if no server has started yet.
     """
     keys = {env_name(name): value for name, value in secrets.items()}
     try:
@@ -244,7 +245,7 @@ def look_at_cluster(
 
 
 def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
-    """Read what was asked for.
+    """Read the requested objects.
 
     Raises:
         DeviceError: The API does not answer, refuses, or has a Helm release of another form.
@@ -263,7 +264,7 @@ def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
 
 
 def read_release(reader: Reader, ref: ReleaseRef) -> ReleaseLook:
-    """A Helm release, and what is there of its objects and of its chart's definitions.
+    """A Helm release, and its objects and chart definitions that exist.
 
     Raises:
         DeviceError: The API does not answer, or refuses; or its record cannot be read.
@@ -302,13 +303,13 @@ def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
 
 POLL_S: Final = 5.0
 _SHOWN: Final = 5
-"""Objects that are not there, of which names are shown; the rest is counted."""
+"""The number of absent objects to name; further ones are only counted."""
 _OF_POLICIES: Final = frozenset({"ClusterPolicy", "NicClusterPolicy"})
 _WORKLOADS: Final = ("daemonsets", "deployments")
 
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
-    """Everything that is not ready: objects, Helm releases, and what an operator started.
+    """Find everything not ready: objects, Helm releases, and the workloads of operators.
 
     Raises:
         DeviceError: The API does not answer, or refuses.
@@ -334,11 +335,11 @@ def await_ready(
     now: Callable[[], float],
     pause: Callable[[float], None],
 ) -> tuple[NotReady, ...]:
-    """Look until all is ready, or the time is over; what then still is not.
+    """Poll until all is ready or the deadline has passed; return the rest that is not ready.
 
     Args:
-        look: One look.
-        deadline_s: Seconds; 0 looks once.
+        look: Reads once.
+        deadline_s: Seconds; 0 reads once.
         now: The time in seconds.
         pause: Waits so many seconds.
     """
@@ -371,7 +372,7 @@ def _object(reader: Reader, name: str, live: Body) -> Iterator[NotReady]:
 
 
 def _held(live: Body) -> str:
-    """An object that a finalizer keeps: a controller that is gone never takes it off."""
+    """Name the finalizers of an object under deletion: their controller may be gone."""
     metadata = map_at(live, "metadata")
     if metadata.get("deletionTimestamp") is None:
         return ""
@@ -384,7 +385,7 @@ def _held(live: Body) -> str:
 
 
 def _operands(reader: Reader, asked: Asked, there: Mapping[str, Body]) -> Iterator[NotReady]:
-    """What an operator started for its policy is no object of any plan."""
+    """The workloads that an operator started for its policy; no plan lists them."""
     for namespace in sorted({ref.namespace for ref in asked.releases}):
         for plural in _WORKLOADS:
             kind = "DaemonSet" if plural == "daemonsets" else "Deployment"

@@ -1,4 +1,4 @@
-"""What a cluster has against what the site says of each part: plain findings. Pure."""
+"""Compare the cluster's parts with the site's description: plain findings. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from components.kubernetes.live.why import state_of, troubles_of
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 
 RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
-"""The annotation by which Multus takes a device of a resource."""
+"""The annotation from which Multus learns a device's resource."""
 _DECIDING: Final = ("type", "vlan", "master", "pkey")
-"""Keys of a CNI configuration that put a pod onto another network when they differ."""
+"""Keys of a CNI configuration whose change puts a pod onto another network."""
 
 
 def attachment_differences(want: Body, live: Body | None) -> tuple[str, ...]:
-    """Where an attachment does not lead onto the rail; addresses are their owner's matter."""
+    """Why an attachment does not lead onto the rail; its owner chooses addresses."""
     if live is None:
         return ()
     return tuple(_differences(want, live))
@@ -72,15 +72,15 @@ _OPERANDS: Final[Mapping[str, Part]] = {
     "ClusterPolicy": "gpu_operator",
     "NicClusterPolicy": "network_operator",
 }
-"""Kind of the owner of what an operator starts, to that operator."""
+"""Kind of the owner of an operator's workloads, to that operator."""
 _OURS: Final = "pulumi-kubernetes"
-"""Begins the name of who wrote an object that an update made and could not record."""
+"""Prefix of the manager of an object that an update made and failed to record."""
 _MAJOR: Final = re.compile(r"v?(\d+)\.")
 _POLICIES: Final = "pod-security.kubernetes.io/enforce"
 
 
 def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
-    """Each thing that is not as the site says, the parts in the order of the table."""
+    """Each part that differs from the site's description, in the order of the table."""
     found = [*_nodes(asked, look), *_namespace(asked, look), *_habits(asked, look)]
     for part, owner in asked.owners.items():
         if owner == "ours":
@@ -150,7 +150,7 @@ def _namespace(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
 
 
 def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
-    """Settings of others in the cluster that break what we install, though all of it is there."""
+    """Settings in the cluster, made by others, that break a complete installation."""
     outside = [name for name in asked.nodes if not nri_works(_runtime(look.nodes.get(name, {})))]
     if asked.nri and outside:
         yield _finding(
@@ -187,7 +187,7 @@ def _runtime(node: Body) -> str:
 
 
 def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
-    """Another one of what we bring."""
+    """Report a second installation of a part that we install."""
     row = TABLE[part]
     foreign = [
         each
@@ -228,7 +228,7 @@ def _by_us(managers: frozenset[str]) -> bool:
 def _taken_over(
     asked: PartsAsked, look: PartsLook, part: Part | None, title: str
 ) -> Iterator[Finding]:
-    """Objects that an update would write over, although it did not make them."""
+    """Objects that an update would overwrite although it did not make them."""
     parts = {id(body): of for of, body in asked.objects}
     names = [
         str(key)
@@ -282,7 +282,7 @@ def _versions(look: PartsLook, name: str) -> frozenset[str]:
 
 
 def _absent(row: ClusterPart, part: Part) -> Iterator[Finding]:
-    """A program may be on the nodes without any pod that put it there."""
+    """Report a missing part; its program may be on the nodes without a pod."""
     unseen = not row.definitions and not row.publishes and row.status is None
     yield _finding(
         f"{part}-absent",
@@ -343,7 +343,7 @@ def _policies(look: PartsLook, row: ClusterPart, part: Part) -> Iterator[Finding
 def _resources(
     asked: PartsAsked, look: PartsLook, part: Part, workloads: list[Workload]
 ) -> Iterator[Finding]:
-    """What pods ask for is published on each node, or will be once its devices are there."""
+    """Check that each node publishes the pods' resources, or will once its devices exist."""
     gpus = part in {"gpu_device_plugin", "gpu_operator"}
     configured = {name for each in workloads for name in each.publishes}
     lacking: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""One read-only look at what a cluster has already: parts, definitions, nodes, namespaces."""
+"""Read an existing cluster once, without changes: parts, definitions, nodes, namespaces."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _REFUSED: Final = 403
 _CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
 _MESHES: Final = tuple(f"kuma.io/sidecar-injection={on}" for on in ("enabled", "true", "yes"))
-"""Labels of a namespace by which a mesh takes pods that do not decline it. Ours decline Istio and
+"""Namespace labels by which a mesh takes pods that do not decline it. Our pods decline Istio and
 Linkerd (components/jobs/templates.py). Kuma's releases differ in how a pod declines it, by a label
-or by an annotation; each of them takes three words for yes (kumahq/kuma,
+or by an annotation; each release takes three words for yes (kumahq/kuma,
 `pkg/plugins/runtime/k8s/metadata/annotations.go`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartsAsked:
-    """What to look at, and what the site makes of it."""
+    """The parts to read, and the objects that the site makes from each."""
 
     owners: Mapping[Part, Owner]
     objects: tuple[tuple[Part | None, Body], ...] = field(default=(), repr=False)
-    """What the plan makes, with the part that it is of."""
+    """The objects of the plan, each with its part."""
     attachments: tuple[Body, ...] = field(default=(), repr=False)
-    """Attachments of others, as ours would be."""
+    """The attachments that others should provide, as Railyard would make them."""
     applied: frozenset[str] = frozenset()
-    """What this stack made already: `DaemonSet kube-system/multus`."""
+    """Objects that this stack made already: `DaemonSet kube-system/multus`."""
     releases: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of Helm releases of this stack."""
     nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     """Node to the resources that others publish there for this site."""
     tolerations: tuple[Body, ...] = ()
     namespace: str = ""
-    """Of jobs; it must be there."""
+    """Namespace of jobs; it must exist."""
     runtime_class: str | None = None
     pods: tuple[tuple[str, Body], ...] = field(default=(), repr=False)
-    """Namespace and spec of pods of ours that a policy may forbid."""
+    """Namespace and spec of our pods that a policy may forbid."""
     nri: bool = False
     """The GPU operator's toolkit works through NRI of containerd."""
 
@@ -62,20 +62,20 @@ class Workload:
     part: Part
     image: str
     state: str
-    """Why it is not ready; empty where it is."""
+    """Why it is not ready; empty if it is."""
     why: tuple[str, ...] = ()
     owners: frozenset[str] = frozenset()
-    """Kinds of the objects that own it: an operator's policy."""
+    """Kinds of its owner: an operator's policy."""
     release: tuple[str, str] | None = None
-    """Namespace and name of the Helm release that it is of."""
+    """Namespace and name of its Helm release."""
     managers: frozenset[str] = frozenset()
     publishes: frozenset[str] = frozenset()
-    """Resources that its configuration names, without prefix."""
+    """Resources in its configuration, without prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartsLook:
-    """What was read."""
+    """The parts as read from the cluster."""
 
     workloads: tuple[Workload, ...] = ()
     definitions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -88,15 +88,15 @@ class PartsLook:
     namespaces: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset()
     forbidden: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Namespace to why a policy forbids a pod of ours there."""
+    """Namespace to why a policy forbids one of our pods there."""
     meshed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Namespace to the label by which a service mesh puts a sidecar into each pod there."""
     cilium: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The settings of Cilium's agents; none without Cilium."""
+    """The settings of Cilium's agents; empty without Cilium."""
 
 
 def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
-    """Read what was asked for; a dry run of pods changes nothing.
+    """Read the requested parts; a dry run of pods changes nothing.
 
     Raises:
         DeviceError: The API does not answer, or refuses.
@@ -174,7 +174,7 @@ def _workload(reader: Reader, body: Body, part: Part, image: str) -> Workload:
 
 
 def managers_of(body: Body) -> frozenset[str]:
-    """Who wrote fields of an object."""
+    """The managers that wrote fields of an object."""
     fields = list_at(body, "metadata", "managedFields")
     return frozenset(str(each.get("manager")) for each in fields)
 
@@ -217,7 +217,7 @@ def _meshed(namespaces: Sequence[Body]) -> Iterator[tuple[str, str]]:
 
 
 def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:
-    """A dry run of a pod goes through admission, and is never kept."""
+    """Why a dry run refuses a pod: it goes through admission, and is never stored."""
     for namespace, spec in asked.pods:
         body = {
             "apiVersion": "v1",

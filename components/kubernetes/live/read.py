@@ -1,9 +1,9 @@
 """Reading objects of any kind, and the record of a Helm release. Read-only.
 
-Where a kind is served is asked of the API. A release is the objects that it rendered, and its
-chart's definitions, as its secret has them. Source: Helm's storage driver for secrets
+The API says which path serves a kind. A release consists of the objects that it rendered and its
+chart's definitions, as its secret records them. Source: Helm's storage driver for secrets
 (`pkg/storage/driver/secrets.go`): type `helm.sh/release.v1`, the record in base64 of gzipped JSON;
-the API adds a base64 of its own.
+the API adds a second base64.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from components.kubernetes.client import Answer, Calls
 from components.kubernetes.manifest import Body, name_of
 
 AT_ONCE: Final = 8
-"""Requests that are under way together."""
+"""Number of concurrent requests."""
 DEADLINE_S: Final = 60.0
-"""Seconds for all that is read of a cluster."""
+"""Seconds for all reads of one cluster."""
 MANY: Final = 4
-"""Objects of a kind in a namespace, from which on a list of all takes less than one by one."""
+"""From this number of objects of a kind in a namespace, one list takes less time than single
+reads."""
 PAGE: Final = 500
-"""Objects of one answer of a list, as kubectl asks for."""
+"""Objects in one page of a list, as kubectl asks for."""
 _FOUND: Final = 200
 _NOT_FOUND: Final = 404
 _Item = TypeVar("_Item")
@@ -41,23 +42,23 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What an object is called in a cluster."""
+    """The name of an object in a cluster."""
 
     api_version: str
     kind: str
     namespace: str
-    """Empty for an object of the whole cluster, once it is known that its kind is such."""
+    """Empty for a cluster-wide object, once its kind is known to be cluster-wide."""
     name: str
 
     def __str__(self) -> str:
-        """As reports name it: `DaemonSet kube-system/multus`."""
+        """The name in reports: `DaemonSet kube-system/multus`."""
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.kind} {place}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the objects of one kind are."""
+    """The path that serves the objects of one kind."""
 
     api_version: str
     plural: str
@@ -72,15 +73,15 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Wanted objects with what is there of them."""
+    """Wanted objects, each with its live object."""
 
     objects: tuple[tuple[Key, Body, Body | None], ...] = ()
-    """Name, wanted, live; None where it is not there."""
+    """Name, wanted, live; None if it does not exist."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """One look at a cluster."""
+    """One read of a cluster, with one deadline."""
 
     calls: Calls
     clock: Callable[[], float] = time.monotonic
@@ -88,11 +89,11 @@ class Reader:
     _served: dict[str, Mapping[str, Served]] = field(init=False, default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """The deadline counts from now."""
+        """Start the deadline now."""
         self._ends = self.clock() + DEADLINE_S
 
     def learn(self, bodies: Iterable[Body]) -> None:
-        """Ask where the kinds of these objects are served.
+        """Ask the API which path serves each of the kinds.
 
         Raises:
             DeviceError: The API does not answer, or refuses.
@@ -101,13 +102,13 @@ class Reader:
         self._served |= self.each(self._discover, sorted(versions))
 
     def served(self, body: Body) -> Served | None:
-        """Where the kind of an object is served; None where the cluster does not know it."""
+        """The path that serves the kind of an object; None if the cluster does not know it."""
         return self._served.get(str(body["apiVersion"]), {}).get(str(body["kind"]))
 
     def key(self, body: Body, namespace: str = "default") -> Key:
-        """What an object is called, in this namespace where it names none.
+        """The key of an object, in this namespace if the object does not name one.
 
-        An object of a kind that is not served gets a namespace only where it names one.
+        An object of an unknown kind gets a namespace only if it names one.
         """
         served, metadata = self.served(body), cast("Body", body["metadata"])
         own = metadata.get("namespace") or ("" if served is None else namespace)
@@ -119,8 +120,8 @@ class Reader:
         """The live objects of these names.
 
         Args:
-            bodies: Objects, of which the names count.
-            namespace: Of those that name none.
+            bodies: Objects; only their names count.
+            namespace: The namespace of objects that do not name one.
 
         Raises:
             DeviceError: The API does not answer, or refuses.
@@ -137,7 +138,7 @@ class Reader:
         )
 
     def _there(self, places: Mapping[tuple[Served, str], set[Key]]) -> dict[Key, Body]:
-        """Few of a kind are asked for one by one, many by a list of all."""
+        """Read few objects of a kind one by one, and many by a list."""
         lists = {place for place, keys in places.items() if len(keys) > MANY}
         singly = {
             served.path(namespace, key.name): key
@@ -158,7 +159,7 @@ class Reader:
         return found
 
     def list(self, path: str) -> list[Body]:
-        """All objects of a list, page by page; none where the kind is not served.
+        """All objects of a list, page by page; empty if the kind is not served.
 
         Raises:
             DeviceError: The API does not answer, or refuses.
@@ -176,7 +177,7 @@ class Reader:
             following = f"&continue={token}"
 
     def each(self, ask: Callable[[_Item], _Result], items: Sequence[_Item]) -> dict[_Item, _Result]:
-        """Ask for several things together, within the deadline of this look.
+        """Send several requests in parallel, within the deadline of this reader.
 
         Raises:
             DeviceError: The API does not answer, or refuses.
@@ -196,7 +197,11 @@ class Reader:
         return dict(answer.body) if answer.status == _FOUND else None
 
     def _get(self, path: str) -> Answer:
-        """The answer, which is an object or says that there is none."""
+        """The answer: an object, or status 404.
+
+        Raises:
+            DeviceError: The API does not answer, or refuses.
+        """
         answer = self.calls.call("GET", path)
         if answer.status not in {_FOUND, _NOT_FOUND}:
             raise DeviceError(f"the cluster refused GET {path}: {answer.status} {answer.words}")
@@ -216,7 +221,7 @@ class Reader:
 DEPLOYED: Final = "deployed"
 _DEFINITION: Final = "CustomResourceDefinition"
 _DEFINITIONS: Final = "crds/"
-"""Helm makes the files of this folder of a chart at the first install, and never again."""
+"""Helm creates the files of this chart folder at the first install, and never again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +240,19 @@ class ReleaseRef:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What Helm recorded of the newest revision that counts."""
+    """Helm's record of the deployed revision, else of the newest."""
 
     status: str
-    """`deployed`, or what Helm says of the newest revision."""
+    """`deployed`, or Helm's status of the newest revision."""
     revision: int
     objects: tuple[Body, ...] = field(default=(), repr=False)
-    """In the order in which Helm makes them; hooks are none of them."""
+    """In the order in which Helm makes them; without hooks."""
     definitions: tuple[Body, ...] = field(default=(), repr=False)
-    """Of the chart's own folder `crds`; a chart within it keeps its own to itself."""
+    """Of the chart's own folder `crds`, without those of charts within it."""
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a date is a text, and so is `10:30`, which is no base 60."""
+    """YAML as Kubernetes reads it: a date is a text, and so is `10:30`, not a base-60 number."""
 
 
 _INT: Final = "tag:yaml.org,2002:int"
@@ -263,7 +268,7 @@ for _first in "-+0123456789":
 
 
 def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
-    """The release that is deployed, else the newest revision with its status; None without any.
+    """The deployed release, else the newest revision with its status; None without any.
 
     Raises:
         DeviceError: The record cannot be read.

@@ -1,6 +1,6 @@
-"""What is not ready, and why: an object in the words of its status, pods and events; a node. Pure.
+"""Explain why an object is not ready, by its status, pods and events; or a node. Pure.
 
-Pods are kept off a node that is absent, not ready, closed by a decision, or tainted.
+A node keeps pods off if it is absent, not ready, cordoned, or tainted.
 
 Sources: Kubernetes' API types (DaemonSetStatus, DeploymentStatus, PodStatus); the states of
 NicClusterPolicy (`status.appliedStates`) and the conditions of ClusterPolicy.
@@ -17,16 +17,16 @@ from components.kubernetes.manifest import list_at, map_at
 
 Body = Mapping[str, Any]
 _MOST: Final = 3
-"""Pods of a workload that are named; the rest is counted."""
+"""The number of pods of a workload to name; further ones are only counted."""
 _LONGEST: Final = 200
 """Characters of one message: kubelet repeats whole names of images."""
 _QUIET: Final = frozenset({"ContainerCreating", "PodInitializing"})
-"""Reasons of a pod that is on its way; its events say what it waits for."""
+"""Reasons of a pod that still starts; its events name the cause of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """One object that is not ready."""
+    """One object, and why it is not ready."""
 
     name: str
     """`DaemonSet kube-system/multus`."""
@@ -39,7 +39,7 @@ class NotReady:
 
 
 def state_of(body: Body) -> str:
-    """Why an object is not ready, by its status alone; empty where it is."""
+    """Why an object is not ready, by its status alone; empty if it is."""
     if selects_pods(body) and _is_stale(body):
         return "its controller has not seen the last change"
     judge = _JUDGES.get(str(body.get("kind")))
@@ -47,12 +47,12 @@ def state_of(body: Body) -> str:
 
 
 def selects_pods(body: Body) -> bool:
-    """Whether pods belong to an object, and say why it is not ready."""
+    """Whether an object has pods that can explain why it is not ready."""
     return str(body.get("kind")) in _WORKLOADS
 
 
 def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
-    """Why the pods of a workload are not ready, a line each, those with most to say first."""
+    """Why the pods of a workload are not ready, a line each, the longest explanation first."""
     last: dict[str, Body] = {}
     for event in sorted(events, key=_when):
         last[str(event.get("involvedObject", {}).get("name"))] = event
@@ -92,7 +92,7 @@ def _definition(body: Body) -> str:
 
 
 def _policy(body: Body) -> str:
-    """An operator's policy: its state, and what it says of the parts that are not ready."""
+    """An operator's policy: its state, and its message about each part not ready."""
     status = map_at(body, "status")
     if (state := status.get("state", "not judged yet")) == "ready":
         return ""
@@ -148,7 +148,7 @@ def _scheduling(pod: Body) -> Iterator[str]:
 
 
 def _containers(pod: Body) -> Iterator[str]:
-    """What waits or has ended, with what a container said at its last end."""
+    """The containers that wait or ended, with the message of their last end."""
     status = map_at(pod, "status")
     for each in (
         *list_at(status, "initContainerStatuses"),
@@ -178,18 +178,18 @@ def _short(text: object) -> str:
 Trouble = Literal["not ready", "cordoned", "tainted", "absent"]
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 _OF_NODE: Final = "node.kubernetes.io/"
-"""Taints that Kubernetes sets itself for a condition; the condition is named in their place."""
+"""Taints that Kubernetes sets itself for a condition; the condition is reported instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTrouble:
-    """One thing that keeps pods off one node."""
+    """One fault that keeps pods off one node."""
 
     kind: Trouble
     detail: str = ""
 
     def words(self, node: str) -> str:
-        """What is wrong with the node, and how to mend it."""
+        """The node's fault, and the command that clears it."""
         if self.kind == "absent":
             return f"node {node} is not in the cluster"
         if self.kind == "not ready":
@@ -200,11 +200,11 @@ class NodeTrouble:
 
 
 def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTrouble]:
-    """What keeps pods off a node.
+    """The faults that keep pods off a node.
 
     Args:
         node: The Node object.
-        tolerations: Of the pods in question: a taint that they tolerate keeps none of them off.
+        tolerations: The tolerations of the pods; a taint that they tolerate is not a fault.
     """
     conditions: list[Body] = list(node.get("status", {}).get("conditions") or [])
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
@@ -223,7 +223,7 @@ def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTr
 
 
 def _tolerated(taint: Body, tolerations: Iterable[Body]) -> bool:
-    """Source: Kubernetes' documentation, "Taints and Tolerations"."""
+    """Whether a pod tolerates a taint: Kubernetes' documentation, "Taints and Tolerations"."""
 
     def matches(each: Body) -> bool:
         if each.get("effect") and each["effect"] != taint.get("effect"):

@@ -1,10 +1,10 @@
 """The balancers before several servers: HAProxy, and the one address that keepalived moves.
 
-The check of HAProxy is one that a hung API does not pass. keepalived moves the address of two
-balancers to the one whose HAProxy answers. Sources: the configuration manual of HAProxy 2.6; K3s'
-documentation on cluster load balancers; why the check is HTTPS on /readyz:
-lab/sources.md#k3s; keepalived.conf(5) of keepalived 2.2 and 2.3, RFC 9568 (VRRP
-version 3): see decision 28 in docs/decisions.md for what was chosen.
+A hung API fails HAProxy's check. keepalived moves the address of two balancers to the one whose
+HAProxy answers. Sources: the configuration manual of HAProxy 2.6; K3s' documentation on cluster
+load balancers; why the check is HTTPS on /readyz: lab/sources.md#k3s; keepalived.conf(5) of
+keepalived 2.2 and 2.3, RFC 9568 (VRRP version 3). Decision 28 in docs/decisions.md gives the
+choice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: Final = 600.0
-"""Seconds: the package may have to be fetched and installed."""
+"""Seconds: it may have to fetch and install the package."""
 CA_DEADLINE_S: Final = 60.0
 CLUSTER_CA: Final = "cluster-ca"
 CA_FILE: Final = "/etc/railyard/haproxy/ca.crt"
@@ -41,12 +41,12 @@ HEALTH: Final = (
     f"    bind unix@{HEALTH_SOCKET}",
     "    monitor-uri /",
 )
-"""What keepalived asks: a HAProxy that hangs does not answer, though its socket takes questions."""
+"""Health endpoint for keepalived: a hung HAProxy does not answer, though its socket accepts."""
 _PARAMETERS: Final = frozenset({"ca_base64"})
 
 
 def ca_step(spec: ClusterSpec) -> RemoteStep:
-    """Read the cluster's CA from the first server's disk: over SSH, and not from the network."""
+    """Read the cluster's CA from the first server's disk over SSH, and never over TLS."""
     first = spec.servers[0]
     return RemoteStep(
         name=f"{first.name}-cluster-ca",
@@ -62,14 +62,14 @@ def ca_step(spec: ClusterSpec) -> RemoteStep:
 def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
     """Plan HAProxy on a balancer host.
 
-    The API is served on the host's address in the cluster, and on the one that SSH uses where that
-    is an address of the host itself (a cloud's public address is not: the cloud translates it).
+    HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
+    host itself has that address (a cloud's public address is translated by the cloud).
 
     Args:
         spec: The checked site.
         host: The balancer.
         plane: The API's port, the same here and on the servers, and the address of two balancers.
-        stack: Names the folder on the host with what was there before.
+        stack: Names the folder on the host with the backup of earlier files.
     """
     settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
     if host.way.address != host.address:
@@ -91,7 +91,7 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
 
 
 def unit_file(name: str) -> str:
-    """One of our units, as it is written to a balancer."""
+    """One of our units, in the form written to a balancer."""
     folder = resources.files("components.kubernetes")
     return folder.joinpath("scripts", name).read_text("utf-8")
 
@@ -104,19 +104,19 @@ def _unit_text(plane: K3sPlane) -> str:
 
 
 def ca_facts(pem: str) -> str:
-    """What the CA step printed, as the facts that the balancer's step waits for."""
+    """Turn the CA step's output into the facts for which the balancer's step waits."""
     return json.dumps({"pem_one_line": base64.b64encode(pem.encode()).decode()})
 
 
 def render_haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane) -> str:
-    """HAProxy's configuration: TCP through, and a server only while its API answers.
+    """HAProxy's configuration: plain TCP, and a server gets connections only while its API answers.
 
-    Of two balancers each listens at their common address too, whether it has it or not
-    (`transparent`), and answers keepalived at a socket of its own.
+    Each of two balancers also listens at their common address, even without holding it
+    (`transparent`), and answers keepalived at a separate socket.
 
-    200 or 401 is an API that answers (K3s asks for a certificate); 503 is one that is not ready,
-    and a hung one gives nothing. All servers are listed from the start: the check keeps out those
-    that have not joined yet. Before it finds a lost one, a connection is tried at another.
+    200 or 401 means that the API answers (K3s asks for a certificate), 503 that it is not ready; a
+    hung API does not answer. All servers are listed from the start: the check keeps out those that
+    have not joined. Until it finds a lost server, a failed connection is retried at another.
     """
     shared = plane.virtual_address
     lines = [
@@ -165,8 +165,8 @@ HEALTH_CHECK: Final = (
 )
 """Two failed checks, a second apart, take the address away; two good ones let it come back."""
 PRIORITY: Final = 150
-"""Of the first balancer, out of 1 to 254, and ten less of the next: who begins with the address.
-The one that has it keeps it when the other comes back: each move ends all connections."""
+"""Priority of the first balancer, out of 1 to 254, and ten less for the next: the higher one starts
+with the address. The holder keeps it when the other comes back: each move ends all connections."""
 _ADDRESSES: Final = frozenset({"address", "virtual_address"})
 
 
@@ -200,10 +200,10 @@ def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack
 
 
 def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> str:
-    """The configuration of keepalived; the interface is in a file beside it, found on the host.
+    """The configuration of keepalived; it includes a file that names the host's interface.
 
-    The balancers speak to each other alone (unicast), and neither listens to anybody else. VRRP 3
-    has no password: that of version 2 went over the wire in clear text.
+    The balancers speak only to each other (unicast), and ignore other hosts. VRRP 3 dropped the
+    password: that of version 2 went over the wire in clear text.
     """
     peers = [each.address for each in spec.balancers if each != host]
     lines = [

@@ -1,6 +1,7 @@
-"""What every way of installing Kubernetes gives: steps in order, and access at the end.
+"""The common result of all ways to install Kubernetes: steps in order, and access at the end.
 
-Access is names and addresses, never a secret: where the cluster is found at the moment of use.
+Access consists of names and addresses, never a secret: it says how to reach the cluster when it is
+used.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ TOKEN_SUFFIX: Final = "-k3s-token"  # noqa: S105 - the end of a name, no secret
 AGENT_TOKEN_SUFFIX: Final = "-k3s-agent-token"  # noqa: S105 - the end of a name, no secret
 FILTER_SUFFIX: Final = "-api-filter"
 SECRETS: Final = "k3s-secrets"
-"""How the settings of a node begin that say whether the file of a secret is as it was written."""
+"""Prefix of a node's settings that compare the file of a secret with its written form."""
 AGAIN: Final = "repair="
-"""The word of a call with a secret that makes the engine run it again."""
+"""The argument of a call with a secret that makes the engine run it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingAccess:
-    """How an existing cluster is reached."""
+    """How to reach an existing cluster."""
 
     kubeconfig_secret: str
     """Name of the secret with the text of a kubeconfig."""
@@ -45,69 +46,69 @@ class ExistingAccess:
 
 @dataclass(frozen=True, slots=True)
 class Playbooks:
-    """The one step of a plane that playbooks install."""
+    """The one step of a plane that uses playbooks."""
 
     step: RemoteStep
     endpoints: tuple[Endpoint, ...]
-    """Every node: the step logs in to each of them by itself."""
+    """Every node: the step opens its own SSH connection to each."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class KubernetesPlan:
-    """The steps of one control plane; none for an existing cluster.
+    """The steps of one control plane; empty for an existing cluster.
 
-    Order: before a node joins, the machine that had its name before is forgotten; a node's token
+    Order: before a node joins, the cluster forgets the earlier machine of that name; a node's token
     before its install; the first server, then the balancers, then the other servers one after
-    another (two that join together are refused by etcd), then all agents at once, then access.
+    another (etcd refuses two that join together), then all agents at once, then access.
     """
 
     plane: str
     cluster: str
     """Name of the cluster, and the stable identifier of its Kubernetes provider."""
     server_url: str
-    """Address of the API for its users; empty where the secret kubeconfig says it."""
+    """Address of the API for its users; empty if the secret kubeconfig gives it."""
     version: str
-    """The release that is installed, or that an existing cluster must run."""
+    """The release to install, or the one that an existing cluster must run."""
     tokens: tuple[RemoteStep, ...]
     """One per node, in the order of servers and agents."""
     servers: tuple[RemoteStep, ...]
-    """In the order in which they join."""
+    """In the order in which servers join."""
     agents: tuple[RemoteStep, ...]
     access: RemoteStep | None
     """Read-only; prints the administrator's kubeconfig as the first server wrote it."""
     removals: tuple[RemoteStep, ...] = ()
-    """One per node of a cluster with several servers: forgets the machine before this one."""
+    """One per node of a cluster with several servers: forgets the earlier machine of that name."""
     nodes: tuple[RemoteStep, ...] = ()
-    """One per node but an only server: takes the node out before its machine goes."""
+    """One per node except an only server: removes the node before its machine is uninstalled."""
     ca: RemoteStep | None = None
-    """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
+    """Read-only; prints the cluster's CA, with which the balancer verifies the servers."""
     balancers: tuple[Watched, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """HAProxy of each balancer, and what moves the address of two: one after another, so that an
-    edit never takes both at once."""
+    """HAProxy of each balancer, and keepalived of two: one after another, to keep an edit from
+    stopping both at once."""
     existing: ExistingAccess | None = None
     logins: tuple[RemoteStep, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """One per node where the site's registry wants a login."""
+    """One per node if the site's registry wants a login."""
     registry: RegistryAccount | None = field(default=None, metadata=OMIT_EMPTY)
     """The account that nodes and pods pull with."""
     agent_tokens: tuple[RemoteStep, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """One per server where agents have a token of their own."""
+    """One per server if agents have a separate token."""
     filters: tuple[Watched, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """One per host that serves the API, where the file says who reaches it."""
+    """One per host that serves the API, if the file names the networks that may reach it."""
     watched_nodes: tuple[Watched, ...] = ()
-    """One per server and agent: its install step, and what that left on the host."""
+    """One per server and agent: its install step, and the settings on the host."""
     playbooks: Playbooks | None = field(default=None, metadata=OMIT_EMPTY)
-    """In place of the steps of servers and agents, where a plane has one step for all nodes."""
+    """Replaces the steps of servers and agents if a plane has one step for all nodes."""
 
     @property
     def own_nodes(self) -> tuple[str, ...]:
-        """The names of all nodes that this plan makes; none of an existing cluster."""
+        """The names of all nodes that this plan makes; empty for an existing cluster."""
         if self.playbooks is not None:
             return tuple(end.device for end in self.playbooks.endpoints)
         return tuple(map(node_in, (*self.servers, *self.agents)))
 
     @property
     def watched(self) -> tuple[Watched, ...]:
-        """The steps whose devices are looked at for drift."""
+        """The steps whose devices are checked for drift."""
         return (*self.balancers, *self.filters, *self.watched_nodes)
 
     @property
@@ -126,7 +127,7 @@ class KubernetesPlan:
 
     @property
     def balancing(self) -> tuple[RemoteStep, ...]:
-        """The steps of the balancers in order: of each, who reaches it, then what it serves."""
+        """The steps of the balancers in order: for each, its packet filter, then HAProxy."""
         found: dict[str, RemoteStep] = {}
         for each in self.balancers:
             before = self.filter_of(each.step)
@@ -134,19 +135,19 @@ class KubernetesPlan:
         return tuple(found.values())
 
     def token_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The token step of the node that an install step is for."""
+        """The token step for the node of an install step."""
         return _by_name(self).get(step.endpoint.device + TOKEN_SUFFIX)
 
     def removal_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that forgets the machine which the node of an install step was before."""
+        """The step that forgets the earlier machine of an install step's node."""
         return _by_name(self).get(step.endpoint.device + REMOVAL_SUFFIX)
 
     def node_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that keeps the node of an install step in the cluster, and takes it out."""
+        """The step that waits for the node of an install step, and later removes it."""
         return _by_name(self).get(step.endpoint.device + NODE_SUFFIX)
 
     def filter_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that says who reaches the API on the host of a step."""
+        """The packet filter of the API on the host of a step."""
         return _by_name(self).get(step.endpoint.device + FILTER_SUFFIX)
 
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
@@ -165,9 +166,9 @@ class KubernetesPlan:
 
 
 def secret_again(step: RemoteStep, note: str) -> RemoteStep:
-    """A step with a secret, to be run again if the note of its node says that a secret is lost.
+    """Make a step with a secret run again if its node's note says that a secret is lost.
 
-    The number of the note is a word of the call: stdin holds the secret and nothing beside it.
+    The number of the note is an argument of the call, because stdin holds only the secret.
     """
     if step.secret_stdin is None or SECRETS not in note or isinstance(step.apply, str):
         return step
@@ -177,18 +178,18 @@ def secret_again(step: RemoteStep, note: str) -> RemoteStep:
 
 @once
 def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
-    """The steps beside those that install: each node of a large site has some."""
+    """The steps by name, without those that install: each node of a large site has some."""
     beside = (*plan.removals, *plan.tokens, *plan.agent_tokens, *plan.logins, *plan.nodes)
     return {step.name: step for step in (*beside, *(each.step for each in plan.filters))}
 
 
 def node_in(step: RemoteStep) -> str:
-    """The name of the node that an install step of K3s is for."""
+    """The name of the node in an install step of K3s."""
     return parse_state(step.desired).values["node"]
 
 
 class ControlPlane(Protocol):
-    """One way of installing Kubernetes; a later one is a module here and a line in `plan.py`."""
+    """One way to install Kubernetes; a new one needs a module here and a line in `plan.py`."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
         """Plan the control plane and its nodes.
@@ -202,17 +203,17 @@ class ControlPlane(Protocol):
 
 DEFAULT_API_PORT: Final = 6443
 KUBEADM_KUBECONFIG: Final = "/etc/kubernetes/admin.conf"
-"""Where kubeadm writes it, and kubespray leaves it."""
+"""kubeadm's path, which kubespray keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of our own cluster: where its kubeconfig is read, and where its API answers."""
+    """A server of our own cluster: how to read its kubeconfig, and the URL of its API."""
 
     endpoint: Endpoint
     url: str
     kubeconfig: str = field(default="", metadata=OMIT_EMPTY)
-    """Path on it of the administrator's kubeconfig, where it is not that of K3s."""
+    """Path of the administrator's kubeconfig on it; empty for the path of K3s."""
     node: str = field(default="", metadata=OMIT_EMPTY)
     """Name of its node, if it is not that of the host."""
 
@@ -224,17 +225,17 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRef:
-    """How a cluster is found. It holds names of secrets, never their values."""
+    """How to reach a cluster. It contains names of secrets, never their values."""
 
     name: str
     servers: tuple[Server, ...] = ()
-    """Of a cluster that we install: its kubeconfig is read from one of them when it is used."""
+    """The servers of a cluster that we install; its kubeconfig is read from one when it is used."""
     kubeconfig_secret: str = ""
-    """Of an existing cluster."""
+    """Name of the secret of an existing cluster."""
     context: str | None = None
 
     def known(self, facts: Facts) -> ClusterRef:
-        """The same with what is known of the instances, and without servers that are not made."""
+        """Fill in the known facts of instances, and drop servers that do not exist yet."""
         servers = (
             replace(each, endpoint=each.endpoint.known(facts), url=fill_known(each.url, facts))
             for each in self.servers
@@ -243,7 +244,7 @@ class ClusterRef:
 
 
 def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef | None:
-    """How the cluster of a site is found, or None for a site without one."""
+    """How to reach the cluster of a site, or None for a site without one."""
     if kubernetes is None:
         return None
     if kubernetes.existing is not None:

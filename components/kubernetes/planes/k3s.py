@@ -49,18 +49,18 @@ AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the sam
 DEFAULT_API_PORT: Final = 6443
 TOKEN_DEADLINE_S: Final = 60.0
 RESTART_DEADLINE_S: Final = 240.0
-"""Seconds for K3s to start again with another password."""
+"""Seconds for K3s to start again with a new password."""
 INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
 ACCESS_DEADLINE_S: Final = 60.0
 ALLOWS_RESET: Final = "\nreset=allow\n"
-"""In a server's last stdin, if its uninstall may take etcd away; without it, it may not."""
+"""In a server's last stdin if its uninstall may delete etcd; without it, the uninstall refuses."""
 _PARAMETERS: Final = frozenset(
     {"node", "version", "binary", "install_script", "install_script_sha256"}
     | {"api_port", "peers", "cluster", "images", "images_sha256", "reset"}
     | {"selinux_policy", "selinux_policy_sha256"}
 )
-"""Lines on stdin that are no setting of the node: where K3s comes from, and whom it joins."""
+"""Stdin lines that do not set up the node itself: the source of K3s, and the server to join."""
 DISABLED: Final = ("servicelb", "traefik")
 """K3s' own load balancer and ingress: a training cluster uses neither, and both open host ports."""
 
@@ -72,7 +72,7 @@ class K3s:
         """Plan all nodes.
 
         Raises:
-            Bug: There is no control-plane host; the check `control-plane` refuses that before.
+            Bug: No control-plane host exists; the check `control-plane` refuses that before.
         """
         if not spec.servers:
             raise Bug("a K3s plan needs a control-plane host")
@@ -110,10 +110,10 @@ class K3s:
 
 
 def k3s_plane(spec: ClusterSpec) -> K3sPlane:
-    """The K3s part of a site that has one.
+    """The K3s part of a K3s site.
 
     Raises:
-        Bug: It has none: only a K3s site is planned here.
+        Bug: The site has another control plane: only a K3s site is planned here.
     """
     if spec.k3s is None:
         raise Bug("a K3s plan needs kubernetes.plane: k3s")
@@ -121,7 +121,7 @@ def k3s_plane(spec: ClusterSpec) -> K3sPlane:
 
 
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: that of two balancers, or the one's as SSH reaches it.
+    """Address of the API for its users: that of two balancers, or the one's SSH address.
 
     Without a balancer it is the first server's.
     """
@@ -134,7 +134,7 @@ def server_url(spec: ClusterSpec) -> str:
 
 
 def join_url(spec: ClusterSpec, host: Host) -> str:
-    """Where a node joins: an agent at the balancers' address, a server at the first one.
+    """The URL at which a node joins: for an agent the balancers', for a server the first server's.
 
     A server never joins through a balancer, which could send it back to itself.
     """
@@ -147,7 +147,7 @@ def join_url(spec: ClusterSpec, host: Host) -> str:
 
 
 def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
-    """All that runs on the balancers, one host after the other."""
+    """All steps of the balancers, one host after the other."""
     plane, found = k3s_plane(spec), list[Watched]()
     for host in spec.balancers:
         found.append(plan_balancer(spec, host, plane, stack))
@@ -157,7 +157,7 @@ def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
 
 
 def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
-    """What a node joins with; the servers' own token reaches no worker where agents have one."""
+    """A node's join token; workers never get the servers' token if agents have a separate one."""
     of_agents = kubernetes.agent_token if host.role == "worker" else None
     return RemoteStep(
         name=host.name + TOKEN_SUFFIX,
@@ -172,7 +172,7 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
 
 
 def _agent_token_steps(spec: ClusterSpec, kubernetes: K3sPlane) -> tuple[RemoteStep, ...]:
-    """What servers let agents in with, in a file beside their own token; none without one."""
+    """Steps that write the agents' token on each server; empty without an agent token."""
     if kubernetes.agent_token is None:
         return ()
     return tuple(
@@ -191,7 +191,7 @@ def _agent_token_steps(spec: ClusterSpec, kubernetes: K3sPlane) -> tuple[RemoteS
 
 
 def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
-    """The registry's password on each node, in a file of its own; none without a login."""
+    """Write the registry's password on each node, to a separate file; empty without a login."""
     account = registry_account(spec)
     if account is None:
         return ()
@@ -211,7 +211,7 @@ def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
 
 
 def _watched(step: RemoteStep) -> Watched:
-    """A node as observe and drift see it: its files, its binary and its service."""
+    """A node for observe and drift: its files, its binary and its service."""
     device = f"{step.endpoint.device} k3s"
     watched = Watched(device, step, HostState({}), kubernetes_call("k3s_observe"), _PARAMETERS)
     return replace(watched, desired=watched.settings_in(step.desired))
@@ -262,7 +262,7 @@ def _secret_files(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
 
 
 def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The files that one node's K3s is made of, for its processor, each with its checksum."""
+    """The files of one node's K3s, for its processor, each with its checksum."""
     source, architecture = k3s_source(spec), spec.settings_of(host).architecture
     keys = {each: each for each in ("install_script", "selinux_policy")}
     keys |= {"binary": k3s_key("binary", architecture), "images": k3s_key("images", architecture)}
@@ -283,14 +283,14 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
         "token-file": f'"{TOKEN_FILE}"',
     }
     if spec.sources.registry is not None:
-        lines["disable-default-registry-endpoint"] = "true"  # what it lacks is pulled nowhere else
+        lines["disable-default-registry-endpoint"] = "true"  # never pull an image from elsewhere
     if host.role == "control_plane":
         lines |= _server_lines(spec, host)
     docker = k3s_plane(spec).container_runtime == "docker"
     if docker:
         lines["docker"] = "true"  # the hosts' docker has its own default runtime
     elif host.gpus and _runtime_is_on_host(spec):
-        lines["default-runtime"] = "nvidia"  # else pods get runc, which shows them no GPU
+        lines["default-runtime"] = "nvidia"  # else pods get runc, and see no GPU
     if arguments := kubelet_arguments(spec, host):
         lines["kubelet-arg"] = "[" + ", ".join(f'"{each}"' for each in arguments) + "]"
     if spec.servers[0] != host:
@@ -331,9 +331,9 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _runtime_is_on_host(spec: ClusterSpec) -> bool:
-    """K3s finds NVIDIA's container runtime at its start only where the host brings it.
+    """Whether the host brings NVIDIA's runtime: only then does K3s find it when it starts.
 
-    The GPU operator may bring its own; the device plugin alone counts on the host's.
+    The GPU operator may bring a runtime; the device plugin alone needs the host's.
     """
     operators = spec.operators
     wanted = operators.gpu is not None or operators.gpu_device_plugin is not None

@@ -1,13 +1,13 @@
-"""Who reaches the Kubernetes API, and who belongs to a cluster of K3s.
+"""Who may reach the Kubernetes API, and which machines belong to a cluster of K3s.
 
-K3s has its API, its agents and its servers on one port of all addresses of a host, and neither it
-nor kube-apiserver has a list of clients. So each server and balancer has a table of nftables, for
-that port alone (decision 27 in docs/decisions.md).
+K3s serves its API, its agents and its servers on one port of all addresses of a host, and neither
+it nor kube-apiserver can restrict clients by address. So each server and balancer gets an nftables
+table for that port alone (decision 27 in docs/decisions.md).
 
-K3s keeps a node's password and its etcd member when the machine is gone: a new machine of that
-name is refused, and the dead member counts for the quorum. So, of several servers, one that is
-there forgets the old machine before the new one joins; and the first server takes each node out
-before its machine goes (lab/sources.md#k3s).
+K3s keeps a node's password and its etcd member after the machine is gone: it refuses a new machine
+of that name, and the dead member counts for the quorum. So, with several servers, a running one
+forgets the old machine before the new one joins; and the first server removes each node before its
+machine is uninstalled (lab/sources.md#k3s).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: Final = 180.0
-"""Seconds: 120 of them are for the lock of another run."""
+"""Seconds, 120 of which are for the lock of another run."""
 PRIORITY: Final = -10
-"""Before the filters of the host's own firewalls, which have 0 (nft(8), standard priorities)."""
+"""Before the filters of the host's own firewalls, which use 0 (nft(8), standard priorities)."""
 _PARAMETERS: Final = frozenset({"allowed", "way"})
 
 
 def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
-    """One filter for each host that serves the API; none where the file names no networks.
+    """One filter for each host that serves the API; empty if the file does not name networks.
 
     Args:
         spec: The checked site.
         plane: Its K3s.
-        stack: Names the folder on the hosts that says what this stack installed.
+        stack: Names the folder on the hosts that records what this stack installed.
     """
     if not plane.api_from:
         return ()
@@ -52,7 +52,7 @@ def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watche
 
 
 def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
-    """What the file names, and the pods, which ask from their own addresses on a server itself."""
+    """The networks in the file, and that of the pods, which call from their own address."""
     return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
 
 
@@ -68,7 +68,7 @@ def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
     lines = {
         "allowed": " ".join(map(str, allowed_networks(plane))),
         "stack": stack,
-        # Through a jump host the server sees that one, and not where the API is asked from.
+        # Behind a jump host the server sees the jump host, and not the API's client.
         "way": "jump" if endpoint.jump else "direct",
     }
     step = RemoteStep(
@@ -85,11 +85,11 @@ def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
 
 
 def render_rules(plane: K3sPlane) -> str:
-    """The table, which replaces the one before it in one transaction of the kernel.
+    """The table, which replaces the earlier one in one transaction of the kernel.
 
-    What is not allowed is dropped and gets no answer: a server that joins takes a refused
-    connection for a host on which no API runs, and would begin a second cluster. A node's own way
-    to its API is the loopback device. Nodes have IPv4 addresses, so that nothing comes by IPv6.
+    A packet from elsewhere is dropped without an answer: a joining server would take a refused
+    connection for a host without an API, and begin a second cluster. A node reaches its own API
+    over the loopback device. Nodes have IPv4 addresses, so the API gets no IPv6 traffic.
     """
     port = plane.api_port
     lines = (
@@ -117,19 +117,19 @@ REMOVAL_DEADLINE_S: Final = 420.0
 NODE_DEADLINE_S: Final = 420.0
 """Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
 FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
-"""In the first server's stdin, the place of what the step before it found: `none` or `running`."""
+"""Placeholder in the first server's stdin for the earlier step's result: `none` or `running`."""
 CLUSTER_FOUND: Final = "cluster-found"
 
 
 def has_several_servers(spec: ClusterSpec) -> bool:
-    """Whether a server can be lost and replaced while the cluster lives on."""
+    """Whether the cluster survives the loss and replacement of a server."""
     return len(spec.servers) > 1
 
 
 def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
-    """For each node the step that forgets the machine which had its name before.
+    """One step for each node, which forgets the earlier machine of its name.
 
-    It runs again only when the machine is another one: its host key is in the stdin.
+    It runs again only for a new machine: its host key is in the stdin.
     """
     if not has_several_servers(spec):
         return ()
@@ -137,9 +137,9 @@ def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
 
 
 def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
-    """For each node the step that waits for it, and whose undo takes it out of the cluster.
+    """One step for each node, which waits for it, and whose undo removes it from the cluster.
 
-    An only server has none: it goes last, and the cluster with it.
+    An only server gets no step: it is uninstalled last, and the cluster with it.
     """
     servers = spec.servers if has_several_servers(spec) else ()
     return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))

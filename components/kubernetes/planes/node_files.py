@@ -1,10 +1,10 @@
 """The tool of the Kubernetes room, and files of nodes as lines of a step's stdin.
 
-They say what workers' kubelets get about NUMA nodes, and where a node's containerd pulls from.
-Sources: Kubernetes' documentation, "Control CPU Management Policies on the Node" and "Control
-Topology Management Policies on a node"; the state that kubelet refuses to start with, in its
-source (pkg/kubelet/cm/cpumanager). `/etc/rancher/k3s/registries.yaml`: K3s' documentation, "Private
-Registry Configuration" (sources.md#k3s).
+The files configure the NUMA policies of workers' kubelets, and the registries of a node's
+containerd. Sources: Kubernetes' documentation, "Control CPU Management Policies on the Node" and
+"Control Topology Management Policies on a node"; the state with which kubelet refuses to start, in
+its source (pkg/kubelet/cm/cpumanager). `/etc/rancher/k3s/registries.yaml`: K3s' documentation,
+"Private Registry Configuration" (sources.md#k3s).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "keepalived_observe": (*_MOVER, "keepalived_observe"),
     "keepalived_undo": ("service", "keepalived_reading", "service_undo"),
 }
-"""Verb to the files of `scripts/` that it is, in order."""
+"""Verb to the files of `scripts/` that form it, in order."""
 
 
 @cache
@@ -96,7 +96,7 @@ def _file(name: str) -> str:
 
 @cache
 def kubernetes_tool() -> Tool:
-    """Everything that installs, reads and removes Kubernetes and the balancer on a host."""
+    """All scripts that install, read and remove Kubernetes and the balancer on a host."""
     verbs = {verb: "".join(map(script_text, parts)) for verb, parts in PARTS.items()}
     return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
 
@@ -109,7 +109,7 @@ def kubernetes_call(verb: Verb, *arguments: str) -> ToolCall:
 def numbered_lines(file: str, text: str) -> dict[str, str]:
     """A file as lines of a step's stdin, which a preview then shows line by line.
 
-    With their count: a line that was added at the end is drift too.
+    The number of lines is included: then an added line at the end is drift too.
     """
     lines = text.splitlines()
     numbered = {f"{file}.{number:02}": line for number, line in enumerate(lines, 1)}
@@ -122,9 +122,9 @@ FIELDS: Final[Mapping[str, str]] = {
     "topology-manager-policy": "topologyManagerPolicy",
     "topology-manager-scope": "topologyManagerScope",
 }
-"""Argument of kubelet to the field of its file."""
+"""kubelet's argument to the field of its file."""
 ARGUMENT: Final = "kubelet-arg: "
-"""Begins the line of K3s' config.yaml."""
+"""Prefix of a line in K3s' config.yaml."""
 
 
 def kubelet_values(alignment: Alignment) -> dict[str, str]:
@@ -134,12 +134,12 @@ def kubelet_values(alignment: Alignment) -> dict[str, str]:
 
 
 def kubelet_fields(alignment: Alignment) -> dict[str, str]:
-    """The same for kubelet's own file."""
+    """The NUMA settings as fields of kubelet's own file."""
     return {FIELDS[key]: value for key, value in kubelet_values(alignment).items()}
 
 
 def kubelet_arguments(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
-    """The arguments of one node's kubelet; none but on workers."""
+    """The arguments of one node's kubelet; empty except on workers."""
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None or host.role != "worker":
         return ()
@@ -147,27 +147,27 @@ def kubelet_arguments(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
 
 
 def arguments_in(lines: Mapping[str, str]) -> str:
-    """The arguments in the lines of an install step, in words; empty where there are none."""
+    """The kubelet arguments in the lines of an install step, in words; possibly empty."""
     found = (text.removeprefix(ARGUMENT) for text in lines.values() if text.startswith(ARGUMENT))
     return " ".join(part.strip('" ') for part in next(found, "").strip("[]").split(", "))
 
 
 def ours_among(arguments: tuple[str, ...]) -> str:
-    """Those of a kubelet's arguments that this file sets, in words and in its order."""
+    """The kubelet arguments that the site sets, in words and in its order."""
     given = dict(each.split("=", 1) for each in arguments if "=" in each)
     return " ".join(f"{key}={given[key]}" for key in FIELDS if key in given)
 
 
 CA_FILE: Final = "registry-ca.crt"
 PASSWORD_MARK: Final = "@registry-password@"  # noqa: S105 - the place of a secret, not one
-"""`scripts/registry.sh` puts the password there."""
+"""`scripts/registry.sh` replaces it with the password."""
 _PLAIN: Final = re.compile(r"[a-z_]+")
 _UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io")
-"""Whatever a chart or K3s itself names is asked of the site's registry too."""
+"""Registries in charts or in K3s itself: their images come from the site's registry too."""
 
 
 def render_registries(spec: ClusterSpec) -> str:
-    """The file of every node; empty where nothing differs from upstream."""
+    """The registries file of every node; empty if all registries are upstream's."""
     plane, registry = spec.k3s, spec.sources.registry
     short = plane.registry_mirror if plane else None
     mirrors: dict[str, object] = {}
@@ -191,7 +191,7 @@ def render_registries(spec: ClusterSpec) -> str:
 
 
 def upstream_registries(spec: ClusterSpec) -> set[str]:
-    """The registries that images of the site are named in, and those that charts may name."""
+    """The registries of the site's images, and those that charts may use."""
     return {*_UPSTREAM} | {
         parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
     }
@@ -211,7 +211,7 @@ def _render(value: Mapping[str, object]) -> str:
 
 
 def _lines(value: object) -> Iterator[str]:
-    """Every text in double quotes, which YAML 1.1 and 1.2 read alike; keys where they need it."""
+    """Every text in double quotes, which YAML 1.1 and 1.2 read alike; keys only if necessary."""
     if isinstance(value, Mapping):
         for key, item in sorted(cast("Mapping[str, object]", value).items()):
             name = key if _PLAIN.fullmatch(key) else json.dumps(key)
