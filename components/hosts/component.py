@@ -52,13 +52,13 @@ class Hosts(pulumi.ComponentResource):
 
 
 class GuestProofs(pulumi.ComponentResource):
-    """Prove on virtual machines what only works once their hypervisors were restarted.
+    """Check on virtual machines the settings that need a restart of their hypervisors.
 
     Args:
         name: Name of the component; steps are named after their host.
-        plans: The plans of `Hosts`; those without a proof are passed over.
+        plans: The plans of `Hosts`; those without such a check are skipped.
         remote: Secrets and repair notes of this run.
-        hosts: The handoff of the stage that restarts what waits for it.
+        hosts: The handoff of the stage that performs the pending restarts.
         opts: Resource options of the component.
     """
 

@@ -1,7 +1,7 @@
-"""What of a host is not ours, can harm our traffic all the same, and is looked at; or is repaired.
+"""Host settings outside the plan that can harm our traffic: the values to read, or to repair.
 
-`harms` judges what a look found. What `guards.host` of the file repairs is in the plan, as any
-other setting: it is set, kept and undone by the host's step.
+`harms` judges the values that were read. If `guards.host` of the file says repair, the plan
+contains the setting like any other: the host's step sets, keeps and undoes it.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ OWN_CLASSES: Final = "1,0,2,3,4,5,6,7"
 """The traffic class of each priority as the driver makes them: 1 is the lowest (IEEE 802.1Q;
 sources.md#host-guards)."""
 OWN_ALGORITHMS: Final = ",".join(["vendor"] * 8)
-"""How the driver schedules them: all in turn."""
+"""The driver's default schedule: all classes take turns."""
 _ANY_BUFFERS: Final = "/".join([",".join("0" * 8)] * 2)
 _DSCPS: Final = 64
 ALL: Final = "net.ipv4.conf.all"
 _ARP_FILTER: Final = "arp_filter"
-"""The other way to one answer: by the route to who asks."""
+"""A second way to a single ARP answer: by the route to the asking host."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedCard:
-    """What the plan makes of a card, as far as settings beside ours are judged by it."""
+    """The facts of a card's plan by which the rules judge other settings."""
 
     pci: str
     netdev: str
     gbit_s: int
     mtu_bytes: int
     vfs: int = 0
-    """VFs whose settings the card has: none in switchdev mode."""
+    """VFs whose settings the card has: 0 in switchdev mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """What the plan makes of a host, as far as settings beside ours are judged by it."""
+    """The facts of a host's plan by which the rules judge other settings."""
 
     cards: tuple[GuardedCard, ...] = ()
     priority: int = 0
     """Of RoCE."""
     cnp_priority: int = 0
     pauses: bool = False
-    """The cards pause, and are paused, on `priority`."""
+    """The cards send and obey pause frames on `priority`."""
     attached: bool = False
-    """Pods get VFs, and a network attachment gives these spoof check and trust."""
+    """Pods get VFs, and a network attachment sets their spoof check and trust."""
     rails: tuple[str, ...] = ()
-    """Network devices with addresses on rails, where there are several."""
+    """Network devices with addresses on rails, if there are several."""
 
     def asked(self) -> HostState:
-        """What a look asks for beside our settings, each with a value that does no harm."""
+        """The settings to read besides the planned ones, each with a harmless value."""
         values: dict[str, str] = {}
         for card in self.cards:
             values |= {f"nic.{card.pci}.{key}": value for key, value in self._of_card().items()}
@@ -86,7 +86,7 @@ _VF_RATES: Final = {"min_rate_mbit_s": "0", "max_rate_mbit_s": "0"}
 
 
 def plan_guards(spec: ClusterSpec, host: Host) -> Guarded:
-    """What rules on settings beside ours need of the plan of a host."""
+    """Collect the facts of a host's plan that the rules need."""
     cards = tuple(
         GuardedCard(
             nic.pci,
@@ -113,7 +113,7 @@ def _legacy_vfs(nic: Nic) -> int:
 
 
 def repaired_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The settings that are ours since the file repairs them; what it says of one itself wins."""
+    """The settings that the file asks to repair; a value that the file sets itself wins."""
     repaired = {kind for kind in _REPAIRS if spec.guards.way(f"host.{kind}") == "repair"}
     settings: dict[str, str] = {}
     for nic in host.nics:
@@ -137,7 +137,7 @@ _REPAIRS: Final = (
 
 
 def _card(spec: ClusterSpec, kind: str) -> Mapping[str, str]:
-    """What a kind of guard sets on each card."""
+    """The values that a kind of guard sets on each card."""
     if kind == "dscp_map":
         ours = {spec.rdma.dscp, spec.rdma.cnp_dscp}
         return {
@@ -154,7 +154,7 @@ def _card(spec: ClusterSpec, kind: str) -> Mapping[str, str]:
 
 
 def _sysctls(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """As with routes by source; of ARP the value of all devices would win where it is greater."""
+    """The values used with routes by source; `all.arp_ignore` is 0, since the greater counts."""
     cards = routed_cards(spec, host)
     if len(cards) < 2:  # noqa: PLR2004 - one card cannot be confused
         return {}

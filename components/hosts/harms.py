@@ -1,8 +1,8 @@
-"""Settings of a host that are not ours: which values harm our traffic, found in a look. Pure.
+"""Host settings outside the plan: which of their observed values harm our traffic. Pure.
 
-A rule looks at what one look found, and at what the plan makes of the host (`Guarded`). What cannot
-be read, as without `mlnx_qos` and `dcb`, is not judged: it is drift of our settings. A setting that
-the plan owns is not said here: a value that is not as planned is drift.
+A rule compares the observed values with the host's plan (`Guarded`). It does not judge a value that
+could not be read, for example without `mlnx_qos` and `dcb`: then our own settings show as drift. It
+skips settings that the plan owns: a different value of those is drift.
 
 Sources of every harmless value: sources.md#host-guards.
 """
@@ -22,38 +22,38 @@ from components.model.fabric import DSCP_PER_PRIORITY
 
 UNKNOWN: Final = frozenset({"", "absent", "unsupported", "unknown"})
 _LEAST_SHARE: Final = 100 // 8
-"""Percent of the line that a class has while all eight take turns, as the driver makes them."""
+"""Percent of the line for each class while all eight take turns, the driver's default."""
 _CABLE_M: Final = 7
-"""What the driver takes a cable for that nothing is said of."""
+"""The length that the driver assumes for a cable if none is set."""
 _LEAST_GBIT_S: Final = 40
 _LEAST_MAX_MTU_BYTES: Final = 9216
-"""What mlx5 computes a pause's headroom with, where speed or greatest MTU is less."""
+"""The maximum MTU from which mlx5 computes a pause's headroom, if the real one is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A value that harms: of which setting, what would not, and what suffers."""
+    """A harmful value: its setting, a harmless value, and the traffic that suffers."""
 
     setting: str
     actual: str
     harmless: str
     breaks: str
     fix: str = ""
-    """What to run in place of the rule's own command."""
+    """The command to run instead of the rule's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenCard:
-    """A card's plan, and all that is known of its settings now."""
+    """A card's plan, and its settings as far as they are known."""
 
     plan: GuardedCard
     host: Guarded
     seen: Mapping[str, str]
     owned: frozenset[str]
-    """Its settings that the plan owns."""
+    """Its settings that the plan contains."""
 
     def __getitem__(self, setting: str) -> str:
-        """The value of one setting; empty where it is not known."""
+        """The value of one setting; empty if it is unknown."""
         value = self.seen.get(setting, "")
         return "" if value in UNKNOWN else value
 
@@ -64,16 +64,16 @@ class SeenCard:
 
     @property
     def cnp(self) -> str:
-        """The priority of congestion notifications in words."""
+        """The priority of CNPs in words."""
         return f"priority {self.host.cnp_priority} (CNPs)"
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """The traffic class of each priority; the driver's own where it is not known."""
+        """The traffic class of each priority; the driver's default if it is unknown."""
         return tuple(map(int, (self["priority_classes"] or OWN_CLASSES).split(",")))
 
     def sharing(self, priority: int) -> tuple[int, ...]:
-        """The other priorities in the class of one."""
+        """The other priorities in the class of a priority."""
         own = self.classes[priority]
         return tuple(p for p, c in enumerate(self.classes) if c == own and p != priority)
 
@@ -83,7 +83,7 @@ def _list(numbers: Iterable[int]) -> str:
 
 
 def _shared_class(card: SeenCard) -> Iterator[Harm]:
-    """RoCE and CNPs have a class each that no other priority is in."""
+    """Check that RoCE and CNPs each have a class without other priorities."""
     if not card["priority_classes"]:
         return
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
@@ -117,9 +117,9 @@ def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _starved(card: SeenCard) -> Iterator[Harm]:
-    """No class but that of CNPs goes strictly before RoCE's, and none before theirs.
+    """Check that only the class of CNPs is served strictly before RoCE's, and none before CNPs.
 
-    Nor is RoCE's share below what the card gives by itself.
+    RoCE's share must be at least the card's default.
     """
     algorithms = tuple(card["ets"].split(","))
     if len(algorithms) != len(card.classes):
@@ -149,7 +149,7 @@ def _starved(card: SeenCard) -> Iterator[Harm]:
 
 
 def _limited(card: SeenCard) -> Iterator[Harm]:
-    """The class of RoCE may send at line rate."""
+    """Check that the class of RoCE may send at line rate."""
     own = card.classes[card.host.priority]
     rate = card[f"tc{own}_rate"]
     if rate and rate != "unlimited" and float(rate) < card.plan.gbit_s:
@@ -166,7 +166,7 @@ def _limited(card: SeenCard) -> Iterator[Harm]:
 
 
 def _sorted_in(card: SeenCard) -> Iterator[Harm]:
-    """No DSCP of others is in our priorities that would not be there by the card's own map."""
+    """Check that foreign DSCPs enter our priorities only by the default map, or as planned."""
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
         foreign = sorted(
             int(dscp)
@@ -190,16 +190,16 @@ def _sorted_in(card: SeenCard) -> Iterator[Harm]:
 
 
 def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
-    """What a receive buffer must hold for a pause to come in time, as mlx5 computes it.
+    """Bytes that a receive buffer must hold for a pause to come in time, as mlx5 computes it.
 
-    Two packets and what is under way on cable and in the cards.
+    Two packets, and the bytes under way on the cable and in the cards.
     """
     under_way = (301 + 216 * cable_m // 100) * max(gbit_s, _LEAST_GBIT_S)
     return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
 
 
 def _too_small(card: SeenCard) -> Iterator[Harm]:
-    """Where RoCE pauses, its receive buffer holds what comes in until the other side stops."""
+    """Check that RoCE's receive buffer holds the bytes that arrive before a pause takes effect."""
     sizes, _, of_priority = card["buffers"].partition("/")
     if not (card.host.pauses and of_priority):
         return
@@ -220,11 +220,11 @@ def _too_small(card: SeenCard) -> Iterator[Harm]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A setting of a card that is not ours: which values harm our traffic, and how to mend them."""
+    """A card's setting outside the plan: which values harm our traffic, and how to correct them."""
 
     kind: str
     keys: str
-    """The keys it is about, in words of the table of keys."""
+    """The keys that it judges, as the table of keys writes them."""
     find: Callable[[SeenCard], Iterator[Harm]]
     fix: str
     """The command, with `{netdev}` and `{harmless}`."""
@@ -251,16 +251,16 @@ CARD_RULES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class VfRule:
-    """A setting of VFs that is not ours: where it is read, and which values harm our traffic."""
+    """A setting of VFs outside the plan: how to read it, and which values harm our traffic."""
 
     kind: str
     setting: str
     harmless: str
     breaks: str
     word: str
-    """What `ip link set DEV vf N` calls it."""
+    """The name of the setting in `ip link set DEV vf N`."""
     harms: Callable[[GuardedCard, Mapping[str, str], Mapping[str, str]], bool]
-    """Asked with the card, one VF's values, and those of this setting of all its VFs."""
+    """Gets the card, one VF's values, and the values of this setting of all its VFs."""
 
 
 VF_RULES: Final = (
@@ -292,11 +292,11 @@ VF_RULES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SysctlRule:
-    """A setting of the rails' devices; of the device's value and that of all the greater counts."""
+    """A sysctl of the rails' devices; the greater of the value and that of `all` counts."""
 
     setting: str
     harms: Mapping[int, str]
-    """Harmful value to what it breaks."""
+    """Harmful value to its effect."""
 
 
 _FLUX: Final = "the rails' addresses: any card answers for each of them (ARP flux)"
@@ -310,7 +310,7 @@ SYSCTL_RULES: Final = (
 
 
 def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple[Beside, ...]:
-    """All that harms our traffic on a host and is not ours."""
+    """Find all settings outside the plan that harm our traffic on a host."""
     owned = frozenset(desired.values)
     return (
         *_of_cards(guarded, owned, facts.values),
@@ -396,6 +396,6 @@ def _of_sysctls(
 
 
 def _by_route(rule: SysctlRule, netdev: str, facts: Mapping[str, str]) -> bool:
-    """ARP is answered by the route to who asks (`arp_filter` of the device or of all)."""
+    """Whether the route to the asking host decides ARP answers (`arp_filter`, device or all)."""
     keys = (f"kernel.sysctl.{name}.arp_filter" for name in (ALL, conf_name(netdev)))
     return rule.setting == "arp_ignore" and any(facts.get(key) == "1" for key in keys)

@@ -1,4 +1,4 @@
-"""What `look.sh` saw of a host: its RDMA cards and GPUs, and where they sit. Pure.
+"""The RDMA cards and GPUs of a host, and their PCIe places, as `look.sh` reports them. Pure.
 
 Sources of the files that it reads: lab/sources.md#pcie.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOK_LINE: Final = "look=topology\n"
-"""Asks observe for what is plugged in, beside the settings."""
+"""Makes observe report the PCIe devices besides the settings."""
 LOOK_PREFIX: Final = "look."
 _FUNCTION: Final = re.compile(r"look\.([0-9a-f]+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\.([a-z_]+)")
 _HOST: Final = "look.host."
@@ -20,26 +20,25 @@ _GT_S: Final = re.compile(r"([0-9.]+) GT/s")
 _RATE: Final = re.compile(r"([0-9.]+) Gb/sec \((\d+)X(?: ([A-Z0-9]+))?\)")
 _PORT_NAMES: Final = ("port.ifname", "port.local", "port.descr")
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 16, 32})
-"""Lanes that a PCIe link can have; 0 and 255 are what the kernel prints of one that it does not
-know."""
+"""Valid lane counts of a PCIe link; the kernel prints 0 and 255 for an unknown link."""
 
 
 @dataclass(frozen=True, slots=True)
 class PciFunction:
-    """One PCI function and its place."""
+    """One PCI function and its place in the tree."""
 
     pci: str
     device: str
     """PCI device id, four hexadecimal digits."""
     numa: int | None
-    """NUMA node; None where the system knows none (it says -1)."""
+    """NUMA node; None if the system does not know it (it prints -1)."""
     path: tuple[str, ...]
-    """From the host bridge (`pci0000:00`) over the bridges to the function itself."""
+    """From the host bridge (`pci0000:00`) over the bridges to the function."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFact:
-    """A PCIe link: GT/s of a lane, and lanes; None is unknown, as in many virtual machines."""
+    """A PCIe link: GT/s of a lane, and lanes; None if unknown, as in many virtual machines."""
 
     gt_s: float | None = None
     width: int | None = None
@@ -47,16 +46,16 @@ class LinkFact:
 
 @dataclass(frozen=True, slots=True)
 class CardFact(PciFunction):
-    """One function of an RDMA card that is no VF."""
+    """One PF of an RDMA card."""
 
     netdev: str = ""
     rdma: str = ""
     link: LinkFact = LinkFact()
-    """What the link trained to."""
+    """The trained speed and width of the link."""
     card_link: LinkFact = LinkFact()
-    """What the card can."""
+    """The best link that the card supports."""
     slot_link: LinkFact = LinkFact()
-    """What the port above the card can: the slot, or the switch chip's port."""
+    """The best link that the port above the card supports: the slot, or the switch chip's port."""
     speed_gbit_s: int | None = None
     """Line rate of the port; None while it is down."""
     lanes: int | None = None
@@ -72,9 +71,9 @@ class CardFact(PciFunction):
     addresses: tuple[str, ...] = ()
     """IPv4 addresses with their prefix lengths."""
     switch: str = ""
-    """Name of the switch by LLDP; empty where none is known."""
+    """Name of the switch by LLDP; empty if it is unknown."""
     switch_ports: tuple[str, ...] = ()
-    """All names of the switch's port: SONiC tells an alias first, and the name as description."""
+    """All names of the switch's port: SONiC sends an alias first, and the name as description."""
 
     @property
     def neighbour(self) -> str:
@@ -83,9 +82,10 @@ class CardFact(PciFunction):
 
     @property
     def possible(self) -> LinkFact:
-        """The best that card and slot can together.
+        """The best link that card and slot can form together.
 
-        A hypervisor's root port is no slot: the link below it is often better than it can.
+        A hypervisor's root port is not a real slot: the link below it is often better than the port
+        claims.
         """
         slot = self.slot_link
         if _above(self.link.gt_s, slot.gt_s) or _above(self.link.width, slot.width):
@@ -99,19 +99,19 @@ class CardFact(PciFunction):
 
 @dataclass(frozen=True, slots=True)
 class HostLook:
-    """All that one look saw, sorted by PCI address."""
+    """The result of one read of a host, sorted by PCI address."""
 
     cards: tuple[CardFact, ...] = ()
     gpus: tuple[PciFunction, ...] = ()
     nodes: int = 1
     """NUMA nodes of the machine."""
     seen: bool = False
-    """The host was read: nothing found is then no card, and not nothing known."""
+    """The host was read: an empty list then means that it has no cards."""
     name: str = ""
     """The host's own name."""
     uplink: tuple[str, ...] = ()
-    """Network devices of the default routes and of the session that looked, and those that they
-    stand on: a bond's, a VLAN's."""
+    """Network devices of the default routes and of the SSH session, and the devices below them: a
+    bond's, a VLAN's."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -123,7 +123,7 @@ class HostLook:
 
 
 def parse_look(lines: Iterable[str]) -> HostLook:
-    """Read the lines of `look.sh` and `discover.sh`; lines of others are passed over."""
+    """Read the lines of `look.sh` and `discover.sh`, and ignore all other lines."""
     functions: dict[str, dict[str, str]] = {}
     host: dict[str, str] = {}
     uplink: dict[str, None] = {}
@@ -164,7 +164,7 @@ def count_nodes(online: str) -> int:
 
 
 def _split_lldp(key: str) -> tuple[str, str]:
-    """`lldp.enp5s0.port.ifname` to the network device, which may hold dots itself, and the rest."""
+    """Split `lldp.enp5s0.port.ifname` into the network device (dots allowed) and the rest."""
     words = key.split(".")
     return ".".join(words[1:-2]), ".".join(words[-2:])
 
@@ -213,7 +213,7 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
 
 
 def _speed(fields: Mapping[str, str], rate: re.Match[str] | None) -> int | None:
-    """The network device's own word in Mbit/s; an InfiniBand port has only the rate."""
+    """The network device's own value in Mbit/s; an InfiniBand port only has the rate."""
     mbit_s = fields.get("mbit_s", "")
     if mbit_s.isdigit() and int(mbit_s) > 0:
         return round(int(mbit_s) / 1000)

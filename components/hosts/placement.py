@@ -1,11 +1,11 @@
 """Where cards and GPUs sit, and how far they are from each other in the PCIe tree. Pure.
 
-A distance is that of `nvidia-smi topo -m`. Its program is not public; how a path is counted here
-is derived from its legend and from NCCL, which reads the same paths and takes a switch chip (its
+A distance is that of `nvidia-smi topo -m`. Its program is not public; the way to count a path is
+derived from its legend and from NCCL, which reads the same paths and counts a switch chip (its
 upstream and its downstream ports) as one step: lab/sources.md#pcie.
 
-No update mends a card that sits in the wrong slot, so nothing here is a setting or drift of one:
-it is reported at preview and by `railyard drift`, as a wrong cable of a switch is.
+An update cannot move a card to another slot, so nothing here is a setting or its drift: the preview
+and `railyard drift` report it, like a wrong cable at a switch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 
 _ONE_SWITCH: Final = 1
-"""Bridges below the common one: a switch chip's downstream port, and nothing further."""
+"""Bridges below the common one: only a switch chip's downstream port."""
 
 
 class Distance(IntEnum):
-    """How data gets from one PCI function to another, the shortest way first."""
+    """The path of data from one PCI function to another, the shortest first."""
 
     PIX = 0
     """Through one switch chip or bridge at most."""
@@ -39,37 +39,37 @@ class Distance(IntEnum):
     NODE = 3
     """From one host bridge to another of the same NUMA node."""
     SYS = 4
-    """From one NUMA node to another, over the link between the processors; also where there are
-    several and one is not known: `without_node`."""
+    """Between NUMA nodes, over the link between the processors; also if the machine has several
+    nodes and one is unknown: `without_node`."""
 
 
 def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
-    """How far two functions are apart.
+    """The distance between two functions.
 
     Args:
         one: A card or GPU.
         other: Another one.
-        nodes: NUMA nodes of the machine; where there is one, all is on it.
+        nodes: Number of NUMA nodes of the machine; with one node, everything is on it.
     """
     both = zip(one.path, other.path, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
     if common == 0:
         near = nodes == 1 or (one.numa is not None and one.numa == other.numa)
         return Distance.NODE if near else Distance.SYS
-    if common == 1:  # the host bridge alone
+    if common == 1:  # only the host bridge
         return Distance.PHB
     below = max(len(one.path), len(other.path)) - common - 1
     return Distance.PIX if below <= _ONE_SWITCH else Distance.PXB
 
 
 def without_node(*functions: PciFunction) -> str:
-    """The addresses of those whose NUMA node the system does not tell: SYS is then a guess."""
+    """The addresses of functions whose NUMA node is unknown: SYS is then a guess."""
     return " and ".join(each.pci for each in functions if each.numa is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A GPU and the card that it sends through."""
+    """A GPU and its card."""
 
     gpu: str
     """PCI address of the GPU."""
@@ -81,12 +81,12 @@ class Pair:
 def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
     """Give each GPU its nearest card.
 
-    Of equally near cards, the one that has the fewest GPUs, then by bus number; GPUs that are
-    nearest to a card come first. Where there are more cards than GPUs, a card that is left gets the
+    Among equally near cards, the one with the fewest GPUs wins, then the lower bus number; GPUs
+    that are nearest to a card come first. If cards outnumber GPUs, each remaining card gets the
     nearest GPU of its node with the fewest cards.
 
     Returns:
-        The pairs by GPU and card; none where there are no cards.
+        The pairs by GPU and card; empty without cards.
     """
     wanted = set(cards)
     functions = [card for card in look.cards if card.pci in wanted]
@@ -120,7 +120,7 @@ def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair
 
 
 def gpus_of(pairs: Iterable[Pair], card: str) -> tuple[str, ...]:
-    """The GPUs of one card that are on its own NUMA node, by address."""
+    """The GPUs of one card that share its NUMA node, by address."""
     return tuple(pair.gpu for pair in pairs if pair.card == card and pair.distance < Distance.SYS)
 
 
@@ -134,13 +134,13 @@ def matrix(look: HostLook) -> Mapping[tuple[str, str], Distance]:
 
 
 _FAR: Final = (Distance.NODE, Distance.SYS)
-"""Ways that leave the host bridge: GPUDirect RDMA is slow over the first and worse over the second
-(the legend of `nvidia-smi topo -m`; NCCL's NCCL_NET_GDR_LEVEL is of the same steps)."""
+"""Paths beyond the host bridge: GPUDirect RDMA is slow over the first and slower over the second
+(the legend of `nvidia-smi topo -m`; NCCL's NCCL_NET_GDR_LEVEL uses the same steps)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCard:
-    """One card as the file has it; None is not said there."""
+    """One card in the file; None if the file does not set a value."""
 
     pci: str
     rail: str
@@ -155,35 +155,35 @@ class ExpectedCard:
 
     @property
     def where(self) -> str:
-        """The card as people look for it."""
+        """The place of a card, as people look for it."""
         return f"the card at {self.pci} ({self.netdev}, {self.rail})"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What must be plugged into a host."""
+    """The cards and GPUs that a host must have."""
 
     gpus: int = 0
     gpu_direct: bool = False
-    """Cards and GPUs shall reach each other directly."""
+    """Cards and GPUs must reach each other directly."""
     cards: tuple[ExpectedCard, ...] = ()
     hcas: int = 0
-    """InfiniBand adapters, of which the file has no more than the number."""
+    """Number of InfiniBand adapters, for which the file gives only the number."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether the placement has anything to check."""
         return bool(self.gpus or self.cards or self.hcas)
 
 
 def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
-    """What the file says of one host's cards and GPUs."""
+    """The placement of one host's cards and GPUs in the file."""
     cards = tuple(
         ExpectedCard(
             pci=nic.pci,
             rail=nic.rail,
             netdev=nic.netdev,
             speed_gbit_s=nic.speed_gbit_s,
-            # A default is no word of the user's; -1 is said of what the system does not know.
+            # Skip a default, which the user did not write, and -1, which means unknown.
             numa=nic.numa if "numa" in nic.model_fields_set and nic.numa >= 0 else None,
             link_gt_s=nic.link_gt_s,
             link_width=nic.link_width,
@@ -198,7 +198,7 @@ def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
 
 
 def judge_placement(expected: Placement, look: HostLook) -> tuple[Misplaced, ...]:
-    """Everything that is not as the file says, in the order of the file; nothing, unlooked at."""
+    """Everything that differs from the file, in the order of the file; empty without a look."""
     return tuple(_judge(expected, look)) if look.seen else ()
 
 
@@ -224,7 +224,7 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
 
 
 def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
-    """InfiniBand adapters are not in the file: a link below what card and slot can is reported."""
+    """The file does not list InfiniBand adapters: report a link below that of card and slot."""
     own = {card.pci for card in expected.cards}
     for found in look.cards:
         if found.link_layer == "InfiniBand" and found.pci not in own:

@@ -1,4 +1,4 @@
-"""What each host shall look like, and the one step that brings it there.
+"""The wanted state of each host, and the one step that establishes it.
 
 Everything is decided here and in the modules of its topics; the scripts only compare and change.
 """
@@ -43,15 +43,15 @@ from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, ToolCall, make_tool
 
 TOOLKIT_PARAMETERS: Final = frozenset({"toolkit_key", "toolkit_key_sha256"})
-"""Lines on stdin that say how the toolkit is installed, and are no setting."""
+"""Stdin lines that say how to install the toolkit; they are not settings."""
 _KEY_DIGITS: Final = 12
-"""Digits of the key's checksum in the setting, as of the RDMA driver's."""
+"""Digits of the key's checksum in the setting, as for the RDMA driver."""
 
 
 def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The runtime for GPUs, which K3s looks for on its PATH at its start, and Docker by name.
+    """The runtime for GPUs, which K3s finds on its PATH when it starts, and Docker by name.
 
-    It comes before both: K3s ends where the runtime that its configuration names is missing.
+    It comes before both: K3s exits if the runtime in its configuration is missing.
     """
     if not _runs_gpus(spec, host):
         return {}
@@ -68,7 +68,7 @@ def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def toolkit_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The key that signs the repository: how the step is done, no setting."""
+    """The key that signs the repository: a parameter of the step, not a setting."""
     asked = spec.host_defaults.toolkit
     if asked is None or asked.repository is None or not _runs_gpus(spec, host):
         return {}
@@ -77,19 +77,19 @@ def toolkit_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _runs_gpus(spec: ClusterSpec, host: Host) -> bool:
-    """Containers with GPUs run here, in a Kubernetes of ours or in Docker."""
+    """Whether containers with GPUs run here, in our own Kubernetes or in Docker."""
     ours = spec.k3s is not None or runs_docker(spec)
     return ours and host.gpus > 0 and host.role != "balancer"
 
 
 DOCKER_DEADLINE_S: Final = 900.0
-"""Seconds where Docker may have to be installed: some hundred MB of packages."""
+"""Seconds if Docker may have to be installed: some hundred MB of packages."""
 FIRMWARE_DEADLINE_S: Final = 30.0
-"""Seconds more for each card whose firmware is set: three queries of all parameters and two calls
-that set; how long a card takes is a guess."""
+"""Additional seconds for each card with firmware settings: three queries of all parameters and two
+calls that set; the time of one card is a guess."""
 VERIFY_DEADLINE_S: Final = 120.0
 PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
-"""Lines on stdin that are no setting of the host but say how this run is to be done."""
+"""Stdin lines that say how to do this run; they are not settings of the host."""
 
 _TOPICS: Final = (
     driver_settings,
@@ -103,48 +103,48 @@ _TOPICS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """One host: the state it shall have and the steps that bring it there."""
+    """One host: its wanted state, and the steps that establish it."""
 
     name: str
     endpoint: Endpoint
     desired: HostState
     steps: tuple[RemoteStep, ...]
     verify: RemoteStep | None = None
-    """Proof of what only works when all below the host was restarted; to run after that."""
+    """Checks that succeed only after everything on the host was restarted; it runs after that."""
     placement: Placement = field(default_factory=Placement, metadata=OMIT_EMPTY)
-    """What must be plugged in; looked at, and never set."""
+    """Cards and GPUs that must be plugged in; checked, and never set."""
     tools: tuple[Tool, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """What steps of other rooms need on this host, beside what its own need."""
+    """Tools that steps of other rooms need on this host, besides those of its own steps."""
 
     files: RemoteStep | None = field(default=None, metadata=OMIT_EMPTY)
-    """The step that puts files on the host that it does not fetch itself."""
+    """The step that puts files on the host that the host does not fetch itself."""
     guarded: Guarded = field(default_factory=Guarded, metadata=HIDDEN)
-    """By what settings beside ours are judged; the plan shows all of it elsewhere."""
+    """The facts by which settings outside the plan are judged; the plan shows them elsewhere."""
 
     @property
     def sending(self) -> RemoteStep:
-        """The step that puts all tools on the host, before every other one."""
+        """The step that puts all tools on the host, before all other steps."""
         own = (tool for step in self.steps for tool in step.tools)
         return plan_sending(self.endpoint, (*own, *self.tools))
 
     @property
     def all_steps(self) -> tuple[RemoteStep, ...]:
-        """Those that come after its tools: its files first."""
+        """The steps after its tools: its files first."""
         return (*((self.files,) if self.files else ()), *self.steps)
 
     @property
     def converge(self) -> RemoteStep:
-        """The step that carries the host's settings."""
+        """The step that applies the host's settings."""
         return self.steps[0]
 
     @property
     def left_by_destroy(self) -> Leftovers:
-        """What an undo leaves here, for good or until a restart."""
+        """The things that an undo leaves here, for good or until a restart."""
         return leftovers(self.desired.values)
 
     @property
     def watched(self) -> Watched:
-        """The host as observe and drift see it."""
+        """The host, for observe and drift."""
         looks = LOOK_LINE if self.placement else ""
         observe = host_call("observe")
         watched = Watched(self.name, self.converge, self.desired, observe, PARAMETERS, looks)
@@ -152,7 +152,7 @@ class HostPlan:
 
     @property
     def watched_verify(self) -> Watched | None:
-        """The proof as observe and drift see it: when it no longer holds, it is asked for again."""
+        """The check, for observe and drift: when it no longer holds, it is run again."""
         if self.verify is None:
             return None
         proven = HostState(
@@ -166,14 +166,14 @@ class HostPlan:
 
 
 def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
-    """Host to address, as the hosts' `/etc/hosts` have them: shown once for the whole site."""
+    """Host to address, as in the hosts' `/etc/hosts`: shown once for the whole site."""
     lists = {tool.text for plan in plans for tool in plan.converge.reads if tool.name == "names"}
     lines = [line.split() for text in lists for line in text.splitlines()]
     return {name: address for address, name in lines}
 
 
 def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, ...]:
-    """Plan every host of the site that is logged in to; on others nothing is set or read.
+    """Plan every host that Railyard logs in to; other hosts are neither set nor read.
 
     Args:
         spec: The checked site.
@@ -186,14 +186,14 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 
 
 def host_names(spec: ClusterSpec) -> Mapping[str, Tool]:
-    """By host, the names that its `/etc/hosts` shall have.
+    """By host, the names for its `/etc/hosts`.
 
-    Where pods run the jobs, they find each other by the cluster's DNS: a host knows those that are
-    no workers and itself, so that one worker more or less touches no other host. Where
-    containers run in the host's network, `mpirun` looks for every worker by name.
+    If pods run the jobs, they find each other by the cluster's DNS: a host knows itself and all
+    hosts except the other workers, so a new worker does not change other hosts. If containers run
+    in the host's network, `mpirun` looks up every worker by name.
 
-    Empty where the file does not ask for it, where we make the instances, or where an address is
-    not known yet: they come and go, and their cloud's DNS knows them. Each has its own name alone.
+    Empty if the file does not ask for it, if Railyard creates the instances, or if an address is
+    not known yet: instances come and go, and their cloud's DNS knows them.
     """
     if not spec.host_defaults.manage.etc_hosts:
         return {}
@@ -214,7 +214,7 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
 
 
 def _converge_call(spec: ClusterSpec, host: Host) -> ToolCall:
-    """The verb that sets a host up; of one that was renamed with its former name, which it has."""
+    """The verb that sets a host up; for a renamed host, with its former name."""
     former = spec.renamed.hosts.get(host.name)
     call = host_call("converge")
     return replace(call, arguments=(f"renamed_from={former}",)) if former else call
@@ -255,7 +255,7 @@ def _deadline_s(spec: ClusterSpec, host: Host, desired: HostState, *, with_packa
 
 
 def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:
-    """The proof that ATS works in a virtual machine, by `lspci` and the firmware."""
+    """The check that ATS works in a virtual machine, by `lspci` and the firmware."""
     if not (spec.settings_of(host).firmware.ats and host.nics):
         return None
     lines = {"stack": stack}
@@ -273,17 +273,17 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
 
 
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
-    """All settings that one host shall have."""
+    """All wanted settings of one host."""
     return with_boot_unit(host_settings(spec, host, host_names(spec).get(host.name)))
 
 
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
-    """What the topics want of one host, before the boot unit that keeps it.
+    """The settings of all topics for one host, without the boot unit.
 
     Args:
         spec: The checked site.
         host: One of its hosts.
-        names: What `host_names` gives for it; here, since it is worked out for all at once.
+        names: The value of `host_names` for it; an argument, since it is computed for all at once.
     """
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)
@@ -295,7 +295,7 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
 
 
 def _identity(defaults: HostDefaults, host: Host, names: Tool | None) -> dict[str, str]:
-    """Name, names of the others, and common user, as far as the file asks for each."""
+    """Host name, names of other hosts, and common user, if the file asks for them."""
     state: dict[str, str] = {}
     if defaults.manage.hostname:
         state["hostname"] = host.name
@@ -309,7 +309,7 @@ def _identity(defaults: HostDefaults, host: Host, names: Tool | None) -> dict[st
 
 
 def with_boot_unit(settings: Mapping[str, str]) -> HostState:
-    """The settings, and the unit that sets again what a reboot loses."""
+    """The settings, and the unit that restores those that a reboot loses."""
     state = dict(settings)
     lost = {key: value for key, value in settings.items() if lost_at_reboot(key)}
     if lost:
@@ -320,7 +320,7 @@ def with_boot_unit(settings: Mapping[str, str]) -> HostState:
 
 
 def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Docker where containers run in it, and NVIDIA's runtime as its default where GPUs are."""
+    """Docker if containers run in it, with NVIDIA's runtime as default on hosts with GPUs."""
     if host.role == "balancer" or host.is_outside or not runs_docker(spec):
         return {}
     state = {"docker.engine": "present", "docker.service": "enabled/active"}
@@ -335,9 +335,9 @@ def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
 def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """Name, MTU, link and address of each PF; the driver loses them at a reboot.
 
-    mlx5 keeps the port down until its network device is set up, which netplan does only with those
-    that it names; VFs and macvlans on a PF that is down have no carrier. Who makes the VFs sets the
-    MTU of the PF before.
+    mlx5 keeps the port down until its network device is set up, and netplan sets up only devices in
+    its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
+    operator sets the PF's MTU itself before it makes VFs.
     """
     ports: dict[str, str] = {}
     let_go = host.role == "worker" and vfs_by_operator(spec)
@@ -350,7 +350,7 @@ def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
-    """What the PF is called: verified, or written for the next boot where the site asks for it."""
+    """The PF's name: verified, or, with `rail_names`, written for the next boot."""
     if not spec.host_defaults.rail_names:
         return {"netdev": nic.netdev}
     rdma = {"boot_rdma": nic.rdma} if nic.rdma else {}

@@ -1,6 +1,6 @@
-"""What an update would do to the hosts, for people, and what it would refuse there. Pure.
+"""The changes and refusals of an update on the hosts, as text for people. Pure.
 
-Both come from what was observed and what is planned.
+Both come from the observed and the planned state.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from components.hosts.software import (
 from components.model.cluster import ClusterSpec
 
 IN_SERVICE: Final = "pending.in_service"
-"""What a host says of itself: `yes` where pods or containers may run."""
+"""The host's own answer: `yes` if pods or containers may run."""
 _NOTICED: Final = {Effect.CLASS: "changes its class", Effect.TRAFFIC: "loses a moment"}
 OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host lists its cards"
 
 
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
-    """What will be set in the firmware of each host's cards, and what that waits for.
+    """The firmware settings that will be written to each host's cards, and when they take effect.
 
     Args:
         plans: The hosts as planned.
-        facts: Device name to what was seen of it; a host that was not read is left out.
+        facts: Device name to its observed state; a host without one is left out.
 
     Returns:
-        One text for each host with anything to tell: a line, and an indented one for each card.
+        One text for each host with changes: a line, and an indented line for each card.
     """
     found: list[str] = []
     for plan in plans:
@@ -48,14 +48,14 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
 
 
 def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
-    """Which settings let running traffic change its class or lose a moment, host by host.
+    """The settings whose change moves running traffic to another class or interrupts it briefly.
 
-    Nothing refuses them: jobs go on, those that run with the class that they began with.
+    No rule refuses them: jobs go on, and existing connections keep their class.
 
     Args:
         plans: The hosts as planned.
-        facts: Device name to what was seen of it, or else last applied; a host without jobs is left
-            out.
+        facts: Device name to its observed state, or else the last applied one; a host without jobs
+            is left out.
     """
     found: list[str] = []
     for plan in plans:
@@ -69,7 +69,7 @@ def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tup
 
 
 def _moves(plan: HostPlan, seen: HostState, effect: Effect) -> Iterator[str]:
-    """What changes with this effect: each setting once, with all the cards that have it."""
+    """The changes with this effect: each setting once, with all of its cards."""
     alike: dict[str, list[str]] = {}
     for key, wanted in sorted(plan.desired.values.items()):
         now = seen.values.get(key, wanted)
@@ -105,10 +105,10 @@ def _list(changes: Iterable[PendingBoot]) -> str:
 def hosts_refused(
     spec: ClusterSpec, plans: Iterable[HostPlan], facts: Mapping[str, object]
 ) -> tuple[str, ...]:
-    """Why the cards that were seen cannot become what the file asks: before anything is touched.
+    """Why an observed card cannot get the wanted settings; asked before any change.
 
-    A card that is not there is no reason on virtual machines: their hypervisors pass it through in
-    the same update.
+    A missing card is accepted on virtual machines: their hypervisors pass it through in the same
+    update.
     """
     found: list[str] = []
     for plan in plans:
@@ -124,7 +124,7 @@ def hosts_refused(
 
 
 def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[str]:
-    """A common user whose uid belongs to another one: useradd and usermod refuse it."""
+    """A common user whose uid belongs to another user: useradd and usermod refuse it."""
     for key, uid in plan.desired.values.items():
         if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
             name = key.removeprefix("user.").removesuffix(".uid")
@@ -138,7 +138,7 @@ def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[str]:
 
 
 class _Card:
-    """One PF: what is wanted of it and what was seen of it."""
+    """One PF: its wanted and its observed settings."""
 
     def __init__(self, plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool) -> None:
         self._host = plan.name
@@ -207,18 +207,18 @@ _OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
 
 
 def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What no step may change, and is otherwise than the file says."""
+    """Settings that no step may change, and that differ from the file."""
     wanted = plan.desired.values
     looks = (_refused_cards, _managed, _drivers)
     return tuple(found for look in looks for found in look(plan.name, wanted, seen))
 
 
 def refuse_settings(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
-    """The same for an update, which must not start over it.
+    """The same findings as refusals of an update.
 
     Args:
         plans: The hosts.
-        facts: Device name to what was seen of it; a host that was not read is left out.
+        facts: Device name to its observed state; a host without one is left out.
     """
     return tuple(
         f"{found.cause}: {found.what}\n  where  {found.device}: {found.actual}; wanted:"
@@ -259,7 +259,7 @@ def _refused_cards(
 
 
 def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
-    """NetworkManager has a card: the update takes it, unless something that counts would go too."""
+    """NetworkManager has a card: the update takes it, unless that would remove a needed setting."""
     for key in (key for key in wanted if key.endswith(".network_manager")):
         pci, has = key.split(".", 1)[1].rpartition(".")[0], seen.get(key, "")
         if has == "managed":
@@ -277,11 +277,11 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
 
 
 def _not_present(device: str, there: str, wanted: str) -> Finding:
-    """A driver that the file expects on the host is another, too old, or does not run.
+    """Report that an expected driver is another one, too old, or not running.
 
     Args:
-        device: Which host.
-        there: `<kind> <version>`, and a word for what is wrong of it, as the look answers.
+        device: The host.
+        there: `<kind> <version>`, and a word for its fault, as the look answers.
         wanted: `<flavour>`, or `<flavour> <oldest version>`.
     """
     flaw = there.split()[2:]
@@ -341,7 +341,7 @@ _VERSIONS: Final = (
 
 
 def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Whether the host has as many GPUs as the file says, counted in its PCI devices."""
+    """Whether the host has as many GPUs as the file says, by its PCI devices."""
     look = parse_look(
         f"{key}={value}" for key, value in seen.items() if key.startswith(LOOK_PREFIX)
     )

@@ -1,6 +1,6 @@
 """The shell texts of the hosts room, and the HTTP proxy through which hosts download.
 
-The texts are put together from the files in `scripts/`.
+Each text is assembled from files in `scripts/`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _PARTS: Final = (
     "reading",
     "writing",
 )
-"""The parts that every verb starts with, after `input` and the table of keys, in order."""
+"""The parts at the start of every verb, after `input` and the table of keys, in order."""
 _BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
-"""`set` makes the verb, as the line of a step does."""
+"""`set` gives the verb, as the line of a step does."""
 
 
 @cache
@@ -59,9 +59,9 @@ def _file(name: str) -> str:
 
 @cache
 def host_tool() -> Tool:
-    """Everything that is run on a Linux host to read it and to change its settings.
+    """All scripts that read a Linux host and change its settings.
 
-    The boot unit runs a copy of the whole tool: what it needs outlives every newer version.
+    The boot unit runs its own copy of the whole tool, and does not depend on this version's file.
     """
     head = shell_lines("boot_unit", boot_unit_text()) + shell_lines("boot_head", _BOOT_HEAD)
     return assemble(
@@ -88,25 +88,25 @@ def host_call(verb: Verb) -> ToolCall:
 
 @cache
 def look_text() -> str:
-    """How the host's cards and GPUs are looked at."""
+    """The script that reads the host's cards and GPUs."""
     return strip_comments(_file("look.sh"))
 
 
 @cache
 def discover_text() -> str:
-    """How `railyard discover` looks at a host before it is in the file; sent as it is."""
+    """The script with which `railyard discover` reads an unknown host; sent unchanged."""
     return look_text() + strip_comments(_file("discover.sh"))
 
 
 @cache
 def boot_script_text() -> str:
-    """What `railyard-nics.service` runs at each boot of a host."""
+    """The script that `railyard-nics.service` runs at each boot of a host."""
     return _BOOT_HEAD + host_tool().text
 
 
 @cache
 def boot_unit_text() -> str:
-    """The unit that makes the settings of the cards outlive a reboot."""
+    """The unit that restores the settings of the cards after a reboot."""
     return _file("railyard-nics.service")
 
 
@@ -118,12 +118,12 @@ def boot_files_digest(config: str) -> str:
 
 _ALWAYS: Final = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")
 _NETWORK_BITS: Final = 24
-"""The file has addresses of devices and no networks: the /24 around each is taken for its network,
-so that the list does not grow with the hosts."""
+"""The file gives addresses of devices without networks: the /24 around each counts as its network,
+which keeps the list short on a site with many hosts."""
 
 
 def proxy_settings(spec: ClusterSpec) -> dict[str, str]:
-    """`http_proxy`, `https_proxy` and `no_proxy` as programs read them; empty without a proxy."""
+    """`http_proxy`, `https_proxy` and `no_proxy` for programs; empty without a proxy."""
     proxy = spec.proxy
     if proxy is None:
         return {}
@@ -136,7 +136,7 @@ def proxy_settings(spec: ClusterSpec) -> dict[str, str]:
 
 
 def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
-    """Networks and names of the site itself: what must never be asked for through a proxy."""
+    """Networks and names of the site itself: programs must never use the proxy for them."""
     addresses = [ssh.address for _, ssh, _ in each_ssh(spec)]
     addresses += [host.address for host in spec.hosts if host.address]
     networks = [rail.subnet for rail in spec.rails]
@@ -145,7 +145,7 @@ def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
         try:
             networks.append(IPv4Network((int(IPv4Address(address)), _NETWORK_BITS), strict=False))
         except ValueError:
-            names.append(address)  # a name, or IPv6: few, and written as they are
+            names.append(address)  # a name, or IPv6: few, so listed unchanged
     if (ours := spec.k3s or spec.kubespray) is not None:
         networks += [ours.pod_cidr, ours.service_cidr]
         names += [ours.registry_mirror.partition(":")[0]] if ours.registry_mirror else []
@@ -153,7 +153,7 @@ def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def through_proxy(spec: ClusterSpec, call: ToolCall) -> ToolCall:
-    """The same verb, with the proxy in the environment of what it downloads with."""
+    """The same verb, with the proxy in the environment of its downloads."""
     words = tuple(f"{key}={value}" for key, value in proxy_settings(spec).items())
     return replace(call, arguments=(*call.arguments, *words)) if words else call
 

@@ -1,6 +1,6 @@
 """Settings of a host that follow from the site file: kernel and network, QoS of each PF, and VFs.
 
-With several rails, each address answers and sends by its own card only.
+With several rails, each address answers and sends only by its own card.
 """
 
 from __future__ import annotations
@@ -19,30 +19,28 @@ from components.model.owners import gpu_driver_owner, guids_by_pods, vfs_by_oper
 from components.model.places import RailSubnet, subnet_of, vf_guids
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
-"""GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""
+"""Kind of GPUDirect RDMA to the module that it needs; DMA-BUF works without a module."""
 
 CGROUP_V2_LEAST: Final = (1, 35)
-"""First Kubernetes whose kubelet does not start on control groups v1 (its urgent notes)."""
+"""First Kubernetes whose kubelet refuses control groups v1 (its urgent notes)."""
 FIRST_TABLE: Final = 7400
-"""Routing table, and priority of its rule, of a host's first card; the next has the next number.
-
-Our choice: below the tables of the kernel (253-255) nothing is free of CNI plugins (Calico takes
-1-250, Cilium 2004 and 2005), and a priority above 32766 would come after the main table.
-"""
+"""Routing table, and priority of its rule, of a host's first card; the next card has the next
+number. Our choice: Calico takes the tables 1-250 below the kernel's (253-255), Cilium takes 2004
+and 2005, and a priority above 32766 would come after the main table."""
 CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
-"""What makes each card answer for its own address alone."""
+"""Settings that make each card answer only for its own address."""
 
 
 def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """Modules, limits and kernel settings of one host.
 
-    The adapters that a cloud hands in have no settings of ours, and their driver is the image's.
+    Adapters that a cloud passes in keep the image's driver and settings.
     """
     kernel = spec.settings_of(host).kernel
     settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
     ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
     if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
-        settings["kernel.cgroup"] = "v2"  # kubelet needs it; looked at before K3s is installed
+        settings["kernel.cgroup"] = "v2"  # kubelet needs it; checked before K3s is installed
     sysctls = rail_sysctls(spec, host) | kernel.sysctls
     settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
     if kernel.cpu_governor is not None:
@@ -59,11 +57,11 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
 
 
 def acs_off(spec: ClusterSpec, host: Host) -> bool:
-    """Whether ACS of the bridges between GPUs and cards is to be off.
+    """Whether ACS of the bridges between GPUs and cards must be off.
 
-    Without being asked only where nothing else can be meant: a bare machine with GPUs and RDMA
-    cards, whose VFs no virtual machine takes. There ACS has no use, and GPUDirect RDMA is slow
-    or hangs with it (sources.md#host-kernel).
+    `auto` means off only in the unambiguous case: a bare machine with GPUs and RDMA cards, whose
+    VFs no virtual machine takes. ACS has no use there, and GPUDirect RDMA is slow or hangs with it
+    (sources.md#host-kernel).
     """
     acs = spec.settings_of(host).kernel.acs
     if acs != "auto":
@@ -79,7 +77,7 @@ def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if host.nics:
         loaded.append("rdma_cm")
     if host.hcas and spec.infiniband is not None:
-        # Without it no program of the host reaches the subnet manager: sminfo, saquery, ibdiagnet.
+        # Programs need it to reach the subnet manager: sminfo, saquery, ibdiagnet.
         loaded.append("ib_umad")
     module = _PEER_MODULES.get(spec.settings_of(host).gpu_path)
     by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
@@ -106,11 +104,10 @@ def _hugepages(kernel: KernelSettings) -> dict[str, str]:
 
 
 def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The locked-memory limit of what starts pods, and of one user's logins.
+    """The locked-memory limit of the services that start pods, and of one user's logins.
 
-    RDMA pins memory. A unit's limit reaches its pods; logins have theirs from PAM, so that
-    `mpirun` and perftest of the common user, or of the login user where there is none, can pin
-    memory too.
+    RDMA pins memory. Pods inherit the limit of their service; PAM sets the limit of logins, and
+    lets `mpirun` and perftest pin memory too. The user is the common user, else the login user.
     """
     limits: dict[str, str] = {}
     if host.nics or host.hcas:
@@ -120,13 +117,13 @@ def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
         return limits
     units = ["k3s" if host.role == "control_plane" else "k3s-agent"]
     if spec.k3s.container_runtime == "docker":
-        units += ["docker", "containerd"]  # the kubelet sets no limits: pods have dockerd's
+        units += ["docker", "containerd"]  # the kubelet sets no limits: pods inherit dockerd's
     # systemd's word for unlimited
     return limits | {f"unit.{unit}.limit_memlock": "infinity" for unit in units}
 
 
 def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """A table and a rule for each card's address: what it sends leaves by that card."""
+    """A table and a rule for each card's address: packets from it leave by that card."""
     if not _routed(spec, host):
         return {}
     routes_of: dict[str, str] = {}
@@ -141,12 +138,12 @@ def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
 
 
 def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """ARP and reverse-path settings of each card, where a host has several with addresses.
+    """ARP and reverse-path settings of each card, if a host has several with addresses.
 
     With the kernel's defaults a host answers on any card for all its addresses ("ARP flux"), and
-    strict reverse-path filtering drops what comes in by another card than the main table's route
-    (kernel documentation, ip-sysctl: arp_ignore, arp_announce, rp_filter; the greater of `all` and
-    the device counts, so the cards' own values suffice).
+    strict reverse-path filtering drops a packet that arrives on another card than the main table's
+    route (kernel documentation, ip-sysctl: arp_ignore, arp_announce, rp_filter; the greater of
+    `all` and the device counts, so the cards' own values suffice).
     """
     cards = routed_cards(spec, host)
     if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
@@ -159,7 +156,7 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def conf_name(netdev: str) -> str:
-    """How the IPv4 settings of a network device begin; a dot inside a name is a slash there."""
+    """The beginning of a network device's IPv4 settings; a dot in its name becomes a slash."""
     return f"net.ipv4.conf.{netdev.replace('.', '/')}"
 
 
@@ -183,21 +180,21 @@ def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, RailSubnet, N
 def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """DCBX, trust, DSCP map, PFC, ECN, CNP marks and the traffic classes of each PF.
 
-    By what the driver can do (sources.md#rdma-driver). NVIDIA's has a switch of ECN for each
-    priority, and the traffic class of raw verbs. The kernel's own has neither: each job marks its
-    packets, and the firmware's mask says which priorities have ECN, which Railyard sets with
-    `firmware.manage` and else looks at. CNP's marks it has in debugfs.
+    The driver decides (sources.md#rdma-driver). NVIDIA's can switch ECN for each priority, and set
+    the traffic class of raw verbs. The kernel's own driver can do neither: each job marks its
+    packets, and a firmware mask gives the priorities with ECN. Railyard sets the mask with
+    `firmware.manage`, else only reads it. That driver has the CNP marks in debugfs.
     """
     defaults = spec.settings_of(host)
     each = {**_card(spec.rdma), **_buffers(defaults.qos)}
     if spec.rdma.adaptive_routing:
-        each["adaptive_routing"] = "on"  # lost where the driver starts again
+        each["adaptive_routing"] = "on"  # lost when the driver restarts
     if defaults.driver.is_ofed:
         each["traffic_class"] = str(spec.rdma.ip_traffic_class)
     elif defaults.firmware.manage:
         del each[f"ecn_priority_{spec.rdma.priority}"]
     settings = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
-    # Which index the GID has differs from card to card, and moves: that there is one is asked.
+    # The GID's index differs between cards, and moves: only require that a GID exists.
     return settings | {
         f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None
     }
@@ -221,7 +218,7 @@ def _card(rdma: Rdma) -> Mapping[str, str]:
 
 
 def _buffers(qos: HostQos) -> Mapping[str, str]:
-    """What of the receive buffers is in the file: sizes, and the buffer of each priority."""
+    """The receive buffers in the file: sizes, and the buffer of each priority."""
     buffers: dict[str, str] = {}
     if qos.cable_length_m is not None:
         buffers["cable_length_m"] = str(qos.cable_length_m)
@@ -232,11 +229,11 @@ def _buffers(qos: HostQos) -> Mapping[str, str]:
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """How many VFs a PF has, their MTU, and what the file writes of each of them.
+    """Number of VFs of a PF, their MTU, and the file's settings of each VF.
 
-    VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
-    `pod_network.mode: sriov` the network attachment does (`vf-owner`). None of it is the host's
-    where the SR-IOV network operator makes the VFs.
+    The file may set VLAN, rates, trust and spoof check only if the host owns them: with
+    `pod_network.mode: sriov` the network attachment does (`vf-owner`). If the SR-IOV network
+    operator makes the VFs, the host sets none.
     """
     cards = (*host.nics, *host.hca_sriov)
     settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
@@ -246,7 +243,7 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
         settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
         settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
         if nic.vfs:
-            # mlx5 gives a RoCE VF no node GUID without an administrative MAC (sources.md#vfs).
+            # mlx5 gives a RoCE VF a node GUID only with an administrative MAC (sources.md#vfs).
             settings[f"nic.{nic.pci}.vf_mac"] = "own"
         if nic.vfs and nic.sriov.autoprobe is not False:
             vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
@@ -261,9 +258,9 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
 
 
 def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """How VFs mark what no program marks: as their PF does.
+    """The mark of VF packets that no program marks: the same as on their PF.
 
-    Not if a VF's RDMA device moves into the pod's namespace: RDMA-CM's default is lost there.
+    Not set if a VF's RDMA device moves into the pod's namespace: RDMA-CM loses its default there.
     """
     defaults = spec.settings_of(host)
     if defaults.kernel.rdma_netns == "exclusive":
@@ -273,7 +270,7 @@ def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
 
 
 def _port(sriov: Sriov) -> Mapping[str, str]:
-    """The embedded switch: set where the file asks for a mode, else only expected to be legacy."""
+    """The embedded switch: set if the file asks for a mode, else only expected to be legacy."""
     port = {"eswitch": sriov.eswitch} if sriov.eswitch else {"eswitch_now": "legacy"}
     if sriov.autoprobe is not None:
         port["autoprobe"] = _on(value=sriov.autoprobe)
@@ -281,7 +278,7 @@ def _port(sriov: Sriov) -> Mapping[str, str]:
 
 
 def _vf(sriov: Sriov) -> Mapping[str, str]:
-    """What each VF carries. Least and most rate go together, since one is refused for the other."""
+    """The settings of a VF. Both rates are set together: one can make the other invalid."""
     vf: dict[str, str] = {}
     if sriov.min_rate_mbit_s is not None or sriov.max_rate_mbit_s is not None:
         vf["min_rate_mbit_s"] = str(sriov.min_rate_mbit_s or 0)
@@ -300,9 +297,9 @@ def _on(*, value: bool) -> str:
 
 
 def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
-    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down.
+    """VFs of an InfiniBand port: a VF stays down without a GUID, or if it does not follow the PF.
 
-    With ib-kubernetes a VF has the GUID of its pod, and none of the host's.
+    With ib-kubernetes a VF gets the GUID of its pod instead of the host's.
     """
     settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
     for number, guid in enumerate(vf_guids(spec.name, host, pf)):

@@ -1,6 +1,6 @@
-"""The drivers of a host, what its cards keep over a reboot, and what waits for their next start.
+"""The drivers of a host, the firmware settings of its cards, and those that wait for a start.
 
-Drivers come from a package or a repository, or are there already.
+Drivers come from a package or a repository, or already exist on the host.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from components.model.hosts import Host, Nic
 from components.model.owners import firmware_by_operator, gpu_driver_owner
 
 DRIVER_DEADLINE_S: Final = 1800.0
-"""Seconds with a driver package: NVIDIA's installer builds modules where it has none ready."""
+"""Seconds with a driver package: NVIDIA's installer builds modules if it lacks ready ones."""
 DRIVER_PARAMETERS: Final = frozenset({
     "driver_source", "driver_sha256", "driver_key", "driver_key_sha256", "driver_packages",
     "driver_installer",
 })  # fmt: skip
-"""Lines on stdin that say how a driver is installed, and are no setting."""
+"""Stdin lines that say how to install a driver; they are not settings."""
 _KEY_DIGITS: Final = 12
-"""Digits of the key's checksum in the setting: enough to see another key."""
+"""Digits of the key's checksum in the setting: enough to notice a new key."""
 
 
 def driver_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """The RDMA driver where there are cards of ours, and what GPUDirect RDMA needs of the host."""
+    """The RDMA driver for the cards in the file, and the host's part of GPUDirect RDMA."""
     package = _package(spec, host)
     return _gpu(spec, host) | (_rdma(package) if package else {})
 
 
 def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
-    """The RDMA driver of a host with cards, or None where it is not ours to say.
+    """The RDMA driver of a host with cards, or None if Railyard does not decide it.
 
-    The image of a cloud's instances brings it, and can only be verified. Of InfiniBand adapters
-    alone `inbox` demands nothing: the images of such hosts often carry DOCA-OFED already.
+    On a cloud the instances' image contains it, and Railyard can only verify it. With only
+    InfiniBand adapters `inbox` demands nothing: the images of such hosts often contain DOCA-OFED
+    already.
     """
     package = spec.settings_of(host).driver
     ours = package.is_installed and spec.cloud is None
@@ -48,7 +49,7 @@ def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
 
 
 def _rdma(package: DriverPackage) -> dict[str, str]:
-    """Kind and version; of a package also that its modules are built for the kernel, and loaded."""
+    """Kind and version; for a package also that its modules fit the kernel and are loaded."""
     if package.kind == "present" and package.flavour != "inbox":
         return _present(package)
     if not package.is_installed:
@@ -65,7 +66,7 @@ def _rdma(package: DriverPackage) -> dict[str, str]:
 
 
 def _present(package: DriverPackage) -> dict[str, str]:
-    """What the host must have already, and its oldest version; of `any` nothing is demanded."""
+    """The driver that the host must already have, and its oldest version; `any` demands nothing."""
     if package.flavour == "any":
         return {}
     found = parse_driver_version(package.at_least or "")
@@ -74,7 +75,7 @@ def _present(package: DriverPackage) -> dict[str, str]:
 
 
 def _version(text: str) -> dict[str, str]:
-    """The exact version, or the line where a DOCA release names no more."""
+    """The exact version, or only the line if the DOCA release gives only that."""
     found = parse_driver_version(text)
     if found is not None and found.exact is None:
         return {"driver.line": found.line}
@@ -82,7 +83,7 @@ def _version(text: str) -> dict[str, str]:
 
 
 def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The GPU driver that the host owns, or none where the operator does; what DMA-BUF demands."""
+    """The GPU driver if the host owns it, its absence if the operator does; needs of DMA-BUF."""
     settings = spec.settings_of(host)
     if not host.gpus:
         return {}
@@ -102,7 +103,7 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Where the package is and what its checksum is: how the step is done, no setting."""
+    """Location and checksum of the package: parameters of the step, not settings."""
     package = _package(spec, host)
     if package is None or not package.is_installed:
         return {}
@@ -118,17 +119,17 @@ def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 MASKED_PORTS: Final = 2
-"""mlxconfig has the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""
+"""mlxconfig supports the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""
 ALL_PRIORITIES: Final = "255"
-"""`ROCE_CC_PRIO_MASK_P<port>` as cards come from the factory: a bit for each priority."""
+"""Factory default of `ROCE_CC_PRIO_MASK_P<port>`: a bit for each priority."""
 
 
 def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """The model of each card, the oldest firmware that it may run, and its next-boot settings.
+    """The model of each card, its oldest allowed firmware, and its next-boot settings.
 
     All names below `nic.<pci>.` that begin with `fw_`, and `ats`, are values for the card's next
-    start; the same name with `_current` is what it runs with, and is only read. They are not the
-    host's where the NIC configuration operator sets them.
+    start; the same name with `_current` is the active value, and is only read. If the NIC
+    configuration operator sets them, the host does not.
     """
     asked = spec.settings_of(host).firmware
     kept: dict[str, str] = {}
@@ -146,7 +147,7 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
 
 
 def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
-    """What the file asks of the firmware of a port, whoever sets it."""
+    """The firmware settings that the file asks for on a port, whoever sets them."""
     asked = spec.settings_of(host).firmware
     settings: dict[str, str] = {}
     if isinstance(port, Nic):
@@ -159,7 +160,7 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
 
 
 def _congestion_control(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
-    """Which priorities have ECN, where the driver has no switch of it: all, as cards come.
+    """Enable ECN on all priorities, as cards are shipped, if the driver lacks a switch for it.
 
     NVIDIA's own operator sets the same mask (network operator, roceOptimized).
     """
@@ -173,15 +174,15 @@ def _congestion_control(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, st
 def port_number(port: Nic | HcaPf) -> int:
     """PCI function 0 is port 1 of its card, function 1 port 2.
 
-    Derived, not documented: a card in two slots (Socket Direct) counts otherwise, and then the
-    host refuses, because there is no such port.
+    Derived, not documented: a card in two slots (Socket Direct) counts differently; then the host
+    refuses, because that port does not exist.
     """
     return int(port.pci.rpartition(".")[2], 16) + 1
 
 
 def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
-    """`NUM_OF_VFS` of a card: what the file says, or the most that one of its ports needs."""
-    card = port.pci.rpartition(".")[0]  # its ports are functions of one PCI device
+    """`NUM_OF_VFS` of a card: the value in the file, or the most that one of its ports needs."""
+    card = port.pci.rpartition(".")[0]  # the card's ports are functions of one PCI device
     ports = (*host.nics, *host.hca_sriov)
     return asked.num_of_vfs or max(
         each.vfs for each in ports if each.pci.rpartition(".")[0] == card
@@ -189,13 +190,13 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
 
 
 def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:
-    """A card whose ports need no VFs stays as it is: unused VFs only take address space."""
+    """A card whose ports need no VFs is left alone: unused VFs only take address space."""
     count = offered_vfs(asked, host, port)
     return {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
 
 
 def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
-    """What the ports of a card that can be either are."""
+    """The link type of ports that support both."""
     number = port_number(port)
     if number > IB_PORTS or (isinstance(port, Nic) and not (port.card and port.card.vpi)):
         return {}
@@ -205,9 +206,9 @@ def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
 
 Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
 NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", "per_pf"})
-"""What a host answers where there is no value: nothing that could wait."""
+"""Answers of a host without a value: none of these can wait for a start."""
 BACK: Final = "pending.back."
-"""Begins where a setting goes that is ours no longer: `<now> -> <before Railyard>`."""
+"""Prefix of the line of a released setting; its value is `<now> -> <before Railyard>`."""
 _NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
 NEEDS_WORDS: Final[Mapping[Needs, str]] = {
     "reboot": "a reboot",
@@ -218,18 +219,18 @@ NEEDS_WORDS: Final[Mapping[Needs, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PendingBoot:
-    """One firmware setting that a card takes on at its next start."""
+    """One firmware setting that a card adopts at its next start."""
 
     pci: str
     parameter: str
-    """As mlxconfig names it."""
+    """mlxconfig's name for it."""
     current: str
-    """What the card runs with; `hidden` where its firmware does not show it yet."""
+    """The active value; `hidden` if the card's firmware does not show it yet."""
     next: str
-    """What it shall start with."""
+    """The value for the next start."""
     needs: Needs
     set: bool = False
-    """It is set already, and only waits."""
+    """It is already set, and only waits."""
 
     def __str__(self) -> str:
         """The setting in words, for a preview."""
@@ -240,10 +241,10 @@ class PendingBoot:
 
 
 def needs_of(observed: HostState, pci: str) -> Needs:
-    """What loads the settings of a card.
+    """The kind of start that loads a card's settings.
 
-    `fw_needs` is what mlxconfig said when it set what waits; `fw_loads` is what the kind of card
-    takes. Without either it is a reboot.
+    `fw_needs` is mlxconfig's answer from the last change; `fw_loads` depends on the kind of card.
+    Without either, a reboot is needed.
     """
     for fact in ("fw_needs", "fw_loads"):
         found = observed.values.get(f"nic.{pci}.{fact}", "")
@@ -253,16 +254,16 @@ def needs_of(observed: HostState, pci: str) -> Needs:
 
 
 def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBoot, ...]:
-    """The settings of ours that cards do not run with yet, sorted by card and setting.
+    """The settings of the file that are not active in the cards yet, sorted by card and setting.
 
     Args:
-        observed: What the host has: `<key>` for the next start, `<key>_current` for this one.
-        desired: What the file asks for. It may differ from both: then the next `pulumi up` sets
-            it, and it waits from then on.
+        observed: The host's values: `<key>` for the next start, `<key>_current` for this one.
+        desired: The file's values. One may differ from both: then the next `pulumi up` sets it, and
+            it waits from then on.
 
     Returns:
-        One entry for each setting whose wanted value is not the current one. A setting that the
-        card does not have is no entry: converge refuses it. Nor is one whose current value could
+        One entry for each setting whose wanted value is not the current one. Settings that a card
+        lacks are left out, since converge refuses them; so are those whose current value could
         not be read.
     """
     found: list[PendingBoot] = []
@@ -292,10 +293,10 @@ def _card(key: str) -> str:
 def released_settings(
     observed: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """What only a start loads, is ours, and is not asked for any more: it goes back.
+    """Firmware settings of Railyard that the file no longer asks for: they go back at a start.
 
-    A card has one set of firmware settings: what one of its functions still wants does not go back
-    with another.
+    A card has one set of firmware settings: a setting that another of its functions still wants
+    stays.
 
     Returns:
         Key, current value and value before Railyard, sorted by key.

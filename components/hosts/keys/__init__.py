@@ -1,5 +1,5 @@
-"""The table of keys: everything that Railyard may set or look at on a Linux host, a row a key.
+"""The table of keys: everything that Railyard may set or read on a Linux host, a row a key.
 
-`row` says what a row has, `table` has the rows, and `ask` answers from them, and writes them as the
-part of the host's tool that its scripts ask.
+`row` defines a row, `table` contains the rows, and `ask` answers from them. `ask` also renders them
+as shell functions for the host's scripts.
 """

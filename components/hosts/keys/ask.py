@@ -1,7 +1,7 @@
-"""What the table says of a key, here and as shell functions of the host's tool.
+"""Queries on the table of keys, here and as shell functions of the host's tool.
 
-A key that is not in the table is no setting of a host. Each shell function is one `case`: what the
-rows have in common is one of its branches. No function starts a process.
+A key outside the table is not a host setting. Each shell function is one `case`, and rows with the
+same answer share a branch. No function starts a process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from components.hosts.keys.row import PLACES, HostKey, Number, Values, effect_of
 from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
-"""All rows. No key fits two of them."""
+"""All rows. No key matches two rows."""
 _CACHED: Final = 1 << 16
-"""Keys whose row is remembered: a rail-optimised host of 8 cards with 16 VFs has some 1,000."""
+"""Number of keys whose row is cached: a rail-optimised host of 8 cards with 16 VFs has some
+1,000."""
 
 
 def expression(row: HostKey) -> str:
@@ -42,71 +43,71 @@ def find_row(key: str) -> HostKey | None:
 
 
 def lost_at_reboot(key: str) -> bool:
-    """Whether `railyard-nics.service` has to set it at each boot."""
+    """Whether `railyard-nics.service` must set it at each boot."""
     row = find_row(key)
     return row is not None and row.lost
 
 
 def needs_drain(key: str) -> bool:
-    """Whether setting it may end what jobs have open, as far as a preview can see."""
+    """Whether a change may interrupt running jobs, as far as a preview can see."""
     row = find_row(key)
     return row is not None and row.interrupts not in {None, "lost_all_vfs"}
 
 
 def effect_of_key(key: str) -> Effect:
-    """What a change of a setting does to what runs on the host; of an unknown one: `LINK`."""
+    """The effect of a change of a setting on running work; for an unknown setting, `LINK`."""
     row = find_row(key)
     return effect_of(row) if row else Effect.LINK
 
 
 def takes_link(key: str) -> bool:
-    """Whether setting it takes the link of its card down, whatever the card has."""
+    """Whether a change takes the link of its card down in every case."""
     row = find_row(key)
     return row is not None and row.interrupts == "takes_link"
 
 
 def loads_driver(key: str) -> bool:
-    """Whether setting it loads other modules, or waits for a boot where they cannot be reloaded."""
+    """Whether a change loads other modules, or waits for a boot if they cannot be reloaded."""
     row = find_row(key)
     return row is not None and row.interrupts == "always"
 
 
 def needs_boot(key: str) -> bool:
-    """Whether it only holds after a boot: firmware, and the kernel's command line and modules."""
+    """Whether it takes effect at a boot: firmware, and the kernel's command line and modules."""
     row = find_row(key)
     return row is not None and row.loads_at_start
 
 
 def parameter_of(key: str) -> str:
-    """The name that mlxconfig has for a setting of a card's firmware; empty for any other key."""
+    """The mlxconfig name of a firmware setting; empty for any other key."""
     row = find_row(key)
     return row.parameter if row else ""
 
 
 def is_idle(key: str, value: str) -> bool:
-    """Whether a key is of the kind that changes nothing with this value."""
+    """Whether a key with this value changes nothing."""
     row = find_row(key)
     return row is not None and row.idle == value != ""
 
 
 def module_of(sysctl: str) -> str | None:
-    """The module that brings a kernel setting, or None where the kernel itself has it."""
+    """The module with a kernel setting, or None if the kernel itself has it."""
     fitting = (module for begin, module in SYSCTL_MODULES.items() if sysctl.startswith(begin))
     return next(fitting, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """In words, what an undo leaves on one host."""
+    """The things that an undo leaves on one host, in words."""
 
     stays: tuple[str, ...]
-    """For good, where this stack made or installed it."""
+    """Left for good, if this stack made or installed it."""
     until_restart: tuple[str, ...]
-    """Are put back, and what runs is as before until the host or the card starts again."""
+    """Restored, but the old value stays active until the host or the card starts again."""
 
 
 def leftovers(settings: Mapping[str, str]) -> Leftovers:
-    """What the undo of these settings leaves."""
+    """Determine the things that the undo of these settings leaves."""
     rows = (find_row(key) for key, value in settings.items() if not is_idle(key, value))
     found = {row.pattern for row in rows if row and row.leaves}
     left = [row for row in KEYS if row.pattern in found]
@@ -119,11 +120,11 @@ def leftovers(settings: Mapping[str, str]) -> Leftovers:
 _YES: Final = ":"
 _NO: Final = "return 1"
 _LAST_RANK: Final = 71
-"""Of a key that the table has no more: an older version recorded it."""
+"""Rank of a key that an older version recorded and the table no longer lists."""
 
 
 def keys_text() -> str:
-    """All variables and functions, as they are sent."""
+    """All variables and functions, as shell text."""
     brings = {f"{begin}*": f"brings={module}" for begin, module in SYSCTL_MODULES.items()}
     parameters = {name: f"parameter={parameter}" for name, parameter in _parameters().items()}
     functions = (
@@ -151,7 +152,7 @@ def keys_text() -> str:
 
 
 def _variables() -> str:
-    """What lines of many keys are looked for with."""
+    """The shell variables with which the scripts search many keys at once."""
     parameters = _parameters()
     carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
     of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
@@ -165,7 +166,7 @@ def _variables() -> str:
 
 
 def _parameters() -> Mapping[str, str]:
-    """Setting of a card's firmware to the name that mlxconfig has for it."""
+    """Firmware setting to mlxconfig's name for it."""
     return {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
 
 
@@ -176,11 +177,11 @@ def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: s
 
 
 def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str, str]:
-    """The rows together that have the same command; those without one are left to the rest.
+    """Group the rows that share a command; rows without a command fall to the default branch.
 
     Args:
-        command: What is done for a key of this row.
-        whole: Name each key, also where all that begin in the same way have one command.
+        command: The command for a key of this row.
+        whole: Name each key, even if all keys with the same beginning share a command.
     """
     groups: dict[str, list[HostKey]] = {}
     for row in KEYS:
@@ -189,7 +190,7 @@ def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str
 
 
 def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
-    """Shell patterns of rows, each once; a kind of keys that is here with all its rows as one."""
+    """Shell patterns of rows, each once; one for a whole kind of keys if all its rows are here."""
     here = list(rows)
     kinds = {_kind(row) for row in here}
     whole_kinds = {kind for kind in kinds if all(row in here for row in KEYS if _kind(row) == kind)}
@@ -202,13 +203,13 @@ def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
 
 
 def _kind(row: HostKey) -> str:
-    """How a key begins; a key of one word is a kind of its own."""
+    """The beginning of a key; a key of one word is a separate kind."""
     begin, dot, _ = row.pattern.partition(".")
     return f"{begin}." if dot else begin
 
 
 def globs(row: HostKey) -> list[str]:
-    """The shell patterns that fit the keys of a row."""
+    """The shell patterns that match the keys of a row."""
     found = [""]
     for number, part in enumerate(_split(row)):
         ways = PLACES[part].globs if number % 2 else (part,)
@@ -217,7 +218,7 @@ def globs(row: HostKey) -> list[str]:
 
 
 def _split(row: HostKey) -> list[str]:
-    """What is fixed and the kinds of what differs, in turn."""
+    """The fixed text of a pattern and the kinds of its variable parts, in turn."""
     return row.pattern.replace(">", "<").split("<")
 
 
@@ -240,7 +241,7 @@ def _ask(function: str | None) -> str:
 
 
 def _validity(row: HostKey) -> str:
-    """Whether the part of the key that differs is one; all that do not differ are valid."""
+    """The check of the variable part of a key; a key without one is always valid."""
     begin, *kinds = _split(row)
     check = PLACES[kinds[0]].check if kinds else ""
     if not check:
@@ -262,7 +263,7 @@ def _interrupts(row: HostKey) -> str:
 
 
 def _check(values: Values) -> str:
-    """The command that ends well for a value, in `$2`, that a file may want."""
+    """The command that succeeds if a file may set the value in `$2`."""
     if isinstance(values, Number):
         return f'number "$2" {values.lowest} {values.highest}'
     refused = [f"*[!{values.characters}]*"] if values.characters else []

@@ -1,4 +1,4 @@
-"""One row of the table of keys: what is known of a setting of a host."""
+"""One row of the table of keys: the properties of one host setting."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ Part = Literal[
     "system", "driver", "docker", "kernel", "pci", "routing", "vfs",
     "card", "firmware", "sriov", "qos",
 ]  # fmt: skip
-"""Which script reads and writes a key. `system` and `card` are in `reading.sh` and `writing.sh`."""
+"""The script that reads and writes a key. `system` and `card` are in `reading.sh` and
+`writing.sh`."""
 Topic = Literal[
     "hosts", "driver", "docker_config", "sysctl", "boot", "acs", "address", "vf_mtu", "firmware"
 ]
-"""Work of the scripts that costs processes, and is done only where stdin names a key of it."""
+"""Work of the scripts that costs processes, and is done only if stdin names one of its keys."""
 Interrupts = Literal["always", "has_vfs", "holds_guid", "holds_macs", "lost_all_vfs", "takes_link"]
-"""When a change ends what jobs have open: always, or where the function of this name in
-`service.sh` says so. A preview cannot see `lost_all_vfs` (all VFs are in pods)."""
+"""When a change interrupts running jobs: always, or if the function of this name in `service.sh`
+succeeds. A preview cannot see `lost_all_vfs` (all VFs are in pods)."""
 Undo = Literal["recorded", "if_taken", "stays", "looked"]
-"""What an undo does.
+"""The action of an undo.
 
 - `recorded`: puts the recorded value back, or fails.
-- `if_taken`: the same; what the machine no longer takes is noted, and holds nothing else up.
-- `stays`: nothing. Packages stay in a running system.
-- `looked`: nothing, because the key is only compared, never set.
+- `if_taken`: the same, but if the machine no longer accepts the value, notes it and goes on.
+- `stays`: does nothing. Packages stay in a running system.
+- `looked`: does nothing, because the key is only compared, never set.
 """
 Condition = Literal[
     "vf_is_gone", "vfs_are_gone", "is_unsupported", "went_with_module",
     "card_is_gone", "sysctl_is_gone", "pages_are_gone", "governor_is_gone", "balancing_is_gone",
 ]  # fmt: skip
-"""A function of the scripts that is asked with the key."""
+"""A function of the scripts that gets the key and answers yes or no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +45,28 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text; the characters that no value may have are refused before (`valid_value`)."""
+    """A text; `valid_value` refuses characters that are never allowed."""
 
     words: tuple[str, ...] = ()
-    """Values that are accepted as they are."""
+    """Values that are accepted unchanged."""
     characters: str = ""
-    """All that a value may have, as in a bracket of a shell pattern; empty: anything."""
+    """Allowed characters, as in a bracket of a shell pattern; empty: any."""
     forms: tuple[str, ...] = ()
-    """Shell patterns, of which a value must fit one."""
+    """Shell patterns; a value must match one."""
     longest: int = 0
-    """Characters; 0: any number."""
+    """Greatest number of characters; 0: unlimited."""
     others: bool = True
-    """Whether there are values beside `words`."""
+    """Whether values outside `words` are valid."""
 
 
 Values = Number | Text
 ANY: Final = Text()
 NAME: Final = Text(characters="A-Za-z0-9._-", forms=("[A-Za-z0-9]*",))
-"""What a host, user or network device may be called."""
+"""A valid name of a host, user or network device."""
 
 
 def one_of(*words: str) -> Text:
-    """One of these words, and nothing else."""
+    """Accept one of these words, and nothing else."""
     return Text(words, others=False)
 
 
@@ -74,53 +75,54 @@ ON_OFF: Final = one_of("on", "off")
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """What is known of one key, or of one family of keys."""
+    """The properties of one key, or of one family of keys."""
 
     pattern: str
-    """The key. `<name>` is a part that differs, of the kind that `PLACES` has."""
+    """The key. `<name>` is a variable part; `PLACES` defines its kind."""
     rank: int = 0
-    """Place in the order in which settings are applied; undone in reverse. 0: it is never set."""
+    """Place in the order in which settings are applied; undone in reverse. 0: never set."""
     values: Values = ANY
-    """What a file may want of it. Recorded values are the host's own, and may be others."""
+    """Values that a file may set. Recorded values come from the host, and may differ."""
     back_rank: int = 0
-    """Place on the way back, where that is not `rank`; the greatest goes first."""
+    """Place in the order of an undo, if it differs from `rank`; the greatest goes first."""
     lost: bool = False
     """A reboot loses it, so `railyard-nics.service` sets it again. Else it is in a file, a package
     or the firmware of a card."""
     topic: Topic | None = None
     effect: Effect = Effect.LINK
-    """What a change does to running traffic, where `interrupts` and `loads_at_start` do not say
-    it. `LINK` without them is a row that was never judged; a test refuses it."""
+    """The effect of a change on running traffic, if `interrupts` and `loads_at_start` do not
+    determine it. `LINK` without them means that the row was never judged; a test refuses it."""
     interrupts: Interrupts | None = None
     loads_at_start: bool = False
-    """What is set counts from the next start of the host or of the card; the key with `_current`
-    is what counts now."""
+    """The value takes effect at the next start of the host or of the card; the key with `_current`
+    is the active value."""
     undo: Undo = "recorded"
     nothing_where: Condition | None = None
-    """When there is nothing to undo, although it is `recorded`."""
+    """When an undo skips the key, although it is `recorded`."""
     gone_where: Condition | None = None
-    """When what had it is not there any more."""
+    """When the object with this setting no longer exists."""
     leaves: str = ""
-    """What an undo leaves, in words: for good, or, of what loads at a start, until then."""
+    """The remains of an undo, in words: for good, or, with `loads_at_start`, until the next
+    start."""
     idle: str = ""
-    """The value with which nothing is changed, loaded or left behind."""
+    """The value that changes, loads and leaves nothing."""
     parameter: str = ""
-    """The name that mlxconfig has for it."""
+    """mlxconfig's name for it."""
     part: Part = "system"
 
 
 def rows(part: Part, begin: str, *keys: HostKey) -> tuple[HostKey, ...]:
-    """Rows of one script whose keys begin in the same way."""
+    """Rows of one script whose keys share a beginning."""
     return tuple(replace(key, part=part, pattern=f"{begin}{key.pattern}") for key in keys)
 
 
 def has_effect(effect: Effect, *keys: HostKey) -> tuple[HostKey, ...]:
-    """The same rows, with what their changes do, where no row says it yet."""
+    """The same rows, with this effect if a row does not set one yet."""
     return tuple(replace(key, effect=effect) if key.effect is Effect.LINK else key for key in keys)
 
 
 def effect_of(row: HostKey) -> Effect:
-    """What a change of a setting does to what runs on the host."""
+    """The effect of a change of a setting on running work."""
     if row.undo == "looked":
         return Effect.NONE
     if row.interrupts == "takes_link":
@@ -129,20 +131,20 @@ def effect_of(row: HostKey) -> Effect:
 
 
 def lost(*keys: HostKey) -> tuple[HostKey, ...]:
-    """The same rows, of settings that a reboot loses."""
+    """The same rows, marked as lost at a reboot."""
     return tuple(replace(key, lost=True) for key in keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A part of a key that differs."""
+    """A variable part of a key."""
 
     expression: str
     """As a regular expression."""
     globs: tuple[str, ...] = ("*",)
-    """As shell patterns, all of them together."""
+    """Shell patterns; together they cover every valid part."""
     check: str = ""
-    """The shell command that is asked with the part, where the patterns do not suffice."""
+    """The shell command that checks the part, if the patterns do not suffice."""
 
 
 _PCI: Final = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
@@ -158,5 +160,6 @@ PLACES: Final = {
     "priority": Place("[0-7]", ("[0-7]",)),
     "class": Place("[0-7]", ("[0-7]",)),
 }
-"""Kind of a part to what it may be: a PCI address, that and the number of a VF, a name, the dotted
-name of a kernel setting, a routing table, a NUMA node, a DSCP, a priority, a traffic class."""
+"""Kind of a variable part to its valid forms: a PCI address, a PCI address with the number of a VF,
+a name, the dotted name of a kernel setting, a routing table, a NUMA node, a DSCP, a priority, a
+traffic class."""

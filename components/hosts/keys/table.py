@@ -26,13 +26,13 @@ from components.hosts.keys.row import (
 _DRIVER: Final = rows(
     "driver",
     "driver.",
-    # The GPU driver is only looked at, and before an RDMA driver is installed.
+    # The GPU driver is only read, before an RDMA driver is installed.
     HostKey("gpu_host", 18, undo="looked"),
     HostKey("gpu_modules", 18, one_of("open"), undo="looked"),
     HostKey("fabric_manager", 18, one_of("ready"), undo="looked"),
     HostKey("dma_buf", 18, one_of("ready"), undo="looked"),
     HostKey("repository", 19),
-    # Of a driver that the host shall have already no more is done than looking.
+    # A driver that the host must already have is only read.
     HostKey("present", 20, Text(characters="a-z0-9. -", forms=("ofed*", "doca*")), undo="looked"),
     HostKey(
         "kind",
@@ -42,7 +42,7 @@ _DRIVER: Final = rows(
         interrupts="always",
         undo="stays",
         leaves="the RDMA driver",
-        idle="inbox",  # what Railyard refuses to go back to needs no drain to be refused
+        idle="inbox",  # Railyard refuses to go back to it, which needs no drain
     ),
     HostKey("version", 21, interrupts="always", undo="stays"),
     HostKey("line", 21, interrupts="always", undo="stays"),
@@ -71,14 +71,14 @@ _COUNT_AND_DIGEST: Final = Text(forms=("* " + "?" * 64,))
 _NAMES: Final = (
     HostKey("hostname", 10, NAME),
     HostKey("hosts_block", 11, _COUNT_AND_DIGEST, topic="hosts"),
-    # One name: what its cloud makes, and what older versions recorded.
+    # One name: for hosts of a cloud, and in records of older versions.
     HostKey("hosts.<name>", 11, topic="hosts"),
     HostKey("user.<name>.uid", 12, Number(1, 60000), leaves="the home folder of its account"),
 )
 
 
 def _pages(size: str) -> HostKey:
-    """Huge pages come after the boot unit, which gets them where this boot has too few."""
+    """Huge pages come after the boot unit, which reserves them if this boot has too few."""
     return HostKey(
         f"kernel.hugepages.{size}",
         80,
@@ -119,7 +119,7 @@ _KERNEL: Final = lost(
         *map(_pages, ("2mib", "2mib.node<node>", "1gib", "1gib.node<node>")),
     ),
     *rows("pci", "", HostKey("kernel.acs", 50, one_of("off"), topic="acs", undo="if_taken")),
-    # After the addresses that the routes name.
+    # After the addresses in the routes.
     *has_effect(
         Effect.TRAFFIC,
         *rows(
@@ -158,7 +158,7 @@ _LIMITS: Final = rows(
     "kernel",
     "",
     HostKey("kernel.limits.<name>.memlock", 50, one_of("unlimited")),
-    # Docker's limit comes before its first start, K3s' before K3s is installed.
+    # Set Docker's limit before its first start, and K3s' before K3s is installed.
     HostKey("unit.docker.limit_memlock", 23),
     HostKey("unit.containerd.limit_memlock", 23),
     HostKey("unit.k3s.limit_memlock", 60),
@@ -171,8 +171,8 @@ SYSTEM_KEYS: Final = has_effect(
     Effect.NONE,
     *_DRIVER, *_DOCKER, *_TOOLKIT, *_NAMES, *_SYSTEM, *_KERNEL, *_AT_BOOT, *_LIMITS, *_BOOT_UNIT,
 )  # fmt: skip
-"""By topic; `rank` is the order of work. What loads no driver and needs no boot leaves traffic
-alone, but for routes."""
+"""By topic; `rank` is the order of work. A setting without a driver load or a boot leaves traffic
+alone, except for routes."""
 SYSCTL_MODULES: Final = {
     "net.bridge.": "br_netfilter",
     "net.netfilter.nf_conntrack_": "nf_conntrack",
@@ -182,9 +182,9 @@ SYSCTL_MODULES: Final = {
     "sunrpc.svc_rdma.": "rpcrdma",
     "sunrpc.": "sunrpc",
 }
-"""How a kernel setting begins to the module that brings it; the first that fits counts (kernel
-documentation, networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before
-Kubernetes, they are not loaded."""
+"""Prefix of a kernel setting to its module; the first match counts (kernel documentation,
+networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, these
+modules are not loaded."""
 
 
 _MTU_BYTES: Final = Number(576, 9978)
@@ -206,7 +206,7 @@ def _of_pf(part: Part, *keys: HostKey) -> tuple[HostKey, ...]:
 
 
 def _firmware(setting: str, parameter: str, values: Values) -> tuple[HostKey, HostKey]:
-    """A setting of the firmware, which comes before VFs and ports, and what the card runs with."""
+    """A firmware setting, ordered before VFs and ports, and its active value in the card."""
     return (
         HostKey(
             setting,
@@ -224,7 +224,7 @@ def _firmware(setting: str, parameter: str, values: Values) -> tuple[HostKey, Ho
 _LINK_TYPE: Final = one_of("eth", "ib")
 _FIRMWARE: Final = _of_pf(
     "firmware",
-    HostKey("model", 37, undo="looked"),  # a card that is another one gets no setting
+    HostKey("model", 37, undo="looked"),  # another card gets no setting
     HostKey("fw_floor", 38, _RELEASE, topic="firmware", undo="looked"),
     *_firmware("ats", "ATS_ENABLED", ON_OFF),
     *_firmware("fw_sriov_en", "SRIOV_EN", ON_OFF),
@@ -243,7 +243,7 @@ _FIRMWARE: Final = _of_pf(
 )
 _DEVICE_NAMES: Final = _of_pf(
     "card",
-    # Udev gives a name when the device comes up, so what is written counts from the next boot.
+    # Udev names a device when it appears, so a new name takes effect at the next boot.
     *(
         key
         for name, leaves in (
@@ -258,7 +258,7 @@ _DEVICE_NAMES: Final = _of_pf(
 )
 _NETWORK_MANAGER: Final = _of_pf(
     "card",
-    # Before VFs appear, and back after they went; `managed no` leaves the link up (NEWS of 1.10).
+    # Set before VFs appear, undone after they go; `managed no` keeps the link up (NEWS of 1.10).
     *has_effect(Effect.NONE, HostKey("network_manager", 39, one_of("off"), undo="if_taken")),
 )
 _PORT: Final = _of_pf(
@@ -266,7 +266,7 @@ _PORT: Final = _of_pf(
     HostKey("netdev", 40, NAME, undo="looked"),
     *has_effect(
         Effect.TRAFFIC,
-        # mlx5 opens its queues again for a new MTU; the link stays up (mlx5e_change_mtu).
+        # mlx5 reopens its queues for a new MTU; the link stays up (mlx5e_change_mtu).
         HostKey("mtu_bytes", 42, _MTU_BYTES),
         HostKey("link", 48, one_of("up", "down")),
         HostKey("address", 49, _CIDR, topic="address"),
@@ -279,8 +279,8 @@ _SRIOV: Final = _of_pf(
     HostKey("eswitch", 40, _MODES, back_rank=43, interrupts="has_vfs"),
     *has_effect(Effect.NONE, HostKey("autoprobe", 40, ON_OFF, back_rank=43)),
     HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
-    # VFs come before what they carry, also on the way back. A driver binds to a VF again for its
-    # MAC, of which the kernel makes the node GUID, and its MTU starts again.
+    # VFs come before their settings, also in an undo. A new MAC makes a driver bind to the VF
+    # again: the kernel derives the node GUID from it, and the MTU returns to its default.
     HostKey(
         "vf_mac",
         42,
@@ -309,14 +309,14 @@ _QOS: Final = _of_pf(
         HostKey("global_pause", 44, ON_OFF),
         HostKey("dcbx", 44, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
         HostKey("trust", 45, one_of("dscp", "pcp")),
-        # Shown and used under trust dscp alone.
+        # Shown and used only with trust dscp.
         HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
-        HostKey("dscp_map", undo="looked"),  # of all DSCPs at once
+        HostKey("dscp_map", undo="looked"),  # all DSCPs at once
         HostKey("priority_classes", 46, _EIGHT, nothing_where="is_unsupported"),
         HostKey("ets", 47, _ALGORITHMS, nothing_where="is_unsupported"),
         HostKey("tc<class>_rate", 47, one_of("unlimited"), nothing_where="is_unsupported"),
-        # mlx5 takes the port's link down and up when the priorities that pause change
-        # (sources.md#host-qos), and buffers are set while none pauses.
+        # mlx5 takes the port's link down and up when the PFC priorities change
+        # (sources.md#host-qos), and buffers are set while PFC is off.
         HostKey("pfc", 47, Text(("none",), characters="0-7,"), interrupts="takes_link"),
         HostKey("ecn_priority_<priority>", 47, ON_OFF),
         HostKey("cnp_dscp", 47, Number(0, 63)),
@@ -327,7 +327,7 @@ _QOS: Final = _of_pf(
         HostKey("vf_roce_tos", 47, _BYTE, nothing_where="vfs_are_gone"),
         HostKey("vf_traffic_class", 47, _BYTE, nothing_where="vfs_are_gone"),
         HostKey("adaptive_routing", 47, ON_OFF),
-        # After PFC, by which the driver judges them; buffers also on the way back.
+        # After PFC, against which the driver checks them; buffers also in an undo.
         HostKey("cable_length_m", 48, Number(1, 999)),
         HostKey("buffers", 48, _BUFFERS, back_rank=38, interrupts="takes_link"),
         HostKey("gid", 50, one_of("RoCE v2"), undo="looked"),
@@ -336,13 +336,13 @@ _QOS: Final = _of_pf(
 
 
 def _of_vf(*keys: HostKey) -> tuple[HostKey, ...]:
-    """What a VF carries goes away with it, and comes back before its card's VFs do."""
+    """Settings of a VF vanish with it, and are restored before the number of VFs is."""
     each = (replace(key, back_rank=38, nothing_where="vf_is_gone") for key in keys)
     return rows("vfs", "vf.<vf>.", *each)
 
 
 _VFS: Final = _of_vf(
-    # A driver binds to the VF again for its GUID, and its MTU starts again.
+    # A new GUID makes a driver bind to the VF again, and the MTU returns to its default.
     HostKey("guid", 42, Text(characters="0-9a-f", forms=("?" * 16,)), interrupts="holds_guid"),
     *has_effect(
         Effect.TRAFFIC,
