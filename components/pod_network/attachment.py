@@ -1,6 +1,6 @@
-"""What a pod asks for to get onto the rails, and what its node must offer: one place for all modes.
+"""The requests of a pod that joins the rails, and the offers of its node: one place for all modes.
 
-Jobs and acceptance take it from here, so that what is requested is what the plugins publish.
+Jobs and acceptance use this module, which keeps their requests equal to the published resources.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ MELLANOX: Final = "15b3"
 
 @dataclass(frozen=True, slots=True)
 class PodAttachment:
-    """What a pod with RDMA has beside its containers; GPUs are not in it."""
+    """The parts of a pod with RDMA besides its containers; without GPUs."""
 
     resources: Mapping[str, int]
     """Extended resources to put into the container's limits."""
     annotations: Mapping[str, str]
-    """Annotations of the pod: the networks it is attached to."""
+    """Annotations of the pod: the networks to attach."""
     host_network: bool
-    """The pod runs in the host's network, and finds the rails there."""
+    """The pod runs in the host's network, and uses the rails there."""
 
 
 def pod_attachment(spec: ClusterSpec, rails: tuple[Rail, ...] | None = None) -> PodAttachment:
-    """What a worker of a job needs to be on some rails; default all. InfiniBand is never split."""
+    """The parts that a worker needs on some rails; default all. InfiniBand is never split."""
     if spec.rdma.transport == "infiniband":
         return _on_fabric(spec)
     rails = spec.rails if rails is None else rails
@@ -63,13 +63,13 @@ def _on_fabric(spec: ClusterSpec) -> PodAttachment:
 
 
 def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None) -> PodAttachment:
-    """What a pod on one rail needs.
+    """The parts that a pod on one rail needs.
 
     Args:
         spec: The checked site.
         rail: The rail.
-        server: The worker of a pod that is attached by the network whose one address clients know
-            beforehand; None for any other pod.
+        server: The worker of a pod whose network gives it one address, known to clients beforehand;
+            None for any other pod.
     """
     if spec.pod_network.ipam == "static" and server is None:
         address = f"{client_address(spec, rail)}/{rail.subnet.prefixlen}"
@@ -80,10 +80,10 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None
 
 
 def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
-    """The address at which a server pod of `rail_attachment` on a host is reached.
+    """The address at which clients reach a server pod of `rail_attachment` on a host.
 
     Raises:
-        SpecError: Pods run in the host's network, and its card has no address there.
+        SpecError: Pods run in the host's network, and its card lacks an address there.
     """
     if rail.name in pod_links(spec):
         return str(pod_links(spec)[rail.name][host.name])
@@ -100,7 +100,7 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
 
 def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: str) -> PodAttachment:
     network = spec.pod_network
-    # With VFs a pod has one for each rail; one unit of shared cards gives it all of them.
+    # A pod gets one VF for each rail; one unit of shared cards gives it all rails.
     counts = Counter(f"{network.resource_prefix}/{rail.resource}" for rail in rails)
     resources = {name: n if network.mode == "sriov" else 1 for name, n in counts.items()}
     if network.mode == "rdma_shared" and network.host_network:
@@ -109,12 +109,12 @@ def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: str) -> PodA
 
 
 def host_device_resource(spec: ClusterSpec) -> str:
-    """The resource by which whole HCAs are counted, for example `nvidia.com/hostdev`."""
+    """The resource that counts whole HCAs, for example `nvidia.com/hostdev`."""
     return f"{spec.pod_network.resource_prefix}/{spec.pod_network.host_device_resource}"
 
 
 def hca_count(spec: ClusterSpec) -> int:
-    """HCAs of one worker; the fabric says it where a cloud owns it, else the workers with most."""
+    """HCAs of one worker: as the cloud's fabric says, else the greatest number of any worker."""
     if spec.cloud is not None:
         return spec.cloud.fabric.hcas
     return max((_hcas_of(host) for host in spec.workers), default=0)
@@ -127,8 +127,8 @@ def _hcas_of(host: Host) -> int:
 def takes_nic(device: SharedDevice, nic: Nic) -> bool:
     """Whether a resource of the shared plugin takes an Ethernet card.
 
-    Its lists are alternatives, and all that are given must hold; without any it takes nothing
-    (the plugin's README, "Devices Selectors").
+    One value of a list must match, in every given list; without any list it takes nothing (the
+    plugin's README, "Devices Selectors").
     """
     facts = (
         (device.vendors, MELLANOX),
@@ -141,7 +141,7 @@ def takes_nic(device: SharedDevice, nic: Nic) -> bool:
 
 
 def expected_allocatable(spec: ClusterSpec) -> dict[str, dict[str, int]]:
-    """What each worker must offer to pods once everything is installed, by host and resource."""
+    """The resources that each worker must offer after the installation, by host and resource."""
     if spec.kubernetes is None:
         return {}
     return {host.name: _gpus_of(spec, host) | _rdma_of(spec, host) for host in spec.workers}
@@ -172,7 +172,7 @@ def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
 
 
 def _hcas_offered(spec: ClusterSpec, host: Host) -> dict[str, int]:
-    """What a node publishes of its HCAs; one without any publishes nothing."""
+    """The resources that a node publishes for its HCAs; empty without HCAs."""
     network = spec.pod_network
     count = hca_count(spec) if spec.cloud else _hcas_of(host)
     if not count:

@@ -11,7 +11,7 @@ from components.remote.handoffs import gate
 
 
 class PodNetwork(pulumi.ComponentResource):
-    """Install what attaches pods to the rails: plugins, address management, attachments.
+    """Install the pod network: plugins, address management, attachments.
 
     Args:
         name: Name of the component.

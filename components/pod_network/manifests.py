@@ -1,8 +1,8 @@
-"""The DaemonSets of the pod network and their permissions; what pods need on an existing cluster.
+"""The DaemonSets of the pod network and their permissions; pods' needs on an existing cluster.
 
-After the upstream release manifests of Multus v4.3.0, whereabouts v0.9.4, sriov-cni v2.10.0 and
-sriov-network-device-plugin v3.11.0; their images are in the catalogue. Thin Multus: the thick one
-runs the delegates in its own container, where K3s' absolute links lead nowhere.
+They follow the upstream release manifests of Multus v4.3.0, whereabouts v0.9.4, sriov-cni v2.10.0
+and sriov-network-device-plugin v3.11.0; their images are in the catalogue. Thin Multus: the thick
+one runs the delegates in its own container, in which K3s' absolute links do not resolve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def service_account(name: str) -> Body:
 
 
 def cluster_role(name: str, rules: list[JsonValue]) -> Body:
-    """What a DaemonSet may do in the cluster."""
+    """The permissions of a DaemonSet in the cluster."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -46,7 +46,7 @@ def cluster_role(name: str, rules: list[JsonValue]) -> Body:
 
 
 def cluster_role_binding(name: str) -> Body:
-    """Gives the role of that name to the account of that name."""
+    """Give the role of that name to the account of that name."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -94,7 +94,7 @@ def whereabouts_rules() -> list[JsonValue]:
 
 
 def host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
-    """A volume that is a folder of the node; `kind` as `hostPath.type`."""
+    """A volume with a folder of the node; `kind` as `hostPath.type`."""
     place: JsonObject = {"path": path}
     if kind:
         place["type"] = kind
@@ -102,7 +102,7 @@ def host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
 
 
 def mount(name: str, path: str, **more: JsonValue) -> JsonObject:
-    """Where a container sees a volume."""
+    """The path of a volume in a container."""
     return {"name": name, "mountPath": path} | more
 
 
@@ -113,10 +113,10 @@ def resources(cpu: str, memory: str) -> JsonObject:
 
 
 def config_name(name: str, config: str) -> str:
-    """The name of a plugin's ConfigMap: another configuration is another object.
+    """The name of a plugin's ConfigMap: a changed configuration gets a new object.
 
-    A plugin reads its configuration only when it starts. With the name its pods change, so they
-    restart; and as the object is immutable, no edit can change it under them.
+    A plugin reads its configuration only when it starts. A new name changes its pods, so they
+    restart; and the object is immutable, so an edit cannot change it while they run.
     """
     return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
@@ -124,8 +124,8 @@ def config_name(name: str, config: str) -> str:
 def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body:
     """A DaemonSet of `kube-system` on every Linux node, by default in the host's network.
 
-    A pod of a network of its own does not say so: the API server leaves out what is false, and the
-    engine would put it back in every update.
+    A pod with a separate network omits the key: the API server drops a false value, and the engine
+    would add it again in every update.
     """
     labels: JsonObject = {"app": name, "tier": "node", "name": name}
     template: JsonObject = {"labels": labels}
@@ -149,7 +149,7 @@ def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body
 
 
 def multus_daemon_set(image: str, paths: CniPaths) -> Body:
-    """Multus: hands a pod's networks to the CNI plugins of its attachments."""
+    """Multus: passes a pod's networks to the CNI plugins of its attachments."""
     binaries = mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
     install: JsonObject = {
         "name": "install-multus-binary",
@@ -189,11 +189,11 @@ def multus_daemon_set(image: str, paths: CniPaths) -> Body:
 
 
 def cni_check(paths: CniPaths) -> str:
-    """A script that ends in an error on a node whose kubelet has its CNI elsewhere.
+    """A script that fails on a node whose kubelet has its CNI elsewhere.
 
-    Where the node's own network plugin has no configuration, ours would never be called: pods would
-    start without their rails. Where the program that this configuration names is not in the other
-    folder, the runtime finds none of ours there either.
+    If the node's own network plugin lacks a configuration here, the runtime would never call
+    Multus: pods would start without their rails. If the program in this configuration is missing in
+    the other folder, the runtime does not search that folder for our programs either.
     """
     fix = "write kubernetes.distribution, or kubernetes.cni with net_d and bin"
     return (
@@ -216,7 +216,7 @@ def cni_check(paths: CniPaths) -> str:
 
 
 def cni_check_daemon_set(image: str, paths: CniPaths) -> Body:
-    """A pod on every node that is ready only where the CNI folders are those of the site."""
+    """A pod on every node that is ready only if the CNI folders are those of the site."""
     look: JsonObject = {
         "name": "check-cni-folders",
         "image": image,
@@ -277,7 +277,7 @@ def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -
 
 
 def plugin_config_map(name: str, config: str) -> Body:
-    """A device plugin's configuration, which cannot be edited; `config_name` says why."""
+    """A device plugin's configuration, which cannot be edited; `config_name` gives the reason."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -332,7 +332,7 @@ GPU: Final[dict[str, JsonValue]] = {
     "operator": "Exists",
     "effect": "NoSchedule",
 }
-"""What NVIDIA's charts tolerate by default."""
+"""The taint that NVIDIA's charts tolerate by default."""
 _CONTROL_PLANE: Final[dict[str, JsonValue]] = {
     "key": "node-role.kubernetes.io/control-plane",
     "operator": "Exists",
@@ -341,7 +341,7 @@ _CONTROL_PLANE: Final[dict[str, JsonValue]] = {
 
 
 def tolerated(spec: ClusterSpec, *before: dict[str, JsonValue]) -> list[JsonValue]:
-    """The tolerations of a chart, then those of the file; empty if the file has none."""
+    """The tolerations of a chart, then those of the file; empty if the file lists none."""
     ours = tolerations(spec).get("tolerations")
     if not isinstance(ours, list):
         return []
@@ -355,14 +355,14 @@ def discovery_values(spec: ClusterSpec) -> dict[str, JsonValue]:
 
 
 def gpu_runtime(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """The RuntimeClass of a pod with GPUs; nothing where the file names none."""
+    """The RuntimeClass of a pod with GPUs; empty if the file does not name one."""
     plane = spec.kubernetes
     name = plane.runtime_class if isinstance(plane, ExistingPlane) else None
     return {"runtimeClassName": name} if name is not None else {}
 
 
 def tolerations(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """The key of a pod's spec; nothing where the file names no taint."""
+    """The tolerations in a pod's spec; empty if the file does not name a taint."""
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane) or not plane.tolerations:
         return {}

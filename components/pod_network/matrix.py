@@ -1,6 +1,6 @@
 """Which pod network and which addresses work on which transport, and why others do not: data.
 
-docs/reference/pod-networks.md is made of it, and the rule `pod-network` asks it. Sources:
+docs/reference/pod-networks.md is generated from it, and the rule `pod-network` asks it. Sources:
 lab/sources.md#pod-network.
 """
 
@@ -18,17 +18,17 @@ Transport = Literal["roce", "infiniband"]
 
 @dataclass(frozen=True, slots=True)
 class Works:
-    """A pod network that a site can have."""
+    """A supported pod network."""
 
     gives: str
-    """What a pod has."""
+    """The devices and interfaces of a pod."""
     needs: str
-    """What the site must say for it."""
+    """The settings that the site must have for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A pod network that cannot be on this transport."""
+    """A pod network that this transport does not support."""
 
     why: str
     instead: str
@@ -42,7 +42,7 @@ WAYS: Final[dict[Way, str]] = {
     "none": "mode: rdma_shared, interface: none",
     "host": "mode: rdma_shared, host_network: true",
 }
-"""As the file says it."""
+"""The spelling in the file."""
 
 MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
     ("sriov", "roce"): Works(
@@ -118,10 +118,10 @@ ADDRESSES: Final[dict[tuple[Ipam, Transport], Works | Refused]] = {
 
 
 def address_of(spec: ClusterSpec) -> Works | Refused:
-    """Whether a site's pods can get their addresses as it says."""
+    """Whether pods can get addresses in the site's way."""
     return ADDRESSES[spec.pod_network.ipam, spec.rdma.transport]
 
 
 def cell_of(spec: ClusterSpec) -> Works | Refused:
-    """Whether a site can have its pod network."""
+    """Whether the site's pod network is supported."""
     return MATRIX[way_of(spec), spec.rdma.transport]

@@ -1,7 +1,7 @@
 """Attachments of a rail: their frame and addresses, the probe's server, macvlan on shared cards.
 
-Objects of the RDMA shared device plugin are as in its own deployment (k8s-rdma-shared-dev-plugin
-v1.5.3), image pinned.
+The objects of the RDMA shared device plugin follow its own deployment (k8s-rdma-shared-dev-plugin
+v1.5.3), with a pinned image.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 
 
 def probe_network(rail: Rail, leaf: str = "") -> str:
-    """Name of the attachment whose one address the perftest server of a rail gets.
+    """Name of the attachment whose one address belongs to a rail's perftest server.
 
     Args:
         rail: The rail.
-        leaf: Where the rail has several: on which the server is.
+        leaf: The server's leaf, if the rail has several.
     """
     return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
 
 def client_address(spec: ClusterSpec, rail: Rail) -> IPv4Address:
-    """With `ipam: static`, that of the perftest client: before the servers of the rail's subnet."""
+    """Address of the perftest client with `ipam: static`: before the rail's servers."""
     (pool,) = pools_of(spec)[rail.name]
     return pool.probe - (len(spec.rails) if is_flat(spec) else 1)
 
 
 def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
-    """Address management of the attachment that jobs use: all addresses that are not kept.
+    """Address management of the attachment for jobs: all addresses that are not reserved.
 
-    A DHCP server gives routes itself. With `static` each pod says its own in its annotation. Of a
-    rail on several leaves the attachment names a file, which says on each node what its leaf has.
+    A DHCP server gives routes itself. With `static` each pod gives its own address in its
+    annotation. On a rail with several leaves the attachment names a file, which on each node
+    describes its leaf.
     """
     kind = spec.pod_network.ipam
     if kind == "dhcp":
@@ -68,7 +69,7 @@ def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
 
 
 def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
-    """Routes and gateway are the pool's; which pool that is, a node of several leaves knows."""
+    """Take routes and gateway from a pool; with several leaves, a file on the node names it."""
     if isinstance(rail, Rail) and rail.leaves:
         folder = cni_paths(spec).pool_folder(rail.name)
         return {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
@@ -77,10 +78,10 @@ def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
 
 
 def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
-    """What the nodes of one leaf say of a rail: it fills in what the attachment leaves out.
+    """The file for the nodes of one leaf: it fills in the fields that the attachment omits.
 
-    For nv-ipam that is the name of a pool. For whereabouts it is the only file that is read then,
-    so it names the cluster as well.
+    For nv-ipam it contains the name of a pool. whereabouts then reads only this file, so it names
+    the cluster too.
     """
     if spec.pod_network.ipam == "nv-ipam":
         return json.dumps({"poolName": pool_name(spec, rail, pool.leaf)}, indent=1)
@@ -94,7 +95,7 @@ def _job_range(pool: Pool) -> Addresses:
 
 
 def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
-    """Address management with one fixed address, so that a client knows its server."""
+    """Address management with one fixed address, which a client can know beforehand."""
     address = str(pool.probe)
     if spec.pod_network.ipam != "whereabouts":
         fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
@@ -110,7 +111,7 @@ def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
 
 
 def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
-    """Address management of an IPoIB interface; empty where its rail has no subnet."""
+    """Address management of an IPoIB interface; empty if its rail has no subnet."""
     if rail.subnet is None:
         return {}
     if spec.pod_network.ipam == "nv-ipam":
@@ -133,7 +134,7 @@ def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:
 
 
 def _way_out(spec: ClusterSpec, pool: Pool) -> Addresses:
-    """The routes of a pool; its gateway is there for `sbr` alone, and makes no route by itself."""
+    """The routes of a pool; the gateway is included only for `sbr`, and creates no route."""
     own = spec.pod_network.source_routing and pool.gateway
     gateway: Addresses = {"gateway": str(pool.gateway)} if own else {}
     return gateway | _routes(spec, pool.rail, pool.gateway, pool.whole)
@@ -142,7 +143,7 @@ def _way_out(spec: ClusterSpec, pool: Pool) -> Addresses:
 def _routes(
     spec: ClusterSpec, rail: str, gateway: IPv4Address | None, whole: IPv4Network | None = None
 ) -> Addresses:
-    """Those of the file, and before them the rail's other leaves: the whole rail by the gateway."""
+    """The routes to other leaves, the whole rail by the gateway, and then those in the file."""
     others: list[JsonValue] = [{"dst": str(whole), "gw": str(gateway)}] if whole else []
     routes: list[JsonValue] = [
         *others,
@@ -158,24 +159,24 @@ def _routes(
 def make_chain(
     spec: ClusterSpec, main: Addresses, ipam: Addresses, *, sets_mtu: bool
 ) -> list[Addresses]:
-    """The plugin that makes an interface, and those that work on it behind it.
+    """The plugin that makes an interface, and the plugins that change it afterwards.
 
     Args:
         spec: The site.
         main: The first plugin, without its address management.
-        ipam: Which is this; empty where the interface has no address.
-        sets_mtu: The first plugin has a key of its own for the MTU.
+        ipam: Its address management; empty if the interface gets no address.
+        sets_mtu: The first plugin has its own key for the MTU.
     """
     network = spec.pod_network
     if ipam.get("type") == "static" and "addresses" not in ipam:
-        # Multus hands the address of the pod's annotation on to who says that it takes it.
+        # Multus passes the address in the pod's annotation only to a plugin that declares `ips`.
         takes: JsonValue = {"ips": True}
         main = {**main, "capabilities": takes}
-    # Without an MTU the pod's interface keeps that of the VF, which the host sets.
+    # Without an MTU the pod's interface keeps the VF's MTU, which the host sets.
     own_mtu = network.mtu_bytes is not None and not sets_mtu
     tuned: Addresses = {"mtu": network.mtu_bytes} if own_mtu else {}
     if is_flat(spec):
-        # The plugin puts the name of the interface in place of IFNAME (CNI plugins v1.1.0 on).
+        # The plugin replaces IFNAME with the interface's name (since CNI plugins v1.1.0).
         tuned["sysctl"] = {f"net.ipv4.conf.IFNAME.{key}": on for key, on in CARD_SYSCTLS.items()}
     chain: list[Addresses] = [{**main, "ipam": ipam}]
     if tuned:
@@ -193,10 +194,10 @@ def make_attachment(
     """Make the NetworkAttachmentDefinition of a chain of CNI plugins.
 
     Args:
-        namespace: Where the jobs are.
+        namespace: The namespace of the jobs.
         name: Name of the attachment.
-        plugins: The plugin that makes the interface, and those chained behind it.
-        resource: With it Multus hands the first plugin a device of that resource.
+        plugins: The plugin that makes the interface, and those chained after it.
+        resource: Multus gives the first plugin a device of this resource.
     """
     head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
@@ -218,11 +219,11 @@ _SOCKETS: Final = {
     "device-plugin": "/var/lib/kubelet/device-plugins",
     "plugins-registry": "/var/lib/kubelet/plugins_registry",
 }
-"""The two folders in which the plugin meets the kubelet: it needs none of the pods' own."""
+"""The plugin's two folders shared with the kubelet; it needs none of the pods' own."""
 
 
 def shared_plugin_config(spec: ClusterSpec) -> str:
-    """`config.json` of the plugin: what it publishes, and which cards each resource takes."""
+    """`config.json` of the plugin: the resources to publish, and the cards of each."""
     entries: list[JsonValue] = [_entry(spec, device) for device in spec.pod_network.shared_devices]
     config = {
         "periodicUpdateInterval": spec.pod_network.periodic_update_s,
@@ -291,12 +292,12 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
 
 
 def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail: what jobs use."""
+    """The NetworkAttachmentDefinition of a rail for jobs."""
     return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
 def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, so that a perftest client knows its server."""
+    """The same rail with one fixed address, which a perftest client knows beforehand."""
     name = probe_network(rail, pool.leaf)
     return _attachment(spec, rail, name, server_addresses(spec, pool))
 
@@ -316,7 +317,7 @@ def rail_master(spec: ClusterSpec, rail: Rail) -> str:
     """The network device of a rail on all workers.
 
     Raises:
-        SpecError: It has other names on other workers, and an attachment knows only one.
+        SpecError: It differs between workers, and an attachment can name only one.
     """
     names = {
         nic.netdev: host.name

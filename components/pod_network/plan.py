@@ -1,4 +1,4 @@
-"""How a pod gets onto the rails: plugins, Multus, addresses, one attachment per rail."""
+"""How pods get onto the rails: plugins, Multus, addresses, one attachment per rail."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ from components.pod_network.sriov import (
 )
 
 _NAMES: Final = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}
-"""Of the DaemonSet: the engine makes a new resource before the old one goes, so that a site that
-changes its `ipam` must not have one object under two names of resources."""
+"""Names of the DaemonSet. The engine makes a new resource before it deletes the old one, so a site
+that changes its `ipam` must not have one object under two resource names."""
 _SCRIPT: Final = """set -eu
 while read -r node rail leaf; do
   [ "$node" = "$NODENAME" ] || continue
@@ -77,11 +77,11 @@ _FILES: Final = {
     "whereabouts": "whereabouts.d/$rail.conf",
     "nv-ipam": "nv-ipam.d/$rail/nv-ipam.conf",
 }
-"""Where each reads what of a rail its node's leaf has, in the folder of networks."""
+"""The file from which each IPAM reads its node's part of a rail, in the folder of networks."""
 
 
 def has_pool_files(spec: ClusterSpec) -> bool:
-    """Whether a node's place decides the addresses of its pods."""
+    """Whether a node's leaf decides the addresses of its pods."""
     return pool_files_image(spec) is not None
 
 
@@ -99,7 +99,7 @@ def _name(spec: ClusterSpec, files: dict[str, str]) -> str:
 
 
 def pool_files_map(spec: ClusterSpec) -> Body:
-    """The files; another text is another object, so that pods with the old one are replaced."""
+    """The files; a changed text makes a new object, which replaces the pods with the old one."""
     files = _files(spec)
     data: JsonObject = {**files}
     return {
@@ -112,7 +112,7 @@ def pool_files_map(spec: ClusterSpec) -> Body:
 
 
 def pool_files_daemon_set(spec: ClusterSpec) -> Body:
-    """Writes on each node the files of its own leaves."""
+    """Write on each node the files of its own leaves."""
     paths, files = cni_paths(spec), _files(spec)
     node: JsonValue = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     key = pool_files_image(spec)
@@ -138,7 +138,7 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
 
 _ROOM = "components.pod_network"
 _Group: TypeAlias = list[tuple[str, Body]]
-"""Objects that may be made together, each with the component that it belongs to."""
+"""Objects that may be made together, each with its component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,11 @@ class PodNetworkPlan:
 def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     """Plan the pod network; without Kubernetes it is empty.
 
-    It is empty too where the network operator's policy publishes the HCAs: a pod has them without
-    any interface or address.
+    It is also empty if the network operator's policy publishes the HCAs: then a pod gets them
+    without an interface or an address.
 
     Raises:
-        SpecError: The site wants something that the pod network cannot give; the text says what.
+        SpecError: The pod network cannot do what the site wants; the text explains it.
     """
     if spec.kubernetes is None:
         return PodNetworkPlan(())
@@ -178,7 +178,7 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
 
 
 def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
-    """Devices that one pod has alone: VFs, or whole HCAs, which need no attachment."""
+    """Devices of which each pod gets its own: VFs, or whole HCAs, which need no attachment."""
     attached = spec.pod_network.mode == "sriov"
     foundation, plugin = _function_plugin(spec)
     foundations = [*(_attaching(spec) if attached else []), *foundation]
@@ -189,7 +189,7 @@ def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
 
 
 def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
-    """The device plugin: what it needs, and itself; operators bring their own."""
+    """The device plugin, after its prerequisites; empty if an operator brings its own."""
     if not installs(spec, "sriov_device_plugin"):
         return [], []
     config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
@@ -215,7 +215,7 @@ def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
 
 
 def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
-    """A look at every node of a cluster that is not our K3s, before anything is put there."""
+    """Check every node of a cluster that is not our K3s, before anything is installed."""
     key = cni_check_image(spec)
     if key is None:
         return ()
@@ -224,10 +224,10 @@ def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
 
 
 def _attaching(spec: ClusterSpec) -> _Group:
-    """Multus and whereabouts, unless they are there: definitions and permissions."""
+    """Multus and whereabouts, unless the cluster has them: definitions and permissions."""
     found: _Group = []
     if installs(spec, "multus") and spec.operators.network is None:
-        # Whose chart brings the same definition, and keeps it new.
+        # The network operator's chart brings the same definition, and upgrades it.
         found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
     if installs(spec, "whereabouts"):
         crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
@@ -255,7 +255,7 @@ def _permissions(name: str, rules: list[JsonValue]) -> _Group:
 
 
 def _attachers(spec: ClusterSpec) -> _Group:
-    """The programs that the attachments name, each brought by a DaemonSet."""
+    """The programs in the attachments, each installed by a DaemonSet."""
     images, paths = spec.sources.images, cni_paths(spec)
     attachers: _Group = []
     if installs(spec, "multus"):
@@ -288,13 +288,13 @@ def _program(spec: ClusterSpec, name: str) -> Body:
 
 
 def _attachments(spec: ClusterSpec) -> _Group:
-    """The pools and the attachments that draw from them."""
+    """The pools, and the attachments that take addresses from them."""
     pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
     return [*pools, *link_pools(spec), *_networks(spec)]
 
 
 def _networks(spec: ClusterSpec) -> _Group:
-    """Those of jobs, unless they are there; those of probes are ours in any case."""
+    """The attachments of jobs, unless the cluster has them; those of probes are always made."""
     ours = installs(spec, "attachments")
     if vfs_by_operator(spec):
         return sriov_networks(spec)

@@ -1,8 +1,8 @@
-"""The pools of nv-ipam: one for each rail with addresses, of which each node gets a block.
+"""The pools of nv-ipam: one for each rail with addresses, from which each node gets a block.
 
-A pool has a name of its own and a label of the nodes that draw from it, so that a rail on several
-leaves has one for each of them. Sources: README, `ippool_validate.go` and the allocator of
-nvidia-k8s-ipam v0.4.0 (lab/sources.md#pod-network).
+A pool has its own name and its own node label, and a rail on several leaves has one pool for each.
+Sources: README, `ippool_validate.go` and the allocator of nvidia-k8s-ipam v0.4.0
+(lab/sources.md#pod-network).
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from components.pod_network.rails import Kept, ib_rails, pools_of, rail_ports, w
 
 AnyRail: TypeAlias = Rail | IbRail
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
-"""Where the network operator works; its nv-ipam reads the pools of that namespace alone."""
+"""Namespace of the network operator; its nv-ipam reads only the pools there."""
 _LABELS: Final = "pool.railyard.dev"
 _SHARED: Final = 32
-"""Addresses of a node where pods share its cards: how many there will be is not known before."""
+"""Addresses of a node if pods share its cards: the number of pods is not known beforehand."""
 _SPARE: Final = 2
-"""A block is at least so many times as large as the VFs need: addresses that are kept fall into it,
-and pods that end give theirs back only after the next ones have started."""
+"""Minimum size of a block as a multiple of the number of VFs: some addresses of a block are
+reserved, and ended pods release theirs only after the next pods have started."""
 _LINK: Final = 31
 """Prefix length of the network of a routed port and the pod behind it (RFC 3021)."""
 _DEADLINE_S: Final = 300
-"""Seconds until the controller gave the first block: its image comes from a mirror."""
+"""Seconds until the controller gives the first block: its image comes from a mirror."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The addresses of one rail, or of one leaf of it."""
+    """The addresses of one rail, or of one leaf on it."""
 
     name: str
-    """Of the object, and in attachments."""
+    """Name of the object, also used in attachments."""
     rail: str
     leaf: str
-    """The leaf that has the subnet; empty where the rail is one subnet."""
+    """The leaf with the subnet; empty if the rail is one subnet."""
     subnet: IPv4Network
     gateway: IPv4Address | None
     block: int
     """Addresses of each node (`perNodeBlockSize`)."""
     kept: tuple[Kept, ...]
-    """Addresses that no pod gets."""
+    """Addresses that pods never get."""
     routes: tuple[IPv4Network, ...]
     nodes: tuple[str, ...]
-    """Hosts that draw from it."""
+    """Hosts that take addresses from it."""
     needs: int
-    """Addresses that a node must have free in its block: one for each of its VFs, at least one."""
+    """Addresses that a node needs free in its block: one for each VF, at least one."""
 
     @property
     def label(self) -> str:
@@ -66,10 +66,10 @@ class Pool:
         return f"{_LABELS}/{self.name}"
 
     def blocks(self) -> Iterator[tuple[IPv4Address, int]]:
-        """First address of each block that the controller would give, and how many pods get of it.
+        """First address of each block that the controller would give, and its number of pods.
 
-        From the first address behind the network's own, without a gap; a block that is kept as a
-        whole is left out, and so is one that would hold the broadcast address.
+        Blocks start at the first address after the network's own, without a gap. A fully reserved
+        block is left out, and so is a block that would include the broadcast address.
         """
         first, last = int(self.subnet[0]) + 1, int(self.subnet[-1]) - 1
         for start in range(first, last - self.block + 2, self.block):
@@ -90,7 +90,7 @@ class Pool:
 
 
 def pool_name(spec: ClusterSpec, rail: AnyRail, leaf: str = "") -> str:
-    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf.
+    """The pool of a rail: the unique name of its attachment, and the leaf.
 
     The rails of a flat fabric have one pool: two pools of one subnet would give the same addresses.
     """
@@ -99,7 +99,7 @@ def pool_name(spec: ClusterSpec, rail: AnyRail, leaf: str = "") -> str:
 
 
 def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
-    """The rails that have a pool: none unless the site has nv-ipam, and one of a flat fabric."""
+    """The rails with a pool: none unless the site has nv-ipam, and one on a flat fabric."""
     if not draws_blocks(spec):
         return ()
     rails = spec.rails[:1] if is_flat(spec) else spec.rails
@@ -107,7 +107,7 @@ def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
 
 
 def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The labels by which a node gets blocks of the rails that it is on."""
+    """The labels by which a node gets blocks of its rails."""
     return {
         f"{_LABELS}/{pool_name(spec, rail, _leaf_of(spec, host, rail))}": "true"
         for rail in pooled_rails(spec)
@@ -133,7 +133,7 @@ def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
         return
     for part in pools_of(spec)[rail.name]:
         place = RailSubnet(rail.name, part.leaf, part.network, part.gateway)
-        # The gateway is a field of its own.
+        # The gateway has a separate field.
         kept = tuple(each for each in part.kept if not each.first == each.last == part.gateway)
         yield _pool(spec, rail, place, kept, members.get(part.leaf, []))
 
@@ -164,7 +164,7 @@ def _pool(
 
 
 def _leaf_of(spec: ClusterSpec, host: Host, rail: AnyRail) -> str:
-    """The leaf whose part of a rail a host is in; empty where the rail is one subnet."""
+    """The leaf whose part of a rail a host is in; empty if the rail is one subnet."""
     place = subnet_of(spec, rail, host) if isinstance(rail, Rail) else None
     return place.leaf if place is not None else ""
 
@@ -184,17 +184,17 @@ def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
         return False
     if isinstance(rail, Rail):
         return any(nic.rail == rail.name or is_flat(spec) for nic in host.nics)
-    # On shared HCAs a rail is a network device, which no port of the file need name.
+    # On shared HCAs a rail is a network device, and the file need not list a port for it.
     return bool(rail_ports(host, rail) or (spec.pod_network.mode == "rdma_shared" and host.hcas))
 
 
 def pool_namespace(spec: ClusterSpec) -> str:
-    """Where nv-ipam looks for its pools: beside its controller."""
+    """The namespace in which nv-ipam looks for its pools: that of its controller."""
     return NETWORK_NAMESPACE if spec.operators.network is not None else NAMESPACE
 
 
 def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
-    """The IPPool of a rail, which is there when the first node has its block."""
+    """The IPPool of a rail, which is ready when the first node has its block."""
     wanted: Body = {
         "subnet": str(pool.subnet),
         "perNodeBlockSize": pool.block,
@@ -214,7 +214,7 @@ def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
 def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
     """A CIDRPool for each rail on routed ports, with the rail's name: each worker has its own /31.
 
-    Which one is said for each node, since its switch port has the other address.
+    The pool lists the /31 of each node, since the switch port has its other address.
     """
     return [
         (rail.name, _link_pool(spec, rail, pod_links(spec)[rail.name]))
@@ -233,7 +233,7 @@ def _link_pool(spec: ClusterSpec, rail: Rail, links: Mapping[str, IPv4Address]) 
     wanted: Body = {
         "cidr": str(rail.subnet),
         "perNodeNetworkPrefix": _LINK,
-        "gatewayIndex": 0,  # the controller takes no routes without one; each node's own one wins
+        "gatewayIndex": 0,  # the controller refuses routes without one; each node's own wins
         "nodeSelector": _labelled(f"{_LABELS}/{name}"),
         "staticAllocations": own,
         "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
@@ -247,7 +247,7 @@ def _labelled(label: str) -> JsonValue:
 
 
 def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -> Body:
-    """A pool that is there when the first node has its part; `given` is a key of that part."""
+    """A pool, ready when the first node has its part; `given` is a key of that part."""
     return {
         "apiVersion": "nv-ipam.nvidia.com/v1alpha1",
         "kind": kind,

@@ -1,7 +1,7 @@
-"""What puts CNI programs where a node's runtime looks for them, what serves whereabouts; nv-ipam.
+"""The DaemonSets that install CNI programs on nodes, and the objects of whereabouts and nv-ipam.
 
-nv-ipam is without the network operator: the objects of `deploy/overlays/no-webhook` of
-nvidia-k8s-ipam v0.4.0. The image has a pinned release where upstream writes `latest`, and the
+nv-ipam without the network operator uses the objects of `deploy/overlays/no-webhook` of
+nvidia-k8s-ipam v0.4.0. The image has a pinned release instead of upstream's `latest`, and the
 folders are those of the cluster.
 """
 
@@ -31,7 +31,7 @@ _WHEREABOUTS: Final = (
 
 
 def sriov_cni_daemon_set(image: str, paths: CniPaths) -> Body:
-    """sriov-cni: puts its plugin where K3s looks for it."""
+    """sriov-cni: installs its plugin in K3s' folder."""
     return _program_daemon_set(
         "sriov-cni",
         image,
@@ -46,7 +46,7 @@ def sriov_cni_daemon_set(image: str, paths: CniPaths) -> Body:
 
 
 def program_daemon_set(name: str, image: str, paths: CniPaths) -> Body:
-    """ib-sriov-cni, ipoib-cni or rdma-cni: each puts its program there; upstream's own settings."""
+    """ib-sriov-cni, ipoib-cni or rdma-cni: each installs its program; upstream's own settings."""
     return _program_daemon_set(name, image, paths, {"privileged": True})
 
 
@@ -65,15 +65,15 @@ def _program_daemon_set(name: str, image: str, paths: CniPaths, security: JsonOb
 def reference_cni_daemon_set(
     plugin: str, image: str, paths: CniPaths, *, keep: bool = False
 ) -> Body:
-    """A reference plugin that K3s does not bring, macvlan or tuning: it is put where K3s looks.
+    """Install one reference plugin that K3s lacks, macvlan or tuning, in K3s' folder.
 
-    It alone: the image's other plugins would be written over those that K3s links there.
+    Only this plugin: the image's other plugins would overwrite those that K3s links there.
 
     Args:
         plugin: Name of its program.
-        image: Of the reference plugins.
+        image: The image of the reference plugins.
         paths: The CNI folders of every node.
-        keep: One that is there stays: the cluster is not ours.
+        keep: Leave an existing program unchanged: the cluster belongs to others.
     """
     return daemon_set(
         f"{plugin}-cni",
@@ -110,7 +110,7 @@ def dhcp_daemon_set(image: str, paths: CniPaths, *, keep: bool) -> Body:
     """The DHCP plugin with its daemon, which asks for addresses in pods' names and renews them.
 
     The daemon enters the pods' network namespaces, which the container runtime mounts under
-    /var/run/netns; it does not start while the socket of one before it is there.
+    /var/run/netns; it does not start while an earlier daemon's socket exists.
     """
     script = (
         f"set -eu\n{_copied('dhcp', keep=keep)}"
@@ -144,10 +144,10 @@ def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = Fals
     """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
 
     Args:
-        image: Of whereabouts.
+        image: The image of whereabouts.
         paths: The CNI folders of every node.
-        own_path: Show it the node's files under their own path too, by which attachments name them:
-            it reads attachments to free the addresses of pods that are gone.
+        own_path: Mount the node's files under their own path too, which attachments use: it reads
+            attachments to free the addresses of deleted pods.
     """
     places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
     main: JsonObject = {
@@ -158,14 +158,14 @@ def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = Fals
         "env": [
             from_field("NODENAME", "spec.nodeName"),
             from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
-            # The install script takes /host off this path to name the kubeconfig on the host.
+            # The install script strips /host from this path to name the kubeconfig on the host.
             {"name": "CNI_CONF_DIR", "value": f"/host{paths.net_d}"},
         ],
         "resources": resources("100m", "200Mi"),
         "securityContext": {"privileged": True},
         "volumeMounts": [
             mount("cnibin", "/host/opt/cni/bin"),
-            # One place where both are the same: the API refuses a path that is mounted twice.
+            # Mount equal paths once: the API refuses a second mount of a path.
             *(mount("cni", place) for place in dict.fromkeys(places)),
         ],
     }
@@ -178,14 +178,14 @@ def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = Fals
 
 
 SCHEDULE: Final = "30 4 * * *"
-"""When addresses of lost pods are given back, in cron's form and UTC: upstream's own time. Not more
+"""When addresses of lost pods are freed, in cron's form and UTC: upstream's own time. Not more
 often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
 (`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
 RECONCILER: Final = "whereabouts-reconciler"
 
 
 def reconciler_config_map() -> Body:
-    """When the reconciler of whereabouts runs; it reads a changed schedule by itself."""
+    """The schedule of whereabouts' reconciler; it notices a change without a restart."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -195,10 +195,10 @@ def reconciler_config_map() -> Body:
 
 
 def reconciler_deployment(image: str) -> Body:
-    """Gives back the addresses of pods whose node died: its DaemonSet sees no such pod's end.
+    """Free the addresses of pods whose node died: the DaemonSet does not see the end of such pods.
 
     Until v0.9.3 the DaemonSet did it; in v0.9.4 it is upstream's `reconciler-deployment.yaml`. Two
-    of them would do the work twice, since none leads: so an update ends the old one first.
+    reconcilers would do the work twice, since neither leads: so an update ends the old one first.
     """
     main: JsonObject = {
         "name": RECONCILER,
@@ -233,7 +233,7 @@ _POOLS: Final = "ippools cidrpools"
 
 
 def controller_rules() -> list[JsonValue]:
-    """The controller reads nodes and pools, and writes who has which block."""
+    """The controller reads nodes and pools, and records the block of each node."""
     group = "nv-ipam.nvidia.com"
     return [
         rule("core", "nodes", "get list patch update watch"),
@@ -246,7 +246,7 @@ def controller_rules() -> list[JsonValue]:
 
 
 def node_rules() -> list[JsonValue]:
-    """The daemon of a node reads its blocks, and which pods are still there."""
+    """The daemon of a node reads its blocks, and the pods that still exist."""
     return [
         rule("core", "pods", "get list watch"),
         rule("nv-ipam.nvidia.com", _POOLS, "get list watch"),
@@ -294,9 +294,9 @@ def _controller(image: str) -> JsonObject:
 
 
 def node_daemon_set(image: str, paths: CniPaths) -> Body:
-    """The daemon of each node: puts the plugin there, and gives addresses of the node's blocks.
+    """The daemon of each node: it installs the plugin, and gives addresses of the node's blocks.
 
-    What it gave is in a file of the node, so that it knows it after a restart.
+    It records given addresses in a file on the node, and reads that file after a restart.
     """
     config = f"{paths.net_d}/nv-ipam.d"
     pod: JsonObject = {

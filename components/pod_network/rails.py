@@ -1,7 +1,7 @@
-"""Which HCA of a worker is on which rail, and the pools that give pods of a rail addresses. Pure.
+"""The rail of each HCA of a worker, and the pools that give pods of a rail addresses. Pure.
 
-There is one pool a rail, or one for each leaf of a rail. Each IPAM renders them in its own form;
-what is in them is decided here.
+A rail has one pool, or one for each leaf. This module decides their contents, and each IPAM renders
+them in its own form.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from components.model.places import RailSubnet, is_flat, pod_links, subnet_of, s
 
 
 def ib_rails(spec: ClusterSpec) -> tuple[IbRail, ...]:
-    """The rails of a fabric of own switches; a cloud's has none: its HCAs have no fixed places."""
+    """The rails of a fabric with our own switches; empty on a cloud, whose HCAs vary in place."""
     return spec.infiniband.rails if spec.infiniband else ()
 
 
 def rail_ports(host: Host, rail: IbRail) -> tuple[HcaPf, ...]:
-    """The ports of a host that are on a rail: one, or the site is refused."""
+    """The ports of a host on a rail: one, or the site is refused."""
     return tuple(port for port in host.hca_sriov if port.rail == rail.name)
 
 
 def rail_resources(spec: ClusterSpec) -> Mapping[str, int]:
-    """One of each rail, by the names of their resources."""
+    """One of each rail's resource, by resource name."""
     prefix = spec.pod_network.resource_prefix
     return {f"{prefix}/{rail.resource}": 1 for rail in ib_rails(spec)}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kept:
-    """Addresses from one to another, both of them too."""
+    """Reserved addresses, from the first to the last, both included."""
 
     first: IPv4Address
     last: IPv4Address
 
     def networks(self) -> tuple[str, ...]:
-        """The same as networks, as whereabouts wants them."""
+        """The addresses as networks, in whereabouts' form."""
         ends = sorted((self.first, self.last))
         return tuple(str(each) for each in summarize_address_range(*ends))
 
     def is_in(self, network: IPv4Network) -> bool:
-        """Whether some of them are addresses of a network."""
+        """Whether some of the addresses are in a network."""
         return self.first <= network[-1] and network[0] <= self.last
 
 
@@ -58,15 +58,16 @@ class Pool:
 
     rail: str
     leaf: str
-    """The leaf that has the subnet; empty where the rail is one subnet."""
+    """The leaf with the subnet; empty if the rail is one subnet."""
     network: IPv4Network
     gateway: IPv4Address | None
     kept: tuple[Kept, ...]
-    """What no pod gets: the probe's server first, the gateway, the cards, what the file keeps."""
+    """Addresses that pods never get: the probe's server first, the gateway, the cards, and those
+    that the file excludes."""
     whole: IPv4Network | None
-    """The whole rail: the rest of it is behind the gateway; None where the rail is one subnet."""
+    """The whole rail: its other leaves are behind the gateway; None if the rail is one subnet."""
     nodes: tuple[str, ...]
-    """The nodes of the workers whose card is in it, in the order of the file."""
+    """The nodes of the workers with a card in it, in the order of the file."""
 
     @property
     def probe(self) -> IPv4Address:
@@ -76,7 +77,7 @@ class Pool:
 
 @once
 def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
-    """Rail to its pools, in the order of the file; none if each card has a network of its own."""
+    """Rail to its pools, in the order of the file; empty if each card has a separate network."""
     cards: dict[tuple[str, str], list[IPv4Address]] = {}
     nodes: dict[tuple[str, str], list[str]] = {}
     for host in spec.hosts:
@@ -102,7 +103,7 @@ def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
 
 
 def _owner(spec: ClusterSpec, rail: Rail) -> Rail:
-    """The rail whose cards are listed for all rails of one subnet: on a flat fabric the first."""
+    """The rail under which the cards of one subnet are listed: on a flat fabric the first."""
     return spec.rails[0] if is_flat(spec) else rail
 
 
@@ -131,14 +132,14 @@ def _pool(
 
 
 def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
-    """The pool of a worker's pods on a rail; the rules make sure that there is one."""
+    """The pool of a worker's pods on a rail; the rules ensure that it exists."""
     found, place = pools_of(spec)[rail.name], subnet_of(spec, rail, host)
     leaf = place.leaf if place is not None else ""
     return next((pool for pool in found if pool.leaf == leaf), found[0])
 
 
 def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
-    """The address kept for the perftest server: the last one of a rail's subnet.
+    """The address reserved for the perftest server: the last one of a rail's subnet.
 
     Args:
         subnet: The subnet.
@@ -148,6 +149,6 @@ def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
 
 
 def written_exclusions(spec: ClusterSpec, rail: str) -> tuple[Kept, ...]:
-    """The addresses of a rail that the file keeps from pods."""
+    """The addresses of a rail that the file excludes."""
     found = (each for each in spec.pod_network.exclusions if each.rail == rail)
     return tuple(Kept(each.first, each.last or each.first) for each in found)

@@ -2,9 +2,11 @@
 
 Sources: README of sriov-network-device-plugin v3.11.0 and the configuration reference of sriov-cni
 v2.10.0; README and source of ib-sriov-cni v1.3.0 and ipoib-cni v1.2.2; the definitions of network
-operator v26.4.1 and the source of sriov-network-operator v1.6.0
-(lab/sources.md#pod-network, #operators). `isRdma` counts only inside of `selectors`;
-elsewhere it is ignored, and the pod gets no `/dev/infiniband`.
+operator v26.4.1 and the source of sriov-network-operator v1.6.0 (lab/sources.md#pod-network,
+#operators).
+
+The plugin reads `isRdma` only inside of `selectors`; elsewhere it ignores the key, and the pod gets
+no `/dev/infiniband`.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
-    """`config.json` of the device plugin: one resource per rail, or one for all of them.
+    """`config.json` of the device plugin: one resource per rail, or one shared by all rails.
 
     Raises:
-        SpecError: One PF name means different rails on different hosts; the plugin's
-            configuration is the same on all nodes, so it could not tell them apart.
+        SpecError: One PF name means different rails on different hosts; the plugin's configuration
+            is the same on all nodes, so it could not tell them apart.
     """
     _check_pf_names(spec)
     named = {
@@ -70,7 +72,7 @@ def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue
     # 101e is the VF of several models: `pfNames` tell the rails apart.
     devices = {nic.vf_device for nic in nics}
     known = sorted(device for device in devices if device is not None)
-    # A card whose VFs have no known id is selected by its name alone.
+    # A card with an unknown VF id is selected only by its name.
     chosen: dict[str, JsonValue] = {"devices": [*known]} if None not in devices else {}
     names = sorted({nic.netdev for nic in nics})
     return {
@@ -88,12 +90,12 @@ def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue
 
 
 def attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail: what jobs use."""
+    """The NetworkAttachmentDefinition of a rail for jobs."""
     return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
 def probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, so that a perftest client knows its server."""
+    """The same rail with one fixed address, which a perftest client knows beforehand."""
     name = probe_network(rail, pool.leaf)
     return _attachment(spec, rail, name, server_addresses(spec, pool))
 
@@ -122,13 +124,13 @@ def sriov_chain(
 def ib_device_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the SR-IOV device plugin: one resource for each rail of the fabric.
 
-    By PCI address, and not by link type: the plugin knows that of a network device alone, which an
-    HCA without IPoIB has not. VFs are those of a `rootDevices`; a whole HCA has no root, and is in
-    `pciAddresses`.
+    It selects by PCI address, and not by link type: the plugin knows the link type only of network
+    devices, and an HCA without IPoIB does not have one. VFs are selected by their PF in
+    `rootDevices`; a whole HCA is selected in `pciAddresses`.
 
     Raises:
-        SpecError: One PCI address is different rails on different hosts; the plugin's
-            configuration is the same on all nodes.
+        SpecError: One PCI address is different rails on different hosts; the plugin's configuration
+            is the same on all nodes.
     """
     key = "rootDevices" if spec.pod_network.mode == "sriov" else "pciAddresses"
     owners: dict[str, str] = {}
@@ -170,9 +172,9 @@ def function_plugin_config(spec: ClusterSpec) -> str:
 def ib_sriov_chain(spec: ClusterSpec, rail: IbRail) -> list[dict[str, JsonValue]]:
     """The plugins that move a VF of a rail into a pod.
 
-    Its GUID is the one that it has on the host, and its partitions are those of its GUID. The
-    plugin sets no partition key by itself: `pkey` is read by ib-kubernetes, which gives the pod a
-    GUID and tells UFM of it before the plugin goes on.
+    The VF keeps the GUID from the host, and its partitions follow from the GUID. The plugin does
+    not set a partition key: ib-kubernetes reads `pkey`, gives the pod a GUID and registers it with
+    UFM before the plugin goes on.
     """
     main: dict[str, JsonValue] = {"type": "ib-sriov", "link_state": "enable"}
     fabric = spec.infiniband
@@ -199,7 +201,7 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
             "Write interface: with the name of the HCA's IPoIB device, as `ip link` shows it"
         )
     main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
-    # v1.2.2 has no key for the MTU: pkg/types/types.go of that tag reads `master` alone.
+    # v1.2.2 lacks a key for the MTU: pkg/types/types.go of that tag only reads `master`.
     plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
     return make_attachment(spec.pod_network.namespace, rail.network, plugins)
 
@@ -207,17 +209,17 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
 _API = "sriovnetwork.openshift.io/v1"
 _LABELS = "vfs.railyard.dev"
 _PRIORITY = 90
-"""As in the operator's examples; 0 is the highest, and 99 the one where none is written."""
+"""As in the operator's examples; 0 is the highest, and 99 the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A port of a worker whose VFs are a rail's."""
+    """A port of a worker whose VFs belong to a rail."""
 
     pci: str
     vfs: int
     mtu_bytes: int | None
-    """None on InfiniBand: there it is the subnet's."""
+    """None on InfiniBand, whose subnet determines it."""
 
 
 def _ports(spec: ClusterSpec, host: Host, rail: AnyRail) -> Iterator[_Function]:
@@ -234,12 +236,12 @@ def _rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
 
 
 def _named(port: _Function) -> str:
-    """What ports of one policy have in common."""
+    """The selector that ports of one policy share."""
     return str(port.vfs) if port.mtu_bytes is None else f"{port.vfs}-{port.mtu_bytes}"
 
 
 def vf_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The labels by which the policies find a node: how many VFs of each rail it has."""
+    """The labels by which the policies find a node: its number of VFs on each rail."""
     if host.role != "worker" or not vfs_by_operator(spec):
         return {}
     return {
@@ -253,7 +255,8 @@ def vf_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
 def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
     """A SriovNetworkNodePolicy for each rail and number of VFs, with the rail's name.
 
-    By root device and never by vendor alone, which takes storage and management ports too.
+    It selects by root device and never only by vendor, which would take storage and management
+    ports too.
     """
     return [
         (rail.name, _policy(spec, rail, named, ports))
@@ -295,7 +298,7 @@ def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]
 
 
 def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
-    """The networks of which the operator makes the attachments, with the names of their rails."""
+    """The networks from which the operator makes attachments, with the names of their rails."""
     made: list[tuple[str, Body]] = []
     if spec.rdma.transport == "infiniband":
         for rail in ib_rails(spec):
@@ -317,7 +320,7 @@ def _network(
 ) -> Body:
     """One network: the operator writes the first plugin from its fields, and adds the others."""
     main, *others = chain
-    if main.get("rdmaIsolation"):  # which a SriovIBNetwork has no field for
+    if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
         others.append({"type": "rdma"})
     wanted: Body = {
         "resourceName": rail.resource,
