@@ -18,23 +18,23 @@ from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
 
 _UNKNOWN: Final = cast("str", rpc.UNKNOWN)
-"""A value that only an update knows; the plugin reads no chart where one is in a Release."""
+"""A value known only in an update; the plugin reads no chart if a Release contains one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """How what differs within a Helm release is put back."""
+    """How differences within a Helm release are repaired."""
 
     cluster: ClusterRef
     remote: Remote
     """Secrets and repair notes of this run."""
 
     def description(self, release: str) -> str | None:
-        """The description of a release; another one upgrades it, although nothing else differs."""
+        """The description of a release; a new one upgrades it, although nothing else differs."""
         return self.remote.note(release) or None
 
     def step(self, chart: ChartPlan, opts: pulumi.ResourceOptions) -> pulumi.Resource | None:
-        """The step that restores a release; None where it was never needed."""
+        """The step that restores a release; None if it was never needed."""
         name = restore_step_name(chart.release)
         if not (note := self.remote.note(name)):
             return None
@@ -51,7 +51,7 @@ class Operators(pulumi.ComponentResource):
         name: Name of the component.
         plan: What `plan_operators` decided.
         access: The cluster.
-        repairs: How what differs within a release is put back; None: it is not.
+        repairs: How differences within a release are repaired; None: they are not.
         opts: Resource options of the component.
     """
 
@@ -68,7 +68,7 @@ class Operators(pulumi.ComponentResource):
         super().__init__("railyard:operators:Operators", name, {"charts": len(plan.charts)}, opts)
         done = apply_manifests(name, plan.labels, self, access, [access.gate])
         for chart in plan.charts:
-            # One after another: a chart may use definitions that the one before it brings.
+            # One after another: a chart may use the definitions of an earlier one.
             done += self._chart(chart, access, [access.gate, *done], repairs)
         done += apply_manifests(name, plan.gates, self, access, [access.gate, *done])
         self.ready = GpuReady(gate(name, self, [access.gate, *done]), access)
@@ -81,7 +81,7 @@ class Operators(pulumi.ComponentResource):
         after: list[pulumi.Resource],
         repairs: Repairs | None,
     ) -> list[pulumi.Resource]:
-        """A release, and before it the step that restores it, where that was ever needed."""
+        """A release, after the step that restores it, if that was ever needed."""
         opts = pulumi.ResourceOptions(parent=self, depends_on=after)
         restored = repairs.step(chart, opts) if repairs else None
         before = [restored] if restored else []

@@ -37,18 +37,18 @@ from components.pod_network.rails import ib_rails
 from components.pod_network.sriov import function_plugin_config
 
 NIC_POLICY: Final = "nic-cluster-policy"
-"""The conventional name; the operator works on one policy only."""
+"""The conventional name; the operator accepts only one policy."""
 POLICY_API: Final = "mellanox.com/v1alpha1"
 POLICY_DEADLINE_S: Final = 1800
-"""Seconds until the policy is ready, for each turn in which nodes get their driver: a driver
+"""Seconds until the policy is ready, for each group of nodes that gets its driver: a driver
 container may compile for 20 minutes."""
 
 
 def network_operator_values(spec: ClusterSpec) -> Body:
     """The values in which we differ from the chart.
 
-    The GPU operator brings node feature discovery, and two would take turns at the same labels; its
-    own settings already give the label of the cards, so the chart's rule is not needed either.
+    The GPU operator brings node feature discovery, and two would overwrite each other's labels; its
+    own settings already label nodes with cards, so the chart's rule is not needed either.
     """
     # Helm installs definitions once and never again; the chart's own hook upgrades them.
     values: Body = {"upgradeCRDs": True}
@@ -57,7 +57,7 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     else:
         values |= discovery_values(spec)
     paths = cni_paths(spec)
-    if paths != UPSTREAM:  # which are the chart's own defaults
+    if paths != UPSTREAM:  # the chart's own defaults
         values["operator"] = {
             "cniBinDirectory": paths.bin,
             "cniNetworkDirectory": paths.net_d,
@@ -65,16 +65,16 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     if vfs_by_operator(spec):
         values |= _sriov_operator_values(spec, paths)
     if firmware_by_operator(spec):
-        # Which drains a node before its cards are set.
+        # It drains a node before its cards are set.
         values["maintenanceOperator"] = {"enabled": True}
     return values
 
 
 def _sriov_operator_values(spec: ClusterSpec, paths: CniPaths) -> Body:
-    """The SR-IOV network operator: its part of the chart, without its hand on firmware.
+    """The SR-IOV network operator: its part of the chart, without firmware settings.
 
-    Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: they are the
-    hosts', or the NIC configuration operator's.
+    Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: the hosts,
+    or the NIC configuration operator, set them.
     """
     names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
     return {
@@ -89,13 +89,14 @@ def _sriov_operator_values(spec: ClusterSpec, paths: CniPaths) -> Body:
 def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The policy, and the wait for its state: the chart makes none since 24.10.
 
-    It has the one device plugin of the site's mode, with the configuration that ours would have:
-    one card must not be offered by two. Multus and the reference plugins are in it where the site
-    leaves them to the operator, and nv-ipam where pods get addresses of it; else they are the pod
-    network's, or not needed: with whole HCAs NCCL needs no interface in the pod.
+    It contains the one device plugin of the site's mode, with the configuration that the pod
+    network would use: two plugins must not offer one card. It contains Multus and the reference
+    plugins if the site leaves them to the operator, and nv-ipam if pods get addresses from it;
+    otherwise the pod network installs them, or pods do not need them: with whole HCAs, NCCL needs
+    no interface in the pod.
 
     Raises:
-        SpecError: The operator's driver container is wanted, and its tag is not known.
+        SpecError: The site wants the operator's driver container, and its tag is not known.
     """
     wanted: Body = {
         **_device_plugin(spec, operator),
@@ -126,11 +127,12 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
 
 
 def _driver_upgrades(spec: ClusterSpec) -> Body:
-    """How a driver of another tag gets onto the nodes, if they may be drained for it.
+    """How a driver with another tag reaches the nodes, if they may be drained for it.
 
-    By itself the operator replaces no driver container (its DaemonSet has `OnDelete`), and its
-    policy is not ready while one is of before, so that an update waits in vain (network operator
-    v26.4.1, state-ofed-driver and isDaemonSetReady). A pod that nothing recreates is not ended.
+    Without this the operator does not replace driver containers (its DaemonSet has `OnDelete`), and
+    its policy is not ready while an old one runs, so an update waits in vain (network operator
+    v26.4.1, state-ofed-driver and isDaemonSetReady). The drain does not end a pod without a
+    controller.
     """
     asked = spec.disruption
     if asked.reboots != "allow":
@@ -146,7 +148,7 @@ def _driver_upgrades(spec: ClusterSpec) -> Body:
 
 
 def _waves(spec: ClusterSpec, wanted: Body) -> int:
-    """In how many turns the operator may replace the nodes' drivers."""
+    """The number of groups in which the operator may replace the nodes' drivers."""
     driver = wanted.get("ofedDriver")
     if not isinstance(driver, Mapping) or "upgradePolicy" not in driver:
         return 1
@@ -156,7 +158,7 @@ def _waves(spec: ClusterSpec, wanted: Body) -> int:
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The part of the policy that publishes the rails' devices.
 
-    Empty where the SR-IOV network operator makes the VFs: it publishes them itself.
+    Empty if the SR-IOV network operator makes the VFs: it publishes them itself.
     """
     if vfs_by_operator(spec):
         return {}
@@ -167,7 +169,7 @@ def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
 
 
 def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
-    """Multus, the reference plugins and nv-ipam, as far as they are the operator's."""
+    """Multus, the reference plugins and nv-ipam, if the operator brings them."""
     networks: Body = {}
     if policy_networks(spec):
         parts: Body = {
@@ -178,14 +180,14 @@ def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             parts["ipoib"] = _operand(spec, operator, "ipoib-cni")
         networks["secondaryNetwork"] = parts
     if draws_blocks(spec):
-        # Its webhook would need a manager of certificates; `railyard check` says the same before.
+        # Its webhook would need a certificate manager; `railyard check` checks the same.
         addresses = _operand(spec, operator, "nvidia-k8s-ipam")
         networks["nvIpam"] = {**addresses, "enableWebhook": False}
     return networks
 
 
 def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
-    """What sets firmware and partitions, where they are the operator's."""
+    """The parts for firmware and partitions, if the operator manages them."""
     wanted: Body = {}
     if (keys := operator.ib_kubernetes) is not None:
         wanted["ibKubernetes"] = {
@@ -206,8 +208,8 @@ def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
 def _only_workers(spec: ClusterSpec) -> Body:
     """In a cluster of others, the nodes that the operator may use: the workers of the file.
 
-    By itself it takes every node with a card of Mellanox. AKS has such cards in its system pools
-    too, for accelerated networking, and the driver container would unload their driver
+    By default it takes every node with a Mellanox card. AKS has such cards in its system pools too,
+    for accelerated networking, and the driver container would unload their driver
     (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
     """
     names: list[JsonValue] = [host.node for host in spec.workers]
@@ -232,17 +234,17 @@ def _with_colons(guid: str) -> str:
 
 
 def _image(spec: ClusterSpec, name: str) -> Body:
-    """An image as a policy names it, in three parts."""
+    """An image in the three parts of a policy."""
     whole, _, version = in_registry(name, spec.sources.registry).rpartition(":")
     repository, _, image = whole.rpartition("/")
     return {"image": image, "repository": repository, "version": version}
 
 
 def host_device_config(spec: ClusterSpec) -> str:
-    """`config` of the device plugin: every InfiniBand card, and no Ethernet one.
+    """`config` of the device plugin: every InfiniBand card, and no Ethernet card.
 
-    By link type and vendor, since a cloud names and places the cards; a vendor alone would take
-    Ethernet ports for storage and management too.
+    It selects by link type and vendor, since a cloud names and places the cards; the vendor alone
+    would take Ethernet ports for storage and management too.
     """
     selectors: dict[str, JsonValue] = {
         "vendors": [MELLANOX],
@@ -258,7 +260,7 @@ def host_device_config(spec: ClusterSpec) -> str:
 
 
 def _host_devices(spec: ClusterSpec) -> str:
-    """One resource for each rail where the fabric has rails, else one for all HCAs."""
+    """One resource for each rail if the fabric has rails, else one for all HCAs."""
     return function_plugin_config(spec) if ib_rails(spec) else host_device_config(spec)
 
 
@@ -271,7 +273,7 @@ _DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] =
 
 
 def container_tag(operator: NetworkOperator) -> str | None:
-    """The tag of the driver container: the file's, or that of the operator's own release."""
+    """The tag of the driver container: from the file, or from the operator's own release."""
     return operator.driver_tag or driver_tag(operator.chart.version)
 
 

@@ -1,9 +1,9 @@
-"""The operators: Helm values, and the status that says that an operator has done its work.
+"""The operators: Helm values, and the status that shows that an operator has done its work.
 
 Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages); for the
 firmware of cards, README and definitions of nic-configuration-operator 8bfbeb3 and of network
-operator v26.4.1 (lab/sources.md#operators). Of two templates that take one card that
-operator applies none, so each takes the cards of nodes with a label of its own.
+operator v26.4.1 (lab/sources.md#operators). If two templates match one card, that operator applies
+neither, so each template selects nodes by a separate label.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from components.pod_network.sriov import vf_labels
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The labels of one node, sorted; none on those that run no jobs.
+    """The labels of one node, sorted; empty on nodes that do not run jobs.
 
-    Labels of pools, VFs and firmware say which objects of the network operator are for the node:
-    by the one of a pool it gets a block of addresses. `nvidia.com/gpu.present` lets the GPU
-    device plugin's chart onto a node where no node feature discovery runs. `rdma` and
-    `gpu-use-type` are those by which training jobs find their nodes.
+    Labels of pools, VFs and firmware select the network operator's objects for the node: the label
+    of a pool gives it a block of addresses. `nvidia.com/gpu.present` lets the GPU device plugin's
+    chart onto a node without node feature discovery. Training jobs find their nodes by `rdma` and
+    `gpu-use-type`.
     """
     if host.role != "worker":
         return {}
@@ -90,11 +90,11 @@ NAMESPACES: Final = {
 _DEFAULTS: Final[dict[str, Body]] = {
     "gpu-operator": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}
 }
-"""Values that a site may turn round: a ServiceMonitor needs Prometheus' definitions."""
+"""Values that a site may override: a ServiceMonitor needs Prometheus' definitions."""
 _CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
-"""What the device plugin's own chart tolerates, beside GPU nodes."""
+"""The toleration in the device plugin's own chart, besides that of GPU nodes."""
 PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
-"""The level of Kubernetes' own pod policy that lets pods use a node's devices and network."""
+"""The level of Kubernetes' own pod policy that allows pods to use a node's devices and network."""
 POLICY: Final = "cluster-policy"
 """Name of the ClusterPolicy that the chart makes."""
 CHART_DEADLINE_S: Final = 900.0
@@ -116,12 +116,12 @@ class ChartPlan:
     values: Body
     deadline_s: float
     away: bool = False
-    """The chart is not on this machine and may not be fetched: a preview says nothing about it."""
+    """The chart is not on this machine and must not be fetched: a preview skips it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorsPlan:
-    """All operators, what must be there before them, and the gates behind them."""
+    """All operators, the objects they need before them, and the gates after them."""
 
     charts: tuple[ChartPlan, ...]
     """In the order of their installation."""
@@ -133,21 +133,21 @@ class OperatorsPlan:
         return tuple(manifest for manifest in self.manifests if manifest.kind in _FIRST_KINDS)
 
     def without(self, archives: Collection[str]) -> OperatorsPlan:
-        """The same where these charts are away."""
+        """The same plan, with these charts marked as away."""
         charts = (replace(each, away=each.chart in archives) for each in self.charts)
         return replace(self, charts=tuple(charts))
 
     @property
     def gates(self) -> tuple[Manifest, ...]:
-        """What waits for the operators, and comes after the charts."""
+        """The gates that wait for the operators, and come after the charts."""
         return tuple(manifest for manifest in self.manifests if manifest.kind not in _FIRST_KINDS)
 
 
 def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
-    """Plan the operators that the file names; without Kubernetes there are none.
+    """Plan the operators in the file; empty without Kubernetes.
 
     Raises:
-        SpecError: An operator shall bring a driver that is not known here.
+        SpecError: An operator must bring a driver that is not known here.
     """
     if spec.kubernetes is None:
         return OperatorsPlan((), ())
@@ -159,7 +159,7 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
     if (network := spec.operators.network) is not None:
         # First: a GPU driver container waits for the RDMA driver before it becomes ready.
         policies.append([make_manifest("network-operator", nic_cluster_policy(spec, network), 0)])
-        # Their kind is known when the policy is ready.
+        # The cluster knows their kind once the policy is ready.
         policies.append([make_manifest("firmware", each, 0) for each in firmware_templates(spec)])
     if spec.operators.gpu is not None:
         policies.append([_policy_gate()])
@@ -173,10 +173,10 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
 
 
 def _namespaces(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Manifest]:
-    """The namespace of each chart where more than Helm needs it, and the registry's login in it.
+    """The namespace of each chart, if more than Helm needs it, and the registry's login in it.
 
-    In a cluster of others it says that its pods use the nodes' devices: a policy that holds by
-    default would keep them out.
+    In a cluster of others its labels say that its pods use the nodes' devices: a default policy
+    would keep them out.
     """
     foreign = isinstance(spec.kubernetes, ExistingPlane)
     for name in dict.fromkeys(chart.namespace for chart in charts):
@@ -217,12 +217,12 @@ def chart_values(spec: ClusterSpec, release: str) -> Body:
 def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     """The values in which we differ from the chart.
 
-    With the driver on the host (DGX OS), the container toolkit is there too, unless it is left to
-    the operator: K3s finds its runtime at its start and makes it the default (`default-runtime`),
-    so the operator brings neither. The operator's toolkit works through containerd's NRI, and so
-    needs none of K3s' paths and edits no file that K3s would write again. `driver.rdma` says
-    whether that driver's container loads the peer memory
-    module; with the driver on the host, the host loads it.
+    With the driver on the host (DGX OS), the container toolkit is also on the host, unless the
+    operator brings it: K3s finds its runtime when it starts and makes it the default
+    (`default-runtime`), so the operator brings neither. The operator's toolkit works through
+    containerd's NRI, so it needs none of K3s' paths and does not edit a file that K3s would
+    rewrite. `driver.rdma` says whether that driver's container loads the peer memory module; with
+    the driver on the host, the host loads it.
     """
     by_operator = toolkit_owner(spec) == "operator"
     taints = tolerated(spec, GPU)
@@ -234,7 +234,7 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
         paths = gpu_paths(spec)
         rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
         driver = {"enabled": True, "rdma": rdma}
-        if "dma_buf" in paths:  # it needs the open ones, and the default `auto` goes by the GPU
+        if "dma_buf" in paths:  # it needs open modules; the default `auto` depends on the GPU
             driver["kernelModuleType"] = "open"
         if gpu.gdrcopy:
             pods["gdrcopy"] = {"enabled": True}
@@ -252,7 +252,7 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
 def _policy_gate() -> Manifest:
     """A patch of the chart's ClusterPolicy that changes nothing and waits for its state.
 
-    Pods that run are no proof: the operator writes `ready` only when every node's operands work.
+    Running pods prove too little: the operator writes `ready` only when every node's operands work.
     """
     body: Body = {
         "apiVersion": "nvidia.com/v1",
@@ -275,7 +275,7 @@ _OWN_FIELDS: Final = frozenset(
 )
 """Settings for which a template has fields."""
 _SWITCHES: Final = {"on": "True", "off": "False"}
-"""As mlxconfig calls them; the operator takes its words."""
+"""mlxconfig's words, which the operator accepts."""
 
 
 def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:
@@ -293,12 +293,12 @@ def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:
 
 
 def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
-    """What a node's cards are asked for: one for each model and set of settings.
+    """The firmware templates for a node's cards: one for each model and set of settings.
 
-    The name carries a digest of it, so that it follows from this node alone.
+    The name contains a digest of the template, and so depends only on this node.
 
     Raises:
-        SpecError: The device id of a card is not known, and a template names it.
+        SpecError: The device id of a card is not known, and a template needs it.
     """
     if host.role != "worker" or not firmware_by_operator(spec):
         return
@@ -333,7 +333,7 @@ def _device(host: Host, nic: Nic) -> str:
 
 
 def _raw(settings: dict[str, str]) -> Body:
-    """The parameters for which a template has no field, as mlxconfig calls them."""
+    """The parameters for which a template lacks a field, with mlxconfig's names."""
     raw: list[JsonValue] = [
         {"name": parameter_of(f"nic.0000:00:00.0.{key}"), "value": _SWITCHES.get(value, value)}
         for key, value in sorted(settings.items())

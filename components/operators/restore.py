@@ -1,8 +1,8 @@
-"""`railyard device restore-release`: put back what of a Helm release was edited or deleted.
+"""`railyard device restore-release`: restore edited or deleted objects of a Helm release.
 
-Helm itself does not: an upgrade ends where a definition of a live object is gone ("ensure CRDs are
-installed first"), makes no definition of a chart's folder `crds` again, and compares a custom
-resource with the chart before and not with what is there (`pkg/kube/client.go`). So each object
+Helm itself does not: an upgrade fails if the definition of a live object is gone ("ensure CRDs are
+installed first"), does not recreate definitions from a chart's folder `crds`, and compares a custom
+resource with the previous chart and not with the live object (`pkg/kube/client.go`). So each object
 is made or patched as the release's own record has it; the release and its revision stay.
 """
 
@@ -31,23 +31,23 @@ from components.remote.step import secrets_from
 
 VERB: Final = "device restore-release"
 SERVED_DEADLINE_S: Final = 60.0
-"""Seconds until the API serves a definition that was made again; it takes about one."""
+"""Seconds until the API serves a recreated definition; it takes about one."""
 _PAUSE_S: Final = 0.5
 _FIRST_ERROR: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is on stdin."""
+    """The request on stdin."""
 
     cluster: ClusterRef
     release: str
     namespace: str
     repair: str = ""
-    """What was found; another text runs the step again."""
+    """The drift that was found; a new text runs the step again."""
 
     def render(self) -> str:
-        """The request, a line a value."""
+        """The request, one value a line."""
         return render_lines(to_json(self))
 
 
@@ -55,16 +55,16 @@ _REQUEST: Final = TypeAdapter(RestoreRequest)
 
 
 def restore_step_name(release: str) -> str:
-    """The step that puts the objects of a release back: it is there from the first repair on."""
+    """The step that restores the objects of a release: it exists from the first repair on."""
     return f"{release}-restore"
 
 
 def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
-    """Put back what differs, and print it as a line of JSON.
+    """Restore the objects that differ, and print them as a line of JSON.
 
     Raises:
         DeviceError: The cluster does not answer, refuses an object, or still differs.
-        UsageError: There is no such request, or a secret is not in the environment.
+        UsageError: The request is invalid, or a secret is not in the environment.
     """
     request = read_request(_REQUEST, text, "request to restore a release")
     run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
@@ -77,13 +77,13 @@ def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
 def restore_release(
     calls: Calls, ref: ReleaseRef, clock: Callable[[], float] = time.monotonic
 ) -> list[Key]:
-    """Make what is not there, patch what differs; definitions first.
-
-    Returns:
-        What was changed; nothing where the release itself is gone, which the engine makes again.
+    """Make missing objects, and patch different ones; definitions first.
 
     Raises:
         DeviceError: The cluster does not answer, refuses an object, or still differs.
+
+    Returns:
+        The changed objects; empty if the release itself is gone, which the engine makes again.
     """
     look = read_release(Reader(calls), ref)
     if look.release is None:
@@ -118,7 +118,7 @@ def _differing(live: Live) -> Iterator[tuple[Key, Body, Body | None]]:
 
 
 def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) -> Key:
-    """Make one object, or patch it with all that is wanted of it."""
+    """Make one object, or patch it with all wanted fields."""
     reader.learn([want])
     served = reader.served(want)
     if served is None:
@@ -138,7 +138,7 @@ def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) 
 
 
 def _await_served(calls: Calls, objects: tuple[Body, ...], clock: Callable[[], float]) -> None:
-    """Wait until the API knows the kinds of all objects; what it does not know is named later."""
+    """Wait until the API knows the kinds of all objects; a later check names the missing ones."""
     ends = clock() + SERVED_DEADLINE_S
     while clock() < ends:
         reader = Reader(calls)
