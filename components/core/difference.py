@@ -1,4 +1,4 @@
-"""Settings of one device that are not as wanted or not ours, and what a change does to traffic."""
+"""Settings of one device that differ from the plan or endanger it, and the impact of changes."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Difference:
     """A setting whose actual value differs from the wanted one."""
 
     where: str
-    """What the setting belongs to, in the field's words: `port 1/2`, `nic 0000:05:00.0`."""
+    """The owner of the setting, in the field's words: `port 1/2`, `nic 0000:05:00.0`."""
     setting: str
     """Name with its unit: `mtu_bytes`."""
     actual: str
-    """The value on the device; `absent` where there is none."""
+    """The value on the device; `absent` if it has none."""
     desired: str
 
     def __str__(self) -> str:
@@ -60,11 +60,12 @@ ABSENT = "absent"
 def diff_settings(
     actual: Mapping[tuple[str, str], str], desired: Mapping[tuple[str, str], str]
 ) -> tuple[Difference, ...]:
-    """Compare two flat states over the keys that are wanted.
+    """Compare two flat states over the wanted keys.
 
     Args:
-        actual: (where, setting) to value, as observed; may hold more than is wanted.
-        desired: (where, setting) to value; keys outside it are not ours and never reported.
+        actual: (where, setting) to value, as observed; may hold more keys than wanted.
+        desired: (where, setting) to value; other keys do not belong to Railyard and are never
+            reported.
     """
     return tuple(
         Difference(where, setting, actual.get((where, setting), ABSENT), value)
@@ -84,7 +85,8 @@ class LostWay:
     fix: str
     """What to ask next on the switch."""
     kind: Literal["lost", "unread", "unsaid"] = "lost"
-    """`unread`: nothing is known. `unsaid`: the sessions are, and one thing of them is not."""
+    """`unread`: the sessions are unknown. `unsaid`: they are known, but one fact about them is
+    missing."""
 
     def __str__(self) -> str:
         """The words of drift and previews."""
@@ -93,20 +95,20 @@ class LostWay:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Beside:
-    """One setting beside ours, as a look at a device found it."""
+    """One setting outside the plan that harms its traffic, as read from a device."""
 
     kind: str
     """What sort of setting it is, as the file names it under `guards`: `switch.schedule`."""
     found: Difference
-    """Where it is and its value; what is wanted is the value that does no harm."""
+    """Its place and its value; `desired` is the value that does no harm."""
     breaks: str
-    """What suffers, of which traffic: `losslessness of priority 3`."""
+    """The harm, and the traffic that suffers it: `losslessness of priority 3`."""
     fix: str
     """How to mend it on the device, in its own words, or in the file."""
 
     @property
     def setting(self) -> str:
-        """What it is and what would do no harm, safe for a terminal."""
+        """Name the setting, its value and the harmless value, safe for a terminal."""
         found = self.found
         return one_line(
             f"{found.setting} of {found.where} is {found.actual}, harmless is {found.desired}"

@@ -20,14 +20,14 @@ class UsageError(RailyardError):
 
 
 class DeviceError(RailyardError):
-    """A device refused, failed, or answered what we cannot read.
+    """A device refused, failed, or gave an unreadable answer.
 
-    The text names the device, its address, the command, what the device said, and what was and
-    was not changed.
+    The text names the device, its address, the command, the device's answer, and which changes were
+    made and which were not.
     """
 
     kept: bool = False
-    """The device is as it was before: nothing was changed on it, or all of it was put back."""
+    """The device is in its earlier state: nothing was changed on it, or all changes were undone."""
 
 
 class UnreachableError(DeviceError):

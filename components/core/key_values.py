@@ -1,13 +1,13 @@
-"""The state of one host: the same flat `key=value` form for wanted, actual and recorded.
+"""The state of one host: one flat `key=value` form for wanted, actual and recorded states.
 
 Keys are dotted, values hold no newline. A key with a PCI address belongs to that PF:
-`nic.0000:05:00.0.mtu_bytes`. Scripts read and print exactly this form, so that one comparison
-serves converge, observe, drift and undo.
+`nic.0000:05:00.0.mtu_bytes`. Scripts read and print exactly this form, so one comparison serves
+converge, observe, drift and undo.
 
-On a step's stdin, and so in state and previews, what is alike on all cards of a host is one line,
-`nic.*.mtu_bytes=9000`: it means every card that a line of its own names there. What is alike on all
-VFs of a card is one too, `vf.0000:05:00.0.*.trust=on`: it means as many as the card's `vfs` says.
-Reading gives the settings of each card and VF again, here and in `hosts/scripts/input.sh`.
+A step's stdin, and therefore state and previews, uses a short form. If all cards of a host share a
+setting, it is one line, `nic.*.mtu_bytes=9000`, for every card that another line names. If all VFs
+of a card share one, it is `vf.0000:05:00.0.*.trust=on`, for as many VFs as the card's `vfs` counts.
+Parsing expands both again, here and in `hosts/scripts/input.sh`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from components.core.settings import Setting, texts
 _CARD: Final = "nic."
 _BOOT_FILES: Final = "unit.railyard-nics.files"
 _EVERY: Final = "nic.*."
-"""Begins the key of what all cards have alike; it sorts before the lines of each."""
+"""Begins the key of a setting that all cards share; it sorts before the lines of single cards."""
 _PENDING: Final = "pending."
-"""Begins what waits on a host: what the last update left replaces what is found now."""
+"""Begins the key of work that waits on a host: here the last of two equal keys wins."""
 _MOST: Final = 4_000_000
 """Characters of one state: 16 cards of 128 VFs with 10 settings each need about 800,000."""
 _VF: Final = "vf."
 _EVERY_VF: Final = ".*."
-"""Is between the card and the setting in the key of what all its VFs have alike."""
+"""Comes between card and setting in the key of a setting that all VFs of the card share."""
 
 
 def _split_card(key: str) -> tuple[str, str]:
@@ -41,7 +41,7 @@ def _split_card(key: str) -> tuple[str, str]:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """What a key belongs to, and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
+    """Split a key into its owner and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
     if key.startswith(_CARD):
         pci, setting = _split_card(key)
         return f"nic {pci}", setting
@@ -68,28 +68,29 @@ class HostState(BaseModel):
         """Sorted `key=value` lines, one setting a line, with a newline at the end.
 
         Raises:
-            Bug: A value has a line break, which would add a setting of its own to what root does.
+            Bug: A value has a line break, which would add another setting to those that root
+                applies.
         """
         return "".join(_line(key, value) for key, value in sorted(self.values.items()))
 
     def render_short(self) -> str:
-        """The same, with one line for what is alike on all of several cards, or of a card's VFs.
+        """Render with one line for a setting that all cards, or all VFs of a card, share.
 
-        The order is for who reads a preview, which shows two lines around each change: the MTUs of
-        all cards, which change most, are first, then the digest of the boot unit's files, which
-        changes with every line of a card, then all else by key.
+        The order serves readers of a preview, which shows two lines around each change: the MTUs of
+        all cards, which change most, come first, then the digest of the boot unit's files, which
+        changes with every line of a card, then the rest by key.
         """
         joined = _join_cards(_join_vfs(self.values))
         return "".join(_line(key, joined[key]) for key in sorted(joined, key=_place))
 
 
 def parse_state(text: str) -> HostState:
-    """Read `key=value` lines, short or not; empty lines and `#` comments are passed over.
+    """Read `key=value` lines, short or not; skip empty lines and `#` comments.
 
     Raises:
-        DeviceError: The text is larger than 4 MB, a line has no `=`, a key other than `pending.` is
-            there twice, a line is of all cards and none names a card, or one is of all VFs of a
-            card that has none.
+        DeviceError: The text is larger than 4 MB, a line has no `=`, a key other than `pending.`
+            occurs twice, a line for all cards comes without any card, or a line for all VFs comes
+            for a card without VFs.
     """
     if len(text) > _MOST:
         raise DeviceError(f"the host answered {len(text):,} characters; at most {_MOST:,} are read")
@@ -124,9 +125,9 @@ def _place(key: str) -> tuple[str, int, str]:
 
 
 def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
-    """One key for the cards together where each has the setting, with the same value.
+    """Join a setting of all cards into one key if each card has it with the same value.
 
-    One such setting stays with each card where a card would be named by no line any more.
+    If a card would then appear in no line, one such setting stays with each card.
     """
     own: dict[str, dict[str, str]] = {}
     for key, value in values.items():
@@ -162,7 +163,7 @@ def _part_cards(values: dict[str, str]) -> dict[str, str]:
 
 
 def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
-    """One key for the VFs of a card together where each has the setting, with the same value."""
+    """Join a setting of all VFs of a card into one key if each VF has it with the same value."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for key, value in values.items():
         if key.startswith(_VF):
@@ -192,7 +193,7 @@ def _part_vfs(values: dict[str, str]) -> dict[str, str]:
 
 
 def _vf_numbers(values: Mapping[str, str], pci: str) -> list[str]:
-    """The numbers of the VFs that a card shall have."""
+    """The numbers of the VFs that the card's `vfs` asks for."""
     count = values.get(f"{_CARD}{pci}.vfs", "")
     return [str(number) for number in range(int(count))] if count.isdecimal() else []
 

@@ -1,7 +1,7 @@
-"""Limits for everything that comes from outside: a total deadline, and a limit of bytes.
+"""Limits for all input from outside: a total deadline, and a limit of bytes.
 
 A timeout of a socket starts again with each byte, so a peer that sends a little now and then, or
-without end, never meets it. Readers here look at a clock between two pieces and count the bytes.
+without end, never meets it. Readers here check a clock between two pieces and count the bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Any, Final
 from components.core.errors import UsageError
 
 ANSWER_BYTES: Final = 8 << 20
-"""Of one answer of a device. The longest one that is expected is the configuration or the state
+"""Limit for one answer of a device. The longest expected one is the configuration or the state
 database of a large switch, about 1 MB (512 ports with some 2 KB each)."""
 LOG_BYTES: Final = 64 << 20
 """Of one log of a pod or a probe: some 500,000 lines."""
@@ -88,7 +88,7 @@ class Held:
         self.pieces.append(piece)
 
     def text(self) -> str:
-        """All of it; what is no UTF-8 is replaced."""
+        """The whole text; bytes that are not UTF-8 are replaced."""
         return b"".join(self.pieces).decode(errors="replace")
 
 
@@ -97,7 +97,7 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
 
     Raises:
         TimeoutError: The deadline passed first.
-        TooLongError: There is more than the limit.
+        TooLongError: The answer exceeds the limit.
     """
     held = Held(limit)
     while piece := read(PIECE_BYTES):
@@ -107,7 +107,7 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
 
 
 def _readable(files: Sequence[IO[bytes]], wait_s: float) -> list[IO[bytes]]:
-    """Those that have something or have ended; select(2) would refuse descriptors from 1,024 on."""
+    """Return the files with data or at their end; select(2) refuses descriptors from 1,024 on."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)
@@ -179,14 +179,14 @@ def read_file(path: Path, limit: int = FILE_BYTES) -> bytes:
     """Read a file that a user names.
 
     Raises:
-        UsageError: It is no regular file but a device or a pipe, or it is longer than the limit.
-        OSError: It is not there, is a directory, or may not be read.
+        UsageError: The path names a device or a pipe, or the file exceeds the limit.
+        OSError: The file is missing, is a directory, or cannot be read.
     """
     return _sound(path, limit).read_bytes()
 
 
 def read_text(path: Path, limit: int = FILE_BYTES) -> str:
-    """The same as text in UTF-8 with Unix line ends; it raises UnicodeDecodeError as well."""
+    """Read it as UTF-8 text with Unix line ends; this can also raise UnicodeDecodeError."""
     return _sound(path, limit).read_text(encoding="utf-8")
 
 
@@ -248,6 +248,6 @@ class Stream:
 
 
 def bounded(file: IO[bytes]) -> Stream | IO[bytes]:
-    """Standard input with its limits; what is in memory already needs none."""
+    """Standard input with its limits; data that is already in memory needs no limit."""
     in_memory: IO[bytes] | None = file if isinstance(file, io.BytesIO) else None
     return in_memory or Stream(file)

@@ -1,17 +1,17 @@
-"""Texts from outside as a terminal may get them, and texts with holes for created instances.
+"""Make texts from outside safe for a terminal, and fill holes for created instances.
 
-A host name, a description of a port or a line of a log may hold what a terminal obeys: it clears
-the screen, sets the title, or turns the direction of what follows, so that a reader sees another
-text than the one that is there. Here such a character is shown as what it is.
+A host name, a port's description or a line of a log may hold control characters: they clear the
+screen, set the title, or reverse the direction of text, and the reader sees another text than the
+real one. This module makes such characters visible.
 
-In a comment or a report the same text must not be read as Markdown: it may hold HTML, links,
-images, mentions, references to issues, or a GitLab quick action at the start of a line. Code spans
-and code blocks show all of it literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them,
-and GitHub and GitLab look for no mention there.
+Comments and reports must not interpret the same text as Markdown: it may hold HTML, links, images,
+mentions, references to issues, or a GitLab quick action at the start of a line. Code spans and code
+blocks show everything literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them, and GitHub
+and GitLab ignore mentions there.
 
-A plan is finished before anything exists, and an address that a cloud gives out is not known
-then. It is in the plan as `@{crusoe-k3s-0.public_ip}`; a component joins the address into the
-text once the instance has answered, and decides nothing.
+A plan is finished before any instance exists, so it cannot know an address that a cloud will
+assign. It holds `@{crusoe-k3s-0.public_ip}` instead; a component fills in the address once the
+instance has answered, and decides nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def plain_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Do the same, and show line breaks and tabs too: a value cannot start a line of its own."""
+    r"""Do as `plain_text`, and show line breaks and tabs too: a value cannot begin another line."""
     return plain_text(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 def indented(text: str) -> str:
-    """Indent every line but the first, so that no later line looks like a message of its own."""
+    """Indent every line but the first: no later line then looks like another message."""
     return "\n    ".join(text.splitlines())
 
 
@@ -60,11 +60,11 @@ def code_span(text: str) -> str:
     """Render a text as one code span on one line.
 
     The fence is longer than every run of backticks inside. A space on each side, which CommonMark
-    strips again, keeps a backtick or a space at an end apart from the fence. A line break becomes
-    a visible mark. An empty text is a span with one space: CommonMark has no empty span.
+    strips again, separates a backtick or a space at an end from the fence. A line break becomes a
+    visible mark. An empty text becomes a span with one space: CommonMark has no empty span.
 
     Args:
-        text: Anything; what is longer than 2,000 characters is cut, and its length is named.
+        text: Any text; it is cut after 2,000 characters, and its length is added.
     """
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text):,} characters)"
@@ -137,10 +137,10 @@ def matches(text: str, recorded: str) -> bool:
 
 
 def fill(text: str, facts: Facts) -> str:
-    """The text with every hole filled.
+    """Fill every hole of the text.
 
     Raises:
-        Bug: An instance, or that fact of it, is not there.
+        Bug: An instance, or one of its facts, is missing.
     """
 
     def known(match: re.Match[str]) -> str:
@@ -153,10 +153,10 @@ def fill(text: str, facts: Facts) -> str:
 
 
 def parse_facts(names: Sequence[str], texts: Sequence[str | None]) -> Facts:
-    """Read what the instances' steps printed, in the order of the names.
+    """Read the facts that the instances' steps printed, in the order of the names.
 
-    A step behind a failed one is skipped with `--continue-on-error` and gives None; what hangs on
-    it is skipped as well, so that its facts do not matter.
+    With `--continue-on-error` a step after a failed one is skipped and gives None; steps that need
+    its facts are skipped too, so its facts do not matter.
     """
     read = [cast("Mapping[str, str]", json.loads(text)) if text else _Anything() for text in texts]
     return dict(zip(names, read, strict=True))

@@ -1,4 +1,4 @@
-"""`Problem`: one thing that is wrong with the file; `Finding`: one thing that a look found."""
+"""`Problem`: one mistake in the file; `Finding`: one thing wrong with a device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Place:
 
     path: SpecPath
     value: str | None = None
-    """The value as it is written, or None where there is none to show."""
+    """The value as the file writes it, or None if there is nothing to show."""
     file: str | None = None
     line: int | None = None
     default: bool = False
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, where, and how to fix it."""
+    """One mistake: the fault, its places, and how to fix it."""
 
     rule: str
     what: str
@@ -63,16 +63,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The line of one value, and the lines of what is in it.
+    """The line of one value, and the lines of the values inside it.
 
-    A tree costs a fraction of a table of paths, and what an alias repeats is there once.
+    A tree costs a fraction of a table of paths, and stores a part that an alias repeats only once.
     """
 
     line: int
     inner: Mapping[str, Spot] | Sequence[Spot] | None = None
 
     def find(self, item: str | int) -> Spot | None:
-        """What is there at one key or list position, or None."""
+        """Return the spot at one key or list position, or None."""
         if isinstance(item, str):
             return self.inner.get(item) if isinstance(self.inner, Mapping) else None
         if isinstance(self.inner, Mapping) or self.inner is None or item >= len(self.inner):
@@ -88,7 +88,7 @@ class Lines:
     root: Spot | None = None
 
     def spot(self, path: SpecPath) -> Spot | None:
-        """The value at a path, or None where the file has none."""
+        """Return the spot at a path, or None if the file has no value there."""
         found = self.root
         for item in path:
             if found is None:
@@ -97,17 +97,17 @@ class Lines:
         return found
 
     def line_of(self, path: SpecPath) -> int | None:
-        """The line of the value at a path, or None where the file has none."""
+        """Return the line of the value at a path, or None if the file has no value there."""
         found = self.spot(path)
         return found.line if found else None
 
     def locate(self, place: Place, *, defaults: bool = True) -> Place:
-        """Add file and line to a place; a value that is not written gets its parent's line.
+        """Add file and line to a place; a value missing from the file gets its parent's line.
 
         Args:
             place: The place, with a path only.
-            defaults: Whether a value that is not written is a default of ours. It is not where
-                the file was refused: there it is a part of a shorter form.
+            defaults: Whether an unwritten value is one of Railyard's defaults. Pass False if the
+                file was refused: there the value is part of a shorter form.
         """
         if place.file is not None or self.file is None:
             return place
@@ -138,7 +138,7 @@ UNREACHABLE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with one device, in values."""
+    """One fault of one device, in values."""
 
     device: str
     """As the file names it; `this machine` for the one that runs Railyard."""

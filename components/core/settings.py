@@ -1,8 +1,8 @@
-"""The algebra of settings: each field of a state is declared once, and every operation follows.
+"""The algebra of settings: each state declares a field once, and all operations follow from that.
 
-A state is a frozen model whose fields carry a `Setting`. From these declarations follow what an
-apply, an edit and an undo make of a field, the names in diffs, and what a baseline asks for. A
-field without one is only found on devices. Laws between two fields are in `targets.py`.
+A state is a frozen model whose fields carry a `Setting`. The declarations decide how an apply, an
+edit and an undo change a field, its name in diffs, and the values that a baseline must hold. A
+field without a `Setting` is only read from devices. `targets.py` holds the laws between two fields.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from components.core.difference import Effect
 
 ValueT = TypeVar("ValueT")
 Kind = Literal["one", "own", "shared", "name", "kept"]
-"""Who owns a field, and what a target says of it:
+"""Who owns a field, and how a target describes it:
 
-one: the value as a whole; None: not ours.
-own: a map whose entries are ours one by one; a target names ours alone.
-shared: a list, map or part that others fill too; a target names all that shall be there.
-name: what the state is of, never changed.
-kept: found on devices, and put back with other settings.
+one: Railyard sets the whole value; with None it leaves the field alone.
+own: a map; Railyard owns single entries, and a target lists only those.
+shared: a list, map or part that others fill too; a target lists everything that must remain.
+name: identifies the device or part, never changed.
+kept: read from devices, and put back together with other settings.
 """
 Map = dict[Any, Any]
 Texts = dict[tuple[str, str], str]
 NOTHING: Final = object()
-"""There is no value for what a baseline lacks: it is left out."""
+"""Marks a setting without a blank: an undo leaves it out if the baseline has no value."""
 StateT = TypeVar("StateT", bound=BaseModel)
 
 
 OMIT_NONE: Final[Any] = Field(exclude_if=lambda value: value is None)
-"""An optional field: it is not in the JSON form if it is None, so that a new one does not change
-the inputs of the steps of other switches."""
+"""An optional field: the JSON form omits it if it is None, so a new field does not change the
+inputs of other switches' steps."""
 OMIT_EMPTY: Final[Any] = Field(exclude_if=not_)
-"""The same for a field that is empty by default."""
+"""A field that is empty by default: the JSON form omits it while it is empty."""
 
 
 def plain(value: object) -> str:
@@ -66,19 +66,19 @@ def or_default(value: str) -> str:
 
 
 def always(word: str) -> Callable[[object], str]:
-    """The text of an entry that is either there or not."""
+    """Give every entry the same text, for entries that are either present or absent."""
     return lambda _: word
 
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a change of a setting does to running traffic."""
+    """How a change of a setting affects running traffic."""
 
     effect: Effect = Effect.LINK
     """Of another value, and of the setting going away."""
     why: str = ""
     new: Effect | None = None
-    """Of a value where the device had none; None: the same as of any other value."""
+    """Effect of a value that the device did not have before; None: as for any other value."""
     to: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """Of these values."""
     systems: Mapping[str, tuple[Effect, str]] = field(default_factory=dict[str, tuple[Effect, str]])
@@ -94,15 +94,15 @@ class Setting:
     """Its name in diffs, `{}` for the key of an entry; blank: that of the field; None: not there.
     """
     say: Callable[[Any], str | None] = plain
-    """The text of its value, or of one entry; None: nothing is said of it."""
+    """The text of its value, or of one entry; None leaves it out of diffs."""
     native: str = ""
     """Its name in `PortState.native`, with `{}` for an entry; blank: the driver keeps no words."""
     where: str = ""
-    """What it belongs to in diffs, if that is not what the whole state belongs to."""
+    """Its owner in diffs, if that differs from the owner of the whole state."""
     split: Callable[[str], tuple[str, str]] | None = None
-    """From the key of an entry to what it belongs to and its name, if the key says both."""
+    """From the key of an entry to its owner and its name, if the key contains both."""
     blank: Any = NOTHING
-    """What an undo puts back if the baseline has no value."""
+    """The value that an undo puts back if the baseline has none."""
     asked: Any = NOTHING
     """The value by which a baseline asks for it; nothing: a baseline does not ask for it."""
     each: Kind = "one"
@@ -112,7 +112,7 @@ class Setting:
     puts_back: bool = True
     """Whether an undo sets it; else the words under `native` bring it back."""
     does: Impact = Impact()
-    """What a change of it does; one that nothing is known of counts as `link`."""
+    """How a change affects traffic; if unknown, it counts as `link`."""
 
 
 @cache
@@ -127,7 +127,7 @@ def table(state: type[BaseModel]) -> tuple[tuple[str, Setting], ...]:
 
 
 def is_shared(setting: Setting) -> bool:
-    """Whether others fill it too, so that a target says all of it."""
+    """Whether others fill it too, which means that a target lists the whole value."""
     return setting.kind == "shared"
 
 
@@ -141,12 +141,12 @@ def _is_map(value: object) -> TypeGuard[Map]:
 
 
 def first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
-    """What one state says, or else another."""
+    """Return the first value, or the second one if the first is None."""
     return other if one is None else one
 
 
 def blank_of(state: StateT) -> StateT:
-    """A state of the same switch, port or partition that says nothing."""
+    """Return an empty state of the same switch, port or partition."""
     rows = table(type(state))
     return type(state)(**{key: getattr(state, key) for key, row in rows if row.kind == "name"})
 
@@ -157,7 +157,7 @@ def asked(state: type[BaseModel]) -> dict[str, object]:
 
 
 def natives(state: BaseModel) -> Iterator[str]:
-    """The settings that a state names, as drivers call the words that they keep beside them."""
+    """Yield the settings that a state sets, by the names of their native words in drivers."""
     for name, setting in table(type(state)):
         value = getattr(state, name)
         if not setting.native or value is None or value == {}:
@@ -184,7 +184,7 @@ def texts(state: BaseModel, where: str = "switch") -> Texts:
 
 
 def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Texts:
-    """The texts of what is inside a value: a part, or the entries of a map or list."""
+    """Collect the texts inside a value: of a part, or of the entries of a map or list."""
     if is_state(value):
         return texts(value, place)
     flat: Texts = {}
@@ -210,7 +210,7 @@ def _number(entry: object) -> int:
 
 
 def without(one: Iterable[ValueT], other: Iterable[ValueT]) -> tuple[ValueT, ...]:
-    """The entries of one list that are not in another."""
+    """Return the entries of one list that another list lacks."""
     gone = {*other}
     return tuple(each for each in one if each not in gone)
 
@@ -239,7 +239,7 @@ def _over(setting: Setting, base: object, top: object) -> object:
 
 
 def join(actual: StateT, desired: StateT) -> StateT:
-    """What an apply makes of a state: the wanted settings, and beside them those of others."""
+    """Merge the wanted settings into a state as an apply does, and keep those of others."""
     changes = {
         name: _joined(setting, getattr(actual, name), getattr(desired, name))
         for name, setting in table(type(desired))
@@ -263,7 +263,7 @@ def _joined(setting: Setting, held: object, wanted: object) -> object:
 
 
 def drop(previous: StateT, desired: StateT) -> StateT:
-    """What was ours and is no longer wanted: an edit gives it back."""
+    """Return the settings that the new target no longer wants: an edit undoes them."""
     changes = {
         name: left
         for name, setting in table(type(previous))
@@ -274,7 +274,7 @@ def drop(previous: StateT, desired: StateT) -> StateT:
 
 
 def _gone(setting: Setting, previous: object, desired: object) -> object:
-    """What is left of a value; None: nothing."""
+    """Return the rest of a value that is no longer wanted, or None."""
     is_whole = setting.kind == "one" or is_state(previous)
     if previous is None or (is_whole and desired is None):
         return previous
@@ -295,13 +295,13 @@ def _gone(setting: Setting, previous: object, desired: object) -> object:
 
 
 def restore(actual: StateT, owned: StateT, baseline: StateT, *, whole: bool = False) -> StateT:
-    """What an undo makes of a state.
+    """Compute the state that an undo sets.
 
     Args:
-        actual: What is there.
-        owned: What is ours, and goes back.
-        baseline: What was recorded.
-        whole: The result says everything that shall be there, and not only what was ours.
+        actual: The state of the device now.
+        owned: The settings that Railyard set, and that the undo puts back.
+        baseline: The state that was recorded before.
+        whole: Return the complete state that must remain, instead of only Railyard's settings.
     """
     changes: dict[str, object] = {}
     for name, setting in table(type(owned)):
@@ -344,7 +344,7 @@ def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
 
 
 def _shared_entries(held: Map, owned: Map, before: Map) -> Map:
-    """The entries of others, and ours as they were; ours alone goes unless others use it."""
+    """Keep others' entries and restore ours; drop a new one of ours unless others use it."""
     back = {key: value for key, value in held.items() if key not in owned}
     for key in (key for key in {**held, **before} if key in owned):
         if is_state(ours := owned[key]):

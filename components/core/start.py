@@ -1,7 +1,7 @@
-"""How a process of ours begins: what it imports, and components that a package gives on demand.
+"""Start a Python process quickly: imports, and components that a package loads on demand.
 
-A room's `__init__.py` has its components for the type checker, and this for the interpreter
-(PEP 562):
+A room's `__init__.py` imports its components for the type checker, and uses this at run time (PEP
+562):
 
     if TYPE_CHECKING:
         from components.fabric.component import Fabric
@@ -24,10 +24,10 @@ quarter of that of the program's imports. With 100,000 a program still looked tw
 
 
 def start_quickly() -> None:
-    """Look for garbage rarely, and for plugins of pydantic never; call it before the models.
+    """Collect garbage rarely, and never search for pydantic plugins; call it before loading models.
 
-    We have none of those, and the search reads the metadata of every installed package. Who has
-    said `PYDANTIC_DISABLE_PLUGINS` keeps what was said.
+    Railyard has no such plugins, and the search reads the metadata of every installed package. If
+    `PYDANTIC_DISABLE_PLUGINS` is set already, its value stays.
     """
     gc.set_threshold(_OBJECTS_A_COLLECTION)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

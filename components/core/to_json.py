@@ -35,7 +35,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:
-    """The fields of a dataclass that are shown."""
+    """Yield the fields of a dataclass that the output shows."""
     for name, omit_empty in _fields_of(type(value)):
         item = getattr(value, name)
         if item or not omit_empty:
@@ -102,7 +102,7 @@ def json_pieces(value: object, deep: int = _DEEP) -> Iterator[str]:
 
 
 def flatten(value: object, path: str = "") -> dict[str, str]:
-    """Key path to value, in the order of the value. What is empty or null decides nothing."""
+    """Map key paths to values, in the order of the value. Empty and null values are left out."""
     return dict(_pairs(value, path))
 
 

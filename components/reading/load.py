@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 CONFIG_KEY = "railyard:cluster"
-"""The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
+"""The key of the stack's configuration for a small site; `SITE_KEY` names a file instead."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
 TEMPLATE: Final = "x-"
-"""Begins a key at the top of a file that is no setting, as in a Compose file."""
+"""Begins a top-level key that the reader ignores, as in a Compose file."""
 MARK: Final = "# CHANGE: "
 """Begins the comment on a line whose value a person has to change, and then takes away."""
 _EXAMPLE_RULE: Final = "example-value"
@@ -47,7 +47,7 @@ class StackSecrets:
     complete: bool
     """False when the stack imports an environment, which may hold more keys."""
     switches: Mapping[str, str]
-    """The values of the keys that are no secrets, such as `observe`."""
+    """The values of the keys other than secrets, such as `observe`."""
     file: str | None
     lines: Mapping[str, int]
     """The line of each key, with its prefix."""
@@ -55,27 +55,28 @@ class StackSecrets:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a file holds: a spec, or problems; never both a spec and an error."""
+    """The result of reading a file: a spec, or problems; never both a spec and an error."""
 
     spec: ClusterSpec | None
     problems: tuple[Problem, ...]
     places: Lines
     partial: ClusterSpec | None = None
-    """The spec without the parts that are wrong, so that the rules can still run on the rest."""
+    """The spec without its wrong parts, so the rules can still run on the rest."""
     left_out: tuple[SpecPath, ...] = ()
     """What `partial` lacks of the file."""
     replaced: frozenset[SpecPath] = frozenset()
-    """Of these, what is of the right kind and was refused; another such value took its place."""
+    """The paths among these whose value was refused, though of the right kind; another one replaced
+    it."""
     secrets: StackSecrets | None = None
-    """What the stack file says of secrets; None for a plain site file."""
+    """The secrets of the stack file; None for a plain site file."""
     marks: tuple[Problem, ...] = ()
-    """Lines that are still the example's, from which `railyard init` made the file."""
+    """Lines with example values that `railyard init` wrote and the user has not changed."""
     path: Path | None = None
-    """The file that holds the site: its lock is beside it. None where no file does."""
+    """The file with the site, next to which its lock is; None if the site is in no file."""
 
 
 def load_site(path: Path) -> Loaded:
-    """Read a plain site file, or a `Pulumi.<stack>.yaml` that holds or names a site.
+    """Read a plain site file, or a `Pulumi.<stack>.yaml` with a site or the path of one.
 
     Args:
         path: The file, as the user named it: problems show it the same way.
@@ -84,19 +85,19 @@ def load_site(path: Path) -> Loaded:
         The spec, or all problems of the file, each with its line.
 
     Raises:
-        UsageError: There is no such file, or it cannot be read.
+        UsageError: The file does not exist or cannot be read.
     """
     return _at(path, parse_site(_read_text(path), str(path)))
 
 
 @without_collector()
 def load_config_value(value: Json, source_file: Path | None, site: Json = None) -> Loaded:
-    """Check a stack's configuration as Pulumi hands it over.
+    """Check a stack's configuration as Pulumi passes it.
 
     Args:
-        value: The parsed value of `railyard:cluster`; None when the stack has no such key.
+        value: The parsed value of `railyard:cluster`; None if the stack lacks the key.
         source_file: The stack's file, for the lines; None or absent: problems show paths only.
-        site: The value of `railyard:site`; None when the stack has no such key.
+        site: The value of `railyard:site`; None if the stack lacks the key.
     """
     whole = YamlText(None, Lines(), ())
     if source_file is not None and source_file.is_file():
@@ -112,7 +113,7 @@ def load_config_value(value: Json, source_file: Path | None, site: Json = None) 
 
 
 def _at(path: Path | None, loaded: Loaded) -> Loaded:
-    """With the file that holds the site, unless a stack named another one."""
+    """Add the path of the site's file, unless the stack named another one."""
     return loaded if loaded.path is not None else replace(loaded, path=path)
 
 
@@ -149,7 +150,7 @@ def parse_site(text: str, file: str) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """A stack file, and what it says of secrets."""
+    """A stack file and the secrets in it."""
 
     text: YamlText
     file: Path
@@ -159,7 +160,7 @@ class _Stack:
         return _stack_secrets(self.text)
 
     def refuse(self, what: str, fix: str, value: Json) -> Loaded:
-        """One problem of the key that names the site."""
+        """Report one problem of the key that names the site."""
         shown = value if isinstance(value, str) else None
         place = self.text.lines.locate(Place(("config", SITE_KEY), shown), defaults=False)
         problem = Problem("site-file", what, (place,), fix)
@@ -294,10 +295,10 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
 def _validate_rest(
     value: Json, wrong: frozenset[SpecPath], stand_ins: tuple[dict[SpecPath, Json], ...]
 ) -> ClusterSpec | None:
-    """Read what is left of the file without its wrong parts, if that is a site.
+    """Read the rest of the file without its wrong parts, if that makes a site.
 
-    Another value takes the place of one that was refused; defaults take that of the rest, and
-    stand-ins only where there is no default.
+    A stand-in replaces each refused value for which there is one; defaults replace the other wrong
+    parts. If a set of stand-ins does not make a site, the next set is tried.
     """
     for substitutes in stand_ins:
         known = {path: item for path, item in substitutes.items() if item is not None}
@@ -313,19 +314,19 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "accept": ("changed", "always", "never", "canary"),
     "lab": ("false", "true"),
 }
-"""Name to what it may be; the first is the default. docs/reference/cli.md says what each does."""
+"""Name to allowed values; the first is the default. docs/reference/cli.md explains each."""
 
 
 def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
-    """Decide the value of one switch: the environment wins, so that no run edits the file.
+    """Decide the value of one switch: the environment wins, so no run has to edit the file.
 
     Args:
         name: Its name, without `railyard:`.
-        from_environment: The value of `RAILYARD_<NAME>`; empty without one.
-        from_stack: The value in the stack's configuration; empty without one.
+        from_environment: The value of `RAILYARD_<NAME>`; empty if unset.
+        from_stack: The value in the stack's configuration; empty if unset.
 
     Raises:
-        SpecError: It is none of the values that there are.
+        SpecError: The value is not one of the choices.
     """
     choices = SETTINGS[name]
     value = from_environment or from_stack or choices[0]
@@ -339,7 +340,7 @@ def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
 
 
 def find_marks(text: str, file: str) -> tuple[Problem, ...]:
-    """One problem for each kind of value that is marked, with all of its lines."""
+    """Report one problem for each kind of marked value, with all of its lines."""
     places: dict[str, list[Place]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if MARK in line and (found := _LINE.match(line)) and not line.lstrip().startswith("#"):

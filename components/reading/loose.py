@@ -1,4 +1,4 @@
-"""Values of the wrong kind: what a word of YAML means, what pydantic would convert, stand-ins.
+"""Values of the wrong kind: meanings of YAML words, conversions by pydantic, stand-ins.
 
 `yes` and `on` are words, `0o17` is 15, `1.30` is a number, whichever reader found the word.
 """
@@ -33,7 +33,7 @@ _WORDS: Final[dict[str, Json]] = {
 
 
 def plain_scalar(text: str) -> Json:
-    """What a word without quotes means."""
+    """Return the value of a word without quotes."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] in _NUMBER_STARTS:
@@ -45,7 +45,7 @@ def plain_scalar(text: str) -> Json:
 
 
 def tagged_scalar(tag: str, text: str) -> Json:
-    """What a word means whose type is written before it, `!!int "5"`; other tags mean text."""
+    """Return the value of a word after a tag, `!!int "5"`; an unknown tag gives text."""
     if tag == "null":
         return None
     if tag == "bool":
@@ -54,7 +54,7 @@ def tagged_scalar(tag: str, text: str) -> Json:
 
 
 def _number(tag: str, text: str) -> Json:
-    """A number where the text is one; `017` and a number of thousands of digits stay text."""
+    """Convert the text to a number if possible; `017` and thousands of digits stay text."""
     digits = text.replace("_", "")
     try:
         if tag == "int":
@@ -122,7 +122,7 @@ def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[P
 
 @cache
 def _kinds_of(annotation: object) -> tuple[object, ...]:
-    """The kinds that an annotation allows, without what is said of each of them."""
+    """Return the kinds that an annotation allows, without their metadata."""
     if get_origin(annotation) is Annotated:
         return _kinds_of(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:
@@ -182,10 +182,10 @@ host key, resource, image, address, location, memory, and lists that must not be
 
 
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
-    """Choose a value that the model takes where it refused the user's.
+    """Choose a value that the model accepts in place of the refused one.
 
     Returns:
-        The value, or None where there is none as simple as that.
+        The value, or None if no simple value fits.
     """
     owner, names = owner_of(detail, model)[1], [item for item in path if isinstance(item, str)]
     key = names[-1] if names else ""
@@ -216,7 +216,7 @@ def _takes(owner: type[BaseModel], key: str, value: Json) -> bool:
 def replace_wrong(
     value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json]
 ) -> Json:
-    """Copy a value without its wrong parts; where there is a stand-in, it takes their place."""
+    """Copy a value without its wrong parts; a stand-in replaces a part if there is one."""
     return _replaced(value, wrong, stand_ins, ())
 
 

@@ -1,7 +1,7 @@
-"""Which part of the model a value belongs to, what the model says of a key, and unions.
+"""Find the part of the model that owns a value, the documentation of a key, and unions.
 
-pydantic can take them into its fields (`use_attribute_docstrings`), but reads the source of every
-class at import for it: a third of the time of `railyard check`.
+pydantic can take the documentation into its fields (`use_attribute_docstrings`), but then reads the
+source of every class at import: a third of the time of `railyard check`.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Owner: TypeAlias = "type[BaseModel] | None"
-"""The model that has a refused value as one of its keys."""
+"""The model with the refused value as one of its keys."""
 
 
 def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Owner]:
-    """The place of a refused value in the file, and the model that has it as a key.
+    """Return the place of a refused value in the file, and the model with it as a key.
 
-    Pydantic's location names the member of a union that it chose (`environment.esxi.vms`), which
-    the file does not; and it places a wrong choice of the member at the union itself.
+    Pydantic's location includes the chosen member of a union (`environment.esxi.vms`), which the
+    file does not; and it places a wrong choice of the member at the union itself.
     """
     path: list[str | int] = []
     members: tuple[type[BaseModel], ...] = (model,)
@@ -88,7 +88,7 @@ def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Ow
 def models_at(
     owner: Owner, path: SpecPath, otherwise: tuple[type[BaseModel], ...] = ()
 ) -> tuple[type[BaseModel], ...]:
-    """The models that a key may hold; `otherwise` where it is the name of an entry."""
+    """Return the models that a key may hold; `otherwise` if the key is the name of an entry."""
     for item in path:
         if owner is not None and isinstance(item, str) and item in owner.model_fields:
             return models_in(owner.model_fields[item].annotation)
@@ -96,7 +96,7 @@ def models_at(
 
 
 def tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[BaseModel], ...]:
-    """The members of a union that have a tag among their choices."""
+    """Return the members of a union that allow a tag."""
     return tuple(member for member in members if tag in _tags_of(member))
 
 
@@ -116,7 +116,7 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
 
 
 def pattern_of(owner: Owner, key: str) -> str:
-    """The pattern of the texts that a key holds, or that are the items of its list; else empty."""
+    """Return the pattern for the texts of a key or for the items of its list; else empty."""
     info = owner.model_fields.get(key) if owner else None
     return _pattern_in(Annotated[info.annotation, info]) if info else ""
 
@@ -131,7 +131,7 @@ def _pattern_in(annotation: object) -> str:
 
 
 def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:
-    """The member of a union that a value says it is."""
+    """Return the member of a union that a value chooses by its tag."""
     if len(members) < len("ab"):
         return members[0] if members else None
     tags = value.values() if isinstance(value, dict) else ()
@@ -148,15 +148,15 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 NO_KIND: Final = "no_kind_of_union"
-"""Type of the refusal of a value that is of none of the kinds; `kinds` has pydantic's own ones."""
+"""Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""
 
 
 def settle_unions(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
-    """Leave, of a value's refusals by the kinds of a union, those of the kind that was meant.
+    """Reduce the errors of a union without tags to those of the kind that the user meant.
 
-    That is the kind which took the value and refused something in it. Where each kind refused the
-    value itself, one refusal says so. Locations lose the name that pydantic gives to a kind. A
-    union inside of another one is not looked for: the model has none.
+    That is the kind which accepted the value and refused something in it. If each kind refused the
+    value itself, one error replaces all. Locations lose pydantic's name for a kind. Nested unions
+    are not handled: the model has none.
     """
     settled: list[ErrorDetails] = []
     unions: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
@@ -185,7 +185,7 @@ def _meant(loc: tuple[str | int, ...], refused: list[ErrorDetails]) -> Iterator[
 
 
 def _union_of(model: type[BaseModel], loc: tuple[str | int, ...]) -> int | None:
-    """Where in a location the name of a kind is; None where no union without a tag is."""
+    """Position of the kind's name in a location; None without a union that lacks a tag."""
     annotation: object = model
     for place, item in enumerate(loc):
         kinds, by_tag = _kinds(annotation)
@@ -199,7 +199,7 @@ def _union_of(model: type[BaseModel], loc: tuple[str | int, ...]) -> int | None:
 
 
 def _kinds(annotation: object) -> tuple[list[object], bool]:
-    """What a value may be, apart from nothing, and whether a key of it says which."""
+    """Return the kinds that a value may have, without None, and whether a tag chooses one."""
     by_tag = False
     while True:
         origin, args = get_origin(annotation), get_args(annotation)
@@ -216,7 +216,7 @@ def _kinds(annotation: object) -> tuple[list[object], bool]:
 
 
 def _below(kind: object, item: str | int) -> object:
-    """The annotation of a key or an item; None where there is none."""
+    """Return the annotation of a key or an item, or None."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         info = kind.model_fields.get(str(item))
         return Annotated[info.annotation, info] if info else None

@@ -1,4 +1,4 @@
-"""The patterns of the model in words, and refusals where a reference to a secret belongs."""
+"""The patterns of the model in words, and problems of values in place of a secret's reference."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
     ),
 }
-"""Pattern to what it means, and to a guess at what a refused text was meant to be."""
+"""Pattern to its meaning in words, and to a function that corrects a refused text."""
 _VERSIONS: Final = frozenset(
     {
         KUBERNETES_VERSION,
@@ -248,24 +248,25 @@ _VERSIONS: Final = frozenset(
         RELEASE,
     }
 )
-"""Patterns of versions, of which a bare number is at most the beginning."""
+"""Patterns of versions: a bare number can only be the beginning of one."""
 
 
 def words_of(pattern: str) -> str:
-    """What a pattern means."""
+    """Describe a pattern in words."""
     return PATTERNS[pattern][0] if pattern in PATTERNS else f"a text of the form {pattern}"
 
 
 def mend_text(pattern: str, text: str) -> str:
-    """What the user probably meant by a refused text, if the pattern takes it; else nothing."""
+    """Correct a refused text as the user probably meant it; empty if that does not match."""
     better = PATTERNS[pattern][1](text) if pattern in PATTERNS else ""
     return better if better and re.match(pattern, better) else ""
 
 
 def offer_number(pattern: str, value: float) -> str:
-    """How to write a text of a pattern where the file has a number.
+    """Explain how to write a text if the file has a number.
 
-    The number in quotes is offered where it can be what was meant: YAML reads 24.10 as 24.1.
+    The fix offers the number in quotes only if it can be the intended text: YAML reads 24.10 as
+    24.1.
     """
     fits = isinstance(value, int) and pattern not in _VERSIONS and re.match(pattern, str(value))
     if fits:
@@ -276,7 +277,7 @@ def offer_number(pattern: str, value: float) -> str:
 SOURCES: Final = ("secret", "env", "command")
 _NEAR: Final = 0.8
 _SEALED: Final = "secure"
-"""What a stack file has before a value; as near to `secret` as its slips are."""
+"""The key before an encrypted value in a stack file; it resembles misspellings of `secret`."""
 _OTHER_WORDS: Final = {
     "name": "secret",
     "key": "secret",
@@ -291,7 +292,7 @@ _OTHER_WORDS: Final = {
     "file": "command",
     "path": "command",
 }
-"""What others call the three, to what it is called here."""
+"""Words of other tools to the key that Railyard uses."""
 _PATH: Final = re.compile(
     r"(~|\.{1,2}|\$HOME|\$\{HOME\}|/(home|root|etc|Users|opt|var|tmp|mnt|srv|run|usr))/[\w.@+/-]+"
 )
@@ -300,7 +301,7 @@ _FORMS: Final = "{secret: NAME}, {env: NAME} or {command: [PROGRAM, ARGUMENT]}"
 
 
 def no_source(path: SpecPath) -> Problem:
-    """A key that is none of the three; one that is near one of them is a slip, and no secret."""
+    """Report an unknown key of a secret; if it resembles one of the three, it is a misspelling."""
     key = str(path[-1])
     near = get_close_matches(key.lower(), SOURCES, 1, _NEAR)
     meant = _OTHER_WORDS.get(key.lower()) or next(iter(near), None)
@@ -315,7 +316,7 @@ def no_source(path: SpecPath) -> Problem:
 
 
 def secret_path(path: SpecPath, value: object) -> Problem | None:
-    """The path of a file where its content, by reference, belongs; None for any other value."""
+    """Report the path of a file in place of a secret's reference; None for other values."""
     if not isinstance(value, str) or not _PATH.fullmatch(value):
         return None
     name = _name_for(path)
@@ -340,7 +341,7 @@ def _whole(value: str) -> str:
 
 
 def open_secret(path: SpecPath) -> Problem:
-    """A value where a reference belongs; reports get around, so it is not shown."""
+    """Report a value in place of a reference, without showing it: reports get around."""
     return Problem(
         rule="wrong-type",
         what=f"{render_path(path)} holds a value where a reference to a secret is expected.",

@@ -49,11 +49,10 @@ class _Spread:
 
 
 def spread_ports(text: YamlText) -> YamlText:
-    """Write each range of ports as one entry a port, on the line of the range.
+    """Write each range of ports as one entry per port, on the line of the range.
 
     Returns:
-        The same text where there is none. Ranges that cannot be read are left out, and each has
-        its problem.
+        The same text if it has no range. Unreadable ranges are left out, each with its problem.
     """
     if not isinstance(text.value, dict):
         return text
@@ -77,7 +76,7 @@ def spread_ports(text: YamlText) -> YamlText:
 
 
 def _described(written: Json) -> dict[str, DescribedSwitch]:
-    """The models that the file describes; of what is wrong there the model itself tells."""
+    """The models that the file describes; wrong ones are skipped here and reported by the model."""
     found: dict[str, DescribedSwitch] = {}
     for name, facts in written.items() if isinstance(written, dict) else ():
         with suppress(ValidationError):
@@ -88,7 +87,7 @@ def _described(written: Json) -> dict[str, DescribedSwitch]:
 def _spread_switch(
     s: int, switch: Json, described: Mapping[str, DescribedSwitch]
 ) -> _Spread | None:
-    """None where the switch has no range, or nothing is known of its system."""
+    """Spread the ranges of one switch; None if it has no range or its system is unknown."""
     ports = switch.get("ports") if isinstance(switch, dict) else None
     if not isinstance(switch, dict) or not isinstance(ports, dict):
         return None
@@ -109,7 +108,7 @@ def _spread_switch(
 
 
 def _unread(model: Json, ports: Mapping[str, Json], spread: _Spread) -> _Spread:
-    """Leave out the ranges of a switch whose ports are not known, and say so."""
+    """Leave out the ranges of a switch with unknown ports, and report them."""
     ranges = [key for key, value in ports.items() if _is_range(key, value)]
     why, fix = "only its model says which ports these are", "write the switch's model."
     if isinstance(model, str):
@@ -168,9 +167,10 @@ def _ports_between(
 def _parts_between(
     first: str, last: str, model: SwitchModel, known: Sequence[str], system: str
 ) -> tuple[str, ...]:
-    """The parts from the first one of a port to the last one of another; none: it is no such range.
+    """Return the parts from the first one to the last one, or nothing if this is no such range.
 
-    `swp1s0-swp4s1` is both halves of four ports: the last part says into how many each is split.
+    `swp1s0-swp4s1` is both halves of four ports: the last part gives the number of parts of each
+    port.
     """
     begin = model.place(system, first)
     for name in _longer(first, last):
@@ -193,7 +193,7 @@ def _example(model: SwitchModel, system: str) -> str:
 
 
 def _longer(first: str, last: str) -> Iterator[str]:
-    """What the end of a range may mean: `4s1` after `swp1s0` is `swp4s1`."""
+    """Yield possible meanings of the end of a range: `4s1` after `swp1s0` is `swp4s1`."""
     ends = (m.end() for m in re.finditer(r"[^0-9]", first))
     heads = (first[:end] for end in reversed([0, *ends]))
     yield from (last, *(head + last for head in heads))
@@ -238,7 +238,7 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
 def _counted(
     key: str, text: str, names: Sequence[str], example: str, spread: _Spread, *, needed: bool = True
 ) -> list[str]:
-    """One text for each port; none where they are not as many, which is said."""
+    """Give one text per port; report a problem and give none if their numbers differ."""
     found = _targets(text, len(names)) if text or needed else [""] * len(names)
     if isinstance(found, str):
         spread.refuse(
@@ -251,7 +251,7 @@ def _counted(
 
 
 def _keep(key: str, value: Json, taken: Sequence[str], spread: _Spread) -> None:
-    """One port as it is written; the model says what is wrong with it."""
+    """Keep one port as written; the model reports any mistake in it."""
     if not taken:
         spread.ports[key] = value
         spread.written[key] = key
@@ -266,7 +266,7 @@ def _in_words(ports: Sequence[str]) -> str:
 
 
 def _targets(text: str, count: int) -> list[str] | str:
-    """What is plugged into each of so many ports, or what is wrong with it."""
+    """Expand a target to one text per port, or explain why that fails."""
     counted = [tuple(_numbers(found)) for found in _BRACKETS.findall(text)]
     plain = _BRACKETS.split(text)[::2]
     for numbers in counted:
@@ -292,7 +292,7 @@ def _numbers(bracket: str) -> Iterator[str]:
 
 
 def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Lines:
-    """With the line of each port of a range, and of what is below it: those of the range."""
+    """Add the line of the range to each port of it, and to the values below the port."""
     root, switches = lines.root, lines.spot(("switches",))
     if root is None or switches is None or not isinstance(switches.inner, Sequence):
         return lines
@@ -312,6 +312,6 @@ def _with(spot: Spot, key: str, inner: Spot) -> Spot:
 
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
-    """The same for a document that is known to be sound, without its lines."""
+    """Spread the ranges of a document that was already checked, without its lines."""
     text = spread_ports(YamlText(dict(document), Lines(), ()))
     return text.value if isinstance(text.value, dict) else dict(document)

@@ -41,7 +41,7 @@ class _Documented(GenerateJsonSchema):
     """Each key with its docstring."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
-        """As pydantic makes it, and a description for each key that has words."""
+        """Make pydantic's schema, and add a description to each documented key."""
         made = super().model_schema(schema)
         parts = made.get("properties", {})
         for key, text in docs_of(schema["cls"]).items():

@@ -1,4 +1,4 @@
-"""The site as a file of its own: `railyard:site: site.yaml` in `Pulumi.<stack>.yaml`.
+"""A site in a separate file: `railyard:site: site.yaml` in `Pulumi.<stack>.yaml`.
 
 A stack's configuration reaches the program in one environment variable, which the kernel limits to
 128 KiB: some 200 hosts. The file has no limit.
@@ -16,19 +16,19 @@ from components.core.problem import Json
 from components.reading.wording import show_value
 
 SITE_KEY: Final = "railyard:site"
-"""The key of the stack's configuration that names the file."""
+"""The key of the stack's configuration for the path of the site file."""
 CONFIG_FILE: Final = "RAILYARD_CONFIG_FILE"
-"""Environment variable: the stack's configuration, where it lies outside of the program's folder.
+"""Environment variable: the stack's configuration, if it is outside of the program's folder.
 
-The lab's environment file of an example sets it. It counts for the stack that the file is named
-after (`Pulumi.STACK.yaml`), and for no other.
+The lab's environment file of an example sets it. It only counts for the stack in the file's name
+(`Pulumi.STACK.yaml`).
 """
 _PROJECT_FILES: Final = ("Pulumi.yaml", "Pulumi.yml")
 
 
 @dataclass(frozen=True, slots=True)
 class SiteText:
-    """What a site file holds."""
+    """The text of a site file, with its path."""
 
     path: Path
     """As problems name it."""
@@ -36,7 +36,7 @@ class SiteText:
 
 
 class SitePathError(Exception):
-    """The key does not name a site that may be read: one sentence what is wrong, one how to fix."""
+    """The key does not name a readable site: one sentence states the fault, one the fix."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what)
@@ -44,7 +44,7 @@ class SitePathError(Exception):
 
 
 def config_file(stack: str) -> Path:
-    """The file that holds a stack's configuration, whether or not it exists."""
+    """Return the path of a stack's configuration, whether or not it exists."""
     beside = Path(f"Pulumi.{stack}.yaml")
     named = Path(os.environ.get(CONFIG_FILE, beside))
     return named if named.name == beside.name else beside
@@ -55,10 +55,10 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
 
     Args:
         written: The value of `railyard:site`.
-        stack_file: The file that holds the key; the path is relative to its folder.
+        stack_file: The file with the key; the path is relative to its folder.
 
     Raises:
-        SitePathError: It is no path, leads out of the project, or names no text that can be read.
+        SitePathError: The value is not a path, leads out of the project, or names no readable text.
     """
     written = _path_of(written)
     path, real = _shown(stack_file.parent / written), _inside(written, stack_file)

@@ -102,7 +102,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 
 def _other_number(one: str, other: str) -> bool:
-    """ConnectX-4 is no slip for ConnectX-8, but gpu2 may be one for gpu02."""
+    """Whether two names differ only in digits: ConnectX-4 is not a misspelling of ConnectX-8."""
     return one != other and _DIGIT.sub("0", one) == _DIGIT.sub("0", other)
 
 
@@ -210,7 +210,7 @@ _WAYS: Final[Mapping[SpecPath, str]] = {
     "kubernetes.cni the folders net_d and bin where its kubelets look",
     ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
 }
-"""Path to what to write for what is in no list."""
+"""Path to advice for a value that is not in its list."""
 
 
 def _choices(context: Mapping[str, object]) -> list[str]:
@@ -220,13 +220,13 @@ def _choices(context: Mapping[str, object]) -> list[str]:
 
 
 def _tag(detail: ErrorDetails) -> object:
-    """What the file has where a key says which of several mappings it is."""
+    """Return the value of the key that chooses among several mappings."""
     keys = quoted_words(detail.get("ctx", {}).get("discriminator"))
     return cast("dict[str, object]", detail["input"]).get(keys[0]) if keys else None
 
 
 def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
-    """A value that is none of the kinds which are allowed here."""
+    """Report a value that fits none of the allowed kinds."""
     kinds: tuple[ErrorDetails, ...] = detail.get("ctx", {}).get("kinds", ())
     choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
     others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
@@ -256,7 +256,7 @@ def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
 
 
 def mended(detail: ErrorDetails) -> str | None:
-    """What the user probably meant by a refused text, where that can be said."""
+    """Correct a refused text as the user probably meant it, if possible."""
     value, context = detail["input"], detail.get("ctx", {})
     if not isinstance(value, str):
         return None
@@ -289,7 +289,7 @@ def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
 
 
 def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
-    """What a type says itself of a value."""
+    """Report an error with the words of the type that raised it."""
     context, value = detail.get("ctx", {}), detail["input"]
     known = cast("Sequence[str]", context.get("known", ()))
     what = f"{render_path(path)}: {context.get('what')}."
@@ -298,7 +298,7 @@ def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Pr
 
 
 def _mended(value: str, reason: str) -> str:
-    """What the user probably meant, or that the reason has an example of it."""
+    """Correct the value as the user probably meant it, or refer to the example in the reason."""
     better = next((mend(value) for words, mend in _REASONS.items() if words in reason), "")
     return better or "it in the form shown above"
 
@@ -322,7 +322,7 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
     "in place of a port GUID": lambda _: "what ibstat prints as Port GUID on the host",
     "YAML reads this port GUID": lambda _: "it in quotes, as ibstat prints it",
 }
-"""Words of a refusal of the model to what the user probably meant."""
+"""Words in the model's error to a correction of the value."""
 
 
 def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:

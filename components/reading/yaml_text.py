@@ -1,8 +1,8 @@
-"""YAML text to plain values, with the line of each value and everything wrong with the text.
+"""YAML text to plain values, with the line of each value and all mistakes in the text.
 
-libyaml reads the text, seven times as fast as a reader in Python. What it refuses is read once more
-by ruamel, which reads all of YAML 1.2 and says best what is wrong; where libyaml is missing, ruamel
-reads everything (decision 17 in docs/decisions.md).
+libyaml reads the text, seven times as fast as a reader in Python. If it refuses a text, ruamel
+reads it once more: that reads all of YAML 1.2 and explains errors best. If libyaml is missing,
+ruamel reads everything (decision 17 in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from components.reading.loose import TAG, plain_scalar, tagged_scalar
 _MERGE: Final = TAG + "merge"
 _ALIASED: Final = 100_000
 _ALIASED_EACH: Final = 20
-"""Aliases may stand for so many values, and for so many more of each value that is written. Hosts
-that share their cards by an alias stand for six; a few nested aliases can stand for billions."""
+"""Aliases may expand to this many values, plus this many for each written value. Hosts that share
+their cards by an alias expand to six; a few nested aliases can expand to billions."""
 
 _TAGS: Final = frozenset(
     TAG + name for name in ("bool", "float", "int", "map", "null", "seq", "str")
@@ -35,7 +35,7 @@ _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class YamlText:
-    """What one YAML text holds."""
+    """The contents of one YAML text."""
 
     value: Json
     lines: Lines
@@ -50,7 +50,7 @@ class YamlText:
 
 
 class _RefusedError(Exception):
-    """Our own refusal of a text that is YAML, but for this."""
+    """Railyard refuses a text that is otherwise valid YAML."""
 
     def __init__(self, what: str, fix: str, line: int | None = None) -> None:
         super().__init__(what)
@@ -82,7 +82,7 @@ _Read = tuple["Json", Spot]
 
 @dataclass(slots=True)
 class _Anchored:
-    """What an anchor names."""
+    """The value behind an anchor."""
 
     line: int
     read: _Read | None = None
@@ -107,9 +107,9 @@ class _Reader:
     path: list[str | int] = field(default_factory=list[str | int])
     anchors: dict[str, _Anchored] = field(default_factory=dict[str, _Anchored])
     known: dict[str, Json] = field(default_factory=dict[str, Json])
-    """Plain scalars that were met, so that equal ones are one object."""
+    """Plain scalars read so far, so equal ones become one object."""
     leaf: Spot = Spot(0)  # noqa: RUF009 - frozen
-    """The last spot of a scalar; many stand on one line."""
+    """The last spot of a scalar; scalars on one line share it."""
     count: int = 0
     aliased: int = 0
 
@@ -203,7 +203,7 @@ class _Reader:
         return value, keys
 
     def _key(self, event: _Event) -> str | None:
-        """The text of a key, `_MERGE` for `<<`, or None where it is no plain word."""
+        """Return the text of a key, `_MERGE` for `<<`, or None if the key is not a scalar."""
         kind = _kind(event)
         if kind == "ScalarEvent":
             if event.anchor is not None:
@@ -303,7 +303,7 @@ def _check_tag(event: _Event) -> None:
 
 
 def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:
-    """Take over what is not there yet."""
+    """Copy the keys that the value still lacks."""
     for key, item in cast("dict[str, Json]", source).items():
         if key not in value:
             value[key] = item
@@ -311,7 +311,7 @@ def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spo
 
 
 def _copied(value: Json) -> Json:
-    """A value of its own for an alias, so that a change of it changes nothing else."""
+    """Copy a value for an alias: changing the copy then changes nothing else."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
