@@ -30,7 +30,8 @@ kept: read from devices, and put back together with other settings.
 Map = dict[Any, Any]
 Texts = dict[tuple[str, str], str]
 NOTHING: Final = object()
-"""Marks a setting without a blank: an undo leaves it out if the baseline has no value."""
+"""Marks an absent value: without `blank` an undo leaves the entry out, and without `asked` a
+baseline does not ask for it."""
 StateT = TypeVar("StateT", bound=BaseModel)
 
 

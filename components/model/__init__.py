@@ -1,1 +1,1 @@
-"""What the user writes: the typed site file. Nothing here computes or touches anything."""
+"""The typed site file, as the user writes it. Nothing here computes or touches anything."""

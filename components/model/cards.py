@@ -1,4 +1,4 @@
-"""What a file says of a card (VFs, firmware, queues) and of the drivers of the hosts."""
+"""Settings of cards (VFs, firmware, queues) and of the drivers of the hosts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"
 FirmwareVersion = Annotated[str, StringConstraints(pattern=FIRMWARE_VERSION)]
 """A firmware release as `ibv_devinfo` shows it: family, branch and build."""
 MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
-"""A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
+"""A rate as `ip link set … max_tx_rate` takes it; 0 means unlimited."""
 CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
 """A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
 
 
 class ReceiveBuffers(Frozen):
-    """The receive buffers of a port, in place of those that the driver computes from PFC and MTU.
+    """The receive buffers of a port, instead of those that the driver computes from PFC and MTU.
 
     The driver keeps sizes that were set manually until it is reloaded.
     """
@@ -46,7 +46,7 @@ class ReceiveBuffers(Frozen):
 
 
 class HostQos(Frozen):
-    """What of RoCE's quality of service is a host's own choice; the rest follows `rdma`."""
+    """RoCE settings that a host chooses itself; the rest follows `rdma`."""
 
     cable_length_m: Annotated[int, Field(ge=1, le=999)] | None = None
     """Length of the cable in metres, from which the driver computes when to send PFC pauses;
@@ -82,8 +82,8 @@ class FirmwareFloor(Frozen):
 class Firmware(Frozen):
     """The cards' firmware settings (`mlxconfig`), set for the cards' next start.
 
-    Nothing is set unless it is asked for here. What is set waits for a reboot, a power cycle or a
-    reset of the card; a preview says which.
+    Railyard sets only those that this block asks for. They take effect after a reboot, a power
+    cycle or a reset of the card; a preview says which.
     """
 
     manage: bool = False
@@ -108,7 +108,7 @@ class Firmware(Frozen):
         return self.manage or self.ats or self.relaxed_ordering
 
     def floor_of(self, model: str) -> str | None:
-        """The oldest release that a card may run; None where none is required."""
+        """The oldest release that a card may run; None without a requirement."""
         floors = [each.version for each in self.min_versions if each.model == model]
         card = find_card(model)
         needed = card.firmware_floor if card else None
@@ -123,10 +123,10 @@ def version_number(version: str) -> tuple[int, ...]:
 
 
 class Sriov(Frozen):
-    """What every VF of one Ethernet port carries; what is left out is not ours.
+    """Settings of every VF of one Ethernet port; Railyard leaves omitted ones alone.
 
-    With `pod_network.mode: sriov` VLAN, rates, trust and spoof check belong to the network
-    attachment, which sets them for each pod: there only `eswitch` may be written.
+    With `pod_network.mode: sriov` the network attachment owns VLAN, rates, trust and spoof check,
+    and sets them for each pod: then write only `eswitch`.
     """
 
     eswitch: Literal["legacy", "switchdev"] | None = None
@@ -135,11 +135,11 @@ class Sriov(Frozen):
     autoprobe: bool | None = None
     """Whether the kernel binds a driver to new VFs; false where virtual machines take them."""
     min_rate_mbit_s: MbitPerSecond | None = None
-    """Bandwidth that each VF is guaranteed, in Mbit/s; 0 is none."""
+    """Guaranteed bandwidth of each VF, in Mbit/s; 0 guarantees nothing."""
     max_rate_mbit_s: MbitPerSecond | None = None
-    """Bandwidth that each VF has at most, in Mbit/s; 0 is no limit."""
+    """Largest bandwidth of each VF, in Mbit/s; 0 means unlimited."""
     vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
-    """VLAN that the card puts on the frames of each VF; 0 is none."""
+    """VLAN that the card adds to the frames of each VF; 0 adds none."""
     trust: bool | None = None
     """Whether a VF may change its MAC address and hear all multicast."""
     spoofchk: bool | None = None
@@ -158,8 +158,8 @@ class HcaPf(Frozen):
     vfs: Annotated[int, Field(ge=0, le=127)] = 8
     """Virtual functions to create on this PF."""
     guids: tuple[PortGuid, ...] = ()
-    """GUIDs of the VFs, node and port alike, in their order; default derived from the names of
-    site and host, the PCI address and the VF's number, so that they are the same at each boot."""
+    """GUIDs of the VFs, node and port alike, in their order; by default derived from the names of
+    site and host, the PCI address and the VF's number, so they stay the same at each boot."""
 
 
 GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
@@ -176,7 +176,7 @@ PackageName = Annotated[str, StringConstraints(pattern=PACKAGE_NAME)]
 
 
 _ADDRESS: Final = r"(/|https://)[A-Za-z0-9._:/@,+-]+"
-"""What the scripts take as an address: nothing that a shell or apt would read otherwise."""
+"""Addresses that the scripts accept: no characters special to a shell or apt."""
 _NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")
 
 
@@ -203,7 +203,7 @@ DriverAddress = Annotated[
 
 
 class DriverRepository(Frozen):
-    """An apt or dnf repository on the site's own ground that has the driver."""
+    """The site's own apt or dnf repository with the driver."""
 
     url: DriverAddress
     """https address, or an absolute path on the hosts, of a flat apt or a dnf repository."""
@@ -237,7 +237,7 @@ class DriverPackage(Frozen):
     packages: tuple[PackageName, ...] = ()
     """What to install from `repository`; default `doca-ofed`, or `mlnx-ofed-all`."""
     rebuild: bool = True
-    """Build the driver's modules again for a kernel that has none: the running one, and that of the
+    """Rebuild the driver's modules for a kernel that lacks them: the running one, and that of the
     next boot. Without it a kernel upgrade falls back to the inbox driver."""
     add_kernel_support: bool = False
     """Give `--add-kernel-support` to the MLNX_OFED installer: it builds its packages for this
@@ -245,21 +245,21 @@ class DriverPackage(Frozen):
 
     @property
     def is_installed(self) -> bool:
-        """Railyard installs it: it is one of NVIDIA's packages, not what the hosts have."""
+        """Whether Railyard installs it: a package of NVIDIA's, not the hosts' own driver."""
         return self.kind in {"doca_ofed", "mlnx_ofed"}
 
     @property
     def is_ofed(self) -> bool:
-        """It is NVIDIA's, which has what the kernel's own lacks.
+        """Whether it is NVIDIA's driver, with features that the kernel's own lacks.
 
-        That is `ecn/` below each network device, the traffic class of a device, and what
-        nvidia_peermem needs of ib_core.
+        These are `ecn/` below each network device, the traffic class of a device, and the parts of
+        ib_core that nvidia_peermem needs.
         """
         return self.is_installed or (self.kind == "present" and self.flavour in {"ofed", "doca"})
 
     @property
     def shown(self) -> str:
-        """What the file asks for, in a word or two."""
+        """The driver that the file asks for, in a word or two."""
         return f"present ({self.flavour})" if self.kind == "present" else self.kind
 
 
@@ -267,10 +267,10 @@ class ContainerToolkit(Frozen):
     """NVIDIA's container toolkit, whose runtime shows GPUs to containers."""
 
     kind: Literal["present", "host", "operator"] = "present"
-    """`present`: the hosts have it, as DGX OS does; it is verified. `host`: Railyard installs it
-    from `repository`, or `version` of what the hosts' own repositories have. `operator`: the GPU
-    operator's own, which no host needs."""
+    """`present`: the hosts have it, as DGX OS does; Railyard verifies it. `host`: Railyard installs
+    it from `repository`, or `version` from the hosts' own repositories. `operator`: the GPU
+    operator brings its own, and the hosts need none."""
     repository: DriverRepository | None = None
-    """An apt or dnf repository that has nvidia-container-toolkit, as NVIDIA's or a mirror of it."""
+    """An apt or dnf repository with nvidia-container-toolkit, such as NVIDIA's or a mirror."""
     version: ToolkitVersion | None = None
-    """Version of the package, for example `1.17.8-1`; default what the repository offers."""
+    """Version of the package, for example `1.17.8-1`; default the repository's own choice."""

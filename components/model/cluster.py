@@ -36,7 +36,7 @@ class SwitchWaves(Frozen):
     """Most switches in one wave. Default 4: few enough for one person to look after, and 64 leaves
     of 8 units take 17 waves."""
     canary: Annotated[int, Field(ge=0)] = 1
-    """How many switches go first, each in a wave of its own."""
+    """How many switches go first, each in a separate wave."""
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 120
     """Seconds that a changed switch has until its links, LLDP neighbours and BGP sessions are back;
     it is asked again and again, and goes on as soon as they are. Default 120: lldpd sends every
@@ -46,14 +46,15 @@ class SwitchWaves(Frozen):
 class Disruption(Frozen):
     """What an update may interrupt. `deny` refuses at preview, naming the port or host.
 
-    Of a device that was not read, every difference from what was last applied counts. The steps
-    hold it as well: they end before they change anything. `destroy` gives back in any case.
+    If a device was not read, every difference from its last applied settings counts. The steps obey
+    it too: they stop before they change anything. `destroy` always restores.
     """
 
     ports: Literal["allow", "deny", "drain"] = "deny"
     """Whether a switch port may lose traffic or its link, as a new MTU or another VLAN needs:
     [effects](effects.md). With `drain`, the nodes behind the ports leave service first, at most
-    `max_unavailable` of them; what only changes the class of traffic is named and never refused."""
+    `max_unavailable` at a time; changes that only move traffic to another class are reported and
+    never refused."""
     reboots: Literal["allow", "deny"] = "deny"
     """Whether a host may be drained, rebooted, or have its driver reloaded while in service."""
     max_unavailable: Annotated[int, Field(ge=1)] = 1
@@ -63,8 +64,8 @@ class Disruption(Frozen):
     boot_deadline_s: Annotated[int, Field(ge=60, le=7200)] = 1800
     """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
     switches: SwitchWaves | None = None
-    """In which waves switches change; without it the defaults hold. With it and `ports: allow`, a
-    host that is cabled to one leaf alone is refused: no order keeps that host in service."""
+    """The waves in which switches change; without it the defaults hold. With it and `ports: allow`,
+    a host on a single leaf is refused: no order keeps that host in service."""
 
     @property
     def switch_waves(self) -> SwitchWaves:
@@ -79,7 +80,7 @@ class SwitchDeadlines(Frozen):
     """How long the session with a switch may take: a base, and some time for each command."""
 
     read_s: Seconds = 60
-    """Base of a look, in seconds: the login and the first answers."""
+    """Base of one reading, in seconds: the login and the first answers."""
     write_s: Seconds = 180
     """Base of a change, in seconds; a switch may take long to put it in force."""
     command_s: Annotated[float, Field(gt=0, le=600)] = 0.75
@@ -88,17 +89,16 @@ class SwitchDeadlines(Frozen):
 
 
 class HostDeadlines(Frozen):
-    """How long the work on one host may take; what installs has longer deadlines of its own."""
+    """How long the work on one host may take; installations have longer deadlines."""
 
     look_s: Seconds = 60
     """Seconds for one look; a host whose cores are all busy takes some ten."""
     converge_s: Seconds = 300
-    """Seconds to set all settings; where Docker is installed 900, with a driver 1800, if that is
-    more."""
+    """Seconds to set all settings; at least 900 if Docker is installed, and 1800 with a driver."""
 
 
 class Deadlines(Frozen):
-    """When Railyard gives a device up. An update says so once half of the time is used.
+    """When Railyard gives a device up. An update warns once half of the time is used.
 
     `disruption` has the deadlines of draining and booting.
     """
@@ -129,22 +129,22 @@ class ClusterSpec(Frozen):
     name: DnsLabel
     """Name of the site."""
     environment: Environment
-    """What the site runs on; it decides which other keys are possible."""
+    """The machines below the site, which decide the other possible keys."""
     rdma: Rdma = Rdma()
     """The one RoCE intent; switch, NIC, attachment and job follow it."""
     rails: tuple[Rail, ...] = ()
-    """The networks for RDMA, one for each NIC of a worker; none where a cloud owns the fabric."""
+    """The networks for RDMA, one for each NIC of a worker; none if a cloud owns the fabric."""
     switches: tuple[Switch, ...] = ()
     """The switches that carry the rails."""
     other_switches: tuple[OtherSwitch, ...] = ()
-    """Switches of management and storage networks: neither read nor set. They may be Ethernet
-    beside an InfiniBand fabric, and their ports may be in bundles."""
+    """Switches of management and storage networks, which Railyard neither reads nor sets. They can
+    be Ethernet switches at an InfiniBand site, and their ports can be in bundles."""
     switch_models: dict[ModelName, DescribedSwitch] = Field(default_factory=dict)
     """Switch models that Railyard does not know, by name: `{X100: {ports: 32, speeds_gbit_s: [400,
-    200], breakouts: [2x200]}}`. Every check says what it cannot look at then."""
+    200], breakouts: [2x200]}}`. Every check then lists the facts that it cannot verify."""
     nic_models: dict[ModelName, DescribedNic] = Field(default_factory=dict)
     """Card models of NVIDIA that Railyard does not know, by name: `{ConnectX-6 Lx: {pci_id: "101f",
-    vf_limit: 127, speed_gbit_s: 50}}`. Every check says what it cannot look at then."""
+    vf_limit: 127, speed_gbit_s: 50}}`. Every check then lists the facts that it cannot verify."""
     infiniband: InfiniBand | None = None
     """The InfiniBand fabric of own switches; only with `rdma: {transport: infiniband}`."""
     jump_hosts: tuple[JumpHost, ...] = ()
@@ -167,9 +167,9 @@ class ClusterSpec(Frozen):
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
     deadlines: Deadlines = Deadlines()
-    """How long a look at a device, and a change of it, may take."""
+    """How long a reading or a change of a device can take."""
     guards: Guards = Guards()
-    """What happens where a setting that the file does not own breaks the traffic of its rails."""
+    """How to react if a setting that the file does not own breaks the traffic of its rails."""
     operators: Operators = Operators()
     """Operators to install."""
     pod_network: PodNetwork = PodNetwork()
@@ -181,8 +181,8 @@ class ClusterSpec(Frozen):
 
     versions: VersionSetName | None = None
     """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts
-    whose version the file leaves out. A version that is written wins. `railyard versions` prints
-    both sets; default none: K3s' version is written, and charts have their own defaults."""
+    whose version the file leaves out. A version in the file wins. `railyard versions` prints both
+    sets. Default none: write K3s' version; charts have their own defaults."""
     sources: Sources = Sources()
     """Where everything that the site brings comes from; default upstream itself."""
     waive: Waivers = Field(default_factory=dict)
@@ -192,12 +192,12 @@ class ClusterSpec(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _take_versions(cls, value: object) -> object:
-        """What the file leaves out is of the set that it names."""
+        """Fill in versions that the file omits from the set that it names."""
         return with_version_set(value)
 
     @model_validator(mode="after")
     def _take_descriptions(self) -> ClusterSpec:
-        """Each switch and card of a model that the file describes knows what it can do."""
+        """Give switches and cards the capabilities of models that the file describes."""
         for switch in self.switches:
             if switch.model in self.switch_models:
                 switch.describe(self.switch_models[switch.model])
@@ -208,11 +208,11 @@ class ClusterSpec(Frozen):
         return self
 
     def rail(self, name: str) -> Rail | None:
-        """The rail of that name, or None."""
+        """The rail with that name, or None."""
         return _rails_by_name(self).get(name)
 
     def host(self, name: str) -> Host | None:
-        """The host of that name, or None."""
+        """The host with that name, or None."""
         return _hosts_by_name(self).get(name)
 
     def settings_of(self, host: Host) -> HostDefaults:
@@ -226,7 +226,7 @@ class ClusterSpec(Frozen):
 
     @property
     def reached(self) -> tuple[Host, ...]:
-        """The hosts that are logged in to, in the order of the file."""
+        """The hosts with a login, in the order of the file."""
         return tuple(host for host in self.hosts if host.ssh is not None)
 
     @property
@@ -271,7 +271,7 @@ class ClusterSpec(Frozen):
 
     @property
     def sm_switches(self) -> tuple[Switch, ...]:
-        """The switches that run a subnet manager, the one that is to be master first."""
+        """The switches that run a subnet manager, the intended master first."""
         running = (switch for switch in self.switches if switch.sm_priority is not None)
         return tuple(sorted(running, key=lambda switch: -(switch.sm_priority or 0)))
 

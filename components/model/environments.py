@@ -1,4 +1,4 @@
-"""What a site runs on: own machines, ESXi hypervisors, or cloud instances with InfiniBand."""
+"""The machines of a site: own machines, ESXi hypervisors, or cloud instances with InfiniBand."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ AllowedNetworks = Annotated[
 
 
 class InfiniBandFabric(Frozen):
-    """What a worker sees of the cloud's fabric; the names of its HCAs are discovered."""
+    """A worker's view of the cloud's fabric; the names of its HCAs are discovered."""
 
     hcas: Annotated[int, Field(ge=1, le=16)] = 8
     """InfiniBand HCAs of one worker that NCCL uses."""
@@ -128,7 +128,7 @@ class InstancePool(Frozen):
 
     name: PoolName
     role: Role
-    """What the instances become."""
+    """The role of the instances."""
     type: PlainName
     """Instance type, for example `h100-80gb-sxm-ib.8x`: components/catalogue/environments.py."""
     image: Annotated[str, Field(pattern=INSTANCE_IMAGE)]
@@ -160,11 +160,11 @@ class CrusoeProvision(Frozen):
     ssh_private_key: SecretRef = SecretRef(secret="ssh_private_key")  # noqa: S106 - a name
     """Secret with the private key that belongs to `ssh_public_key`."""
     vpc_cidr: Ipv4Net
-    """Addresses of the network that is made."""
+    """Addresses of the new network."""
     subnet_cidr: Ipv4Net
     """Addresses of the instances: a part of `vpc_cidr`."""
     ib_partition: DnsLabel | None = None
-    """Name of the IB partition that is made for the workers; types on InfiniBand need one."""
+    """Name of the IB partition for the workers; types on InfiniBand need one."""
     pools: tuple[InstancePool, ...]
     """The instances."""
 
@@ -198,7 +198,7 @@ MmioWindow = Annotated[
     AfterValidator(_mmio_window),
     WithJsonSchema({"type": "integer", "enum": list(_WINDOWS_GIB)}),
 ]
-"""It holds the BARs of the devices; a GPU does not start with one that is too small."""
+"""It holds the BARs of the devices; a GPU does not start if the window is too small."""
 
 
 class VirtualMachine(Frozen):
@@ -211,8 +211,8 @@ class VirtualMachine(Frozen):
     nic: PciAddress
     """The RDMA card on the ESXi host; on the GPU's NUMA node."""
     memory_mib: Annotated[int, Field(ge=4096, multiple_of=4)]
-    """Memory in MiB, all of it reserved: passthrough pins it. ESXi takes multiples of 4 MiB
-    (vSphere virtual machine administration)."""
+    """Memory in MiB, fully reserved: passthrough pins it. ESXi takes multiples of 4 MiB (vSphere
+    virtual machine administration)."""
     mmio_gib: MmioWindow = 128
     """64-bit MMIO window in GiB; the sum of the GPUs' BARs, rounded up to a power of two."""
 
@@ -246,7 +246,7 @@ class Esxi(Frozen):
 
 
 class CloudIb(Frozen):
-    """Instances of a cloud that owns the InfiniBand fabric: there are no switches of ours."""
+    """Instances of a cloud that owns the InfiniBand fabric: Railyard manages no switches."""
 
     kind: Literal["cloud_ib"]
     """The kind of site."""

@@ -45,7 +45,7 @@ priority n to traffic class n."""
 
 
 class Rdma(Frozen):
-    """What a RoCE packet carries, and how every hop treats it. Decided once, here."""
+    """The marking of RoCE packets, and how every hop treats them. Decided once, here."""
 
     transport: Literal["roce", "infiniband"] = "roce"
     """RDMA over Converged Ethernet, version 2; or InfiniBand, of a cloud or of own switches."""
@@ -56,14 +56,15 @@ class Rdma(Frozen):
     passes none on. Onyx has it (`roce semi-lossless`), the other systems have not.
     """
     pfc_watchdog: bool = False
-    """Let each lossless port drop what a pause storm holds up. Default off, as on the switches.
+    """Let each lossless port drop packets that a pause storm holds up. Default off, as on the
+    switches.
 
-    EOS and SONiC drop for 0.2 s what was held up for 0.2 s, unless the port has times of its own
-    or `pfc_watchdog_ms` says others.
+    EOS and SONiC drop for 0.2 s after holding up for 0.2 s, unless the port or `pfc_watchdog_ms`
+    sets other times.
     """
     pfc_watchdog_ms: WatchdogTimes | None = None
-    """Times of the watchdog, `{detect: 200, restore: 400}`, where the system has them by port: EOS
-    and SONiC. Default: 200 both, and those that were set on a port by hand stay."""
+    """Times of the watchdog, `{detect: 200, restore: 400}`, on systems that have them by port: EOS
+    and SONiC. Default: 200 both; times that someone set on a port before stay."""
     dscp: Dscp = 26
     """DSCP of RoCE packets. NIC and switch put DSCP 8n to 8n+7 into priority n and traffic class n:
     26, the default, is priority 3."""
@@ -73,23 +74,24 @@ class Rdma(Frozen):
     """Priority and class of the notifications on card and switch. Default: that of `cnp_dscp`;
     Broadcom's and AMD's guides put DSCP 48 into 7. Only with EOS and SONiC, whose maps are set."""
     ecn_min_kib: Kib | None = None
-    """Queue depth in KiB at which marking starts. Default: what the vendor recommends for the speed
-    of the port (docs/reference/marking.md): 150 on Onyx, 150,000 bytes on Cumulus.
+    """Queue depth in KiB at which marking starts. Default: the vendor's recommendation for the
+    speed of the port (docs/reference/marking.md): 150 on Onyx, 150,000 bytes on Cumulus.
 
-    EOS takes KiB as `kbytes`. On Cumulus others than the RoCE profile's are a profile of the port.
+    EOS takes KiB as `kbytes`. On Cumulus, values other than the RoCE profile's become a profile of
+    the port.
     """
     ecn_max_kib: Kib | None = None
     """Queue depth in KiB from which on `ecn_mark_percent` are marked. Default as above: 1500 on
     Onyx."""
     ecn_mark_percent: Percent | None = None
-    """How many packets are marked at `ecn_max_kib`. Default 100 with thresholds of the file, and
-    with the vendor's what he recommends. Onyx has no such setting: all of them."""
+    """How many packets are marked at `ecn_max_kib`. Default: 100 if the file sets thresholds, else
+    the vendor's recommendation. Onyx lacks the setting and marks all of them."""
     ecn_by_speed: dict[Gbit, Marking] = Field(default_factory=dict[int, Marking])
     """Speed of a port in Gbit/s to its marking: `{400: {min_kib: 600, max_kib: 3000}}`; other
     speeds follow the settings above. SONiC has one for the switch, that of its fastest port."""
     schedule: Schedule | None = None
-    """How the classes share a port: `{shares: {0: 50, 3: 50}}`. Default: what the system gives,
-    with the notifications served strictly; on EOS every class is strict then."""
+    """How the classes share a port: `{shares: {0: 50, 3: 50}}`. Default: the shares of the system,
+    with the notifications served strictly; on EOS every class is then strict."""
     adaptive_routing: bool = False
     """Let routed links spread each packet by load, and the cards put them in order: Spectrum-4 with
     Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware has it (`mlxreg`). For
@@ -167,12 +169,12 @@ class Rail(Frozen):
     vlan: VlanId
     """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
     subnet: Ipv4Net
-    """Addresses of the pods on this rail; with `leaves`, all of them together: what is in it and on
-    another leaf is reached by the leaf's gateway. Rails that all have one subnet and one VLAN are a
-    flat fabric (docs/howto/flat-fabrics.md)."""
+    """Addresses of the pods on this rail; with `leaves`, of all leaves together: pods reach the
+    subnets of other leaves by their leaf's gateway. If all rails have one subnet and one VLAN, they
+    are a flat fabric (docs/howto/flat-fabrics.md)."""
     resource: RailResource
     """Extended resource name without prefix, for example `sriov_111`. On a flat fabric all rails
-    may have the same one: a pod then asks for as many of it as there are rails."""
+    can share one: a pod then asks for as many units as there are rails."""
     network: DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
     dhcp_server: Ipv4 | None = None
@@ -183,8 +185,8 @@ class Rail(Frozen):
     Only where switches are routed; the leaf that carries the rail has it.
     """
     leaves: dict[DnsLabel, LeafSubnet] = Field(default_factory=dict)
-    """Leaf to what it has of the rail, where the rail is on several routed leaves; there `gateway`
-    is left out. Default: the rail is one subnet."""
+    """Leaf to its part of the rail, if the rail is on several routed leaves; then leave out
+    `gateway`. Default: the rail is one subnet."""
 
 
 def _port_from_text(value: object) -> object:
@@ -192,7 +194,7 @@ def _port_from_text(value: object) -> object:
 
 
 class SwitchPort(Frozen):
-    """What is plugged into one switch port: `gpu01/rail-0`, or an object with exceptions."""
+    """The other end of one switch port: `gpu01/rail-0`, or an object with exceptions."""
 
     to: Annotated[str, Field(pattern=PORT_TARGET)]
     """`<host>/<rail>`, or `<switch>:<port>` for a link to another switch; on an InfiniBand switch
@@ -200,37 +202,38 @@ class SwitchPort(Frozen):
     mode: Literal["trunk", "access", "routed"] = "trunk"
     """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it.
 
-    On a link between switches a trunk carries `rails`, and `routed` is a link of its own, on which
-    BGP learns where the rails are. A `routed` port to a host is in no VLAN: the card's `address`
-    and the other one of its /31 are a network of their own, and the port has that other one.
+    Between switches a trunk carries `rails`; a `routed` port is a link with its own network, over
+    which BGP learns the way to the rails. A `routed` port to a host is in no VLAN: it shares a /31
+    with the card, which has one address as its `address`, and the port the other one.
     """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""
     untagged: VlanId | None = None
-    """VLAN of frames without a tag on a trunk to a host: what its card sends beside the VFs, such
-    as a boot over the network. It is no VLAN of a rail, and links between switches do not carry it.
-    Default: what the system does with such frames."""
+    """VLAN of frames without a tag on a trunk to a host, which its card sends besides those of the
+    VFs, for example to boot over the network. It must differ from the rails' VLANs, and links
+    between switches do not carry it. Default: the system's own handling of such frames."""
     rails: tuple[DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
     address: Ipv4 | None = None
-    """Address of this end of a routed link, over which BGP then speaks: `10.254.0.0`. The other end
-    has the other one of the /31, and needs no line for it. Default: none, and BGP speaks between
-    link-local addresses. A range counts them in brackets: `10.254.0.[0,2,4,6]`."""
+    """Address of this end of a routed link with addressed BGP: `10.254.0.0`. The other end gets the
+    other address of the /31, and needs no line for it. Default: none, and BGP uses link-local
+    addresses. A range counts addresses in brackets: `10.254.0.[0,2,4,6]`."""
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
     ecn_min_kib: Kib | None = None
-    """Exception of this port from `rdma.ecn_min_kib`, for example where it is faster or slower."""
+    """This port's exception from `rdma.ecn_min_kib`, for example because it is faster or slower."""
     ecn_max_kib: Kib | None = None
     """Exception of this port from `rdma.ecn_max_kib`."""
     pfc_watchdog: bool | None = None
     """Exception of this port from `rdma.pfc_watchdog`."""
     cable_length_m: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Length of the cable in metres: what is under way when a pause is sent needs headroom.
+    """Length of the cable in metres: the port needs headroom for packets still in flight after it
+    sends a pause.
 
-    Cumulus has one length for the switch, so the longest of its ports counts. Default: what the
-    system assumes, 100 m on Cumulus; a port that says nothing counts as that. SONiC has one a port,
-    of the few that its platform has headroom for: the next longer one is set. Default there: what
-    the switch has.
+    Cumulus has one length for the switch, so the longest of its ports counts; a port without this
+    key counts as the default, 100 m. SONiC has a length for each port, from the few for which its
+    platform has headroom: Railyard sets the next longer one. Default on SONiC: the length already
+    set on the switch.
     """
     speed_gbit_s: Gbit | None = None
     """Exception of this port from `links` of the switch; so are the next two."""
@@ -243,7 +246,7 @@ class SwitchPort(Frozen):
 
     @property
     def peer(self) -> tuple[str, str] | None:
-        """The switch and the port at the other end of a link; None where a host is plugged in."""
+        """The switch and the port at the other end of a link; None if that end is a host."""
         switch, colon, port = self.to.partition(":")
         return (switch, port) if colon else None
 
@@ -252,15 +255,15 @@ class Routing(Frozen):
     """A switch that routes between its rails and other switches, by BGP over its routed links."""
 
     asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
-    """Autonomous system number. Each leaf has its own. The spines above a leaf share one, so that
-    the paths over them are equal and all are used, and so do all super-spines; the spines of
-    another scalable unit have another one, or each would refuse the other's leaves."""
+    """Autonomous system number. Each leaf needs its own. The spines above a leaf share one, which
+    makes their paths equal and lets BGP use all of them, and so do all super-spines. Each scalable
+    unit's spines need a different one, or they would refuse the routes to each other's leaves."""
     router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
     bfd: bool = False
     """Notice a lost neighbour by BFD, in less than a second. Default off, as on the switches: BGP
-    alone notices a link that is down at once, and one that is up and dead after its hold time, 9 s
-    on Cumulus and up to 180 s elsewhere. Both ends of a link say the same."""
+    alone notices a link that goes down at once, and one that stays up but is dead after its hold
+    time, 9 s on Cumulus and up to 180 s elsewhere. Both ends of a link need the same value."""
 
 
 class Inband(Frozen):
@@ -269,7 +272,7 @@ class Inband(Frozen):
     port: PortName
     """The front panel port that carries the session. No file may touch it."""
     vlan: VlanId | None = None
-    """The VLAN of the session; None where the port is routed."""
+    """The VLAN of the session; None on a routed port."""
 
 
 class OtherSwitch(Frozen):
@@ -278,11 +281,11 @@ class OtherSwitch(Frozen):
     name: DnsLabel
     """Name of the switch."""
     network: Literal["management", "storage"]
-    """What it carries."""
+    """The network that the switch carries."""
     model: ModelName | None = None
     """Hardware model; nothing is held against it."""
     ports: dict[PortName, PluggedIn] = Field(default_factory=dict)
-    """What is plugged in where, bonds included, in any words: `swp1: gpu01/bond0`."""
+    """The other end of each port, bonds included, in any words: `swp1: gpu01/bond0`."""
 
 
 def _release_from_number(value: object) -> object:
@@ -319,13 +322,14 @@ class Switch(Frozen):
     """
     ssh: Ssh
     serial: SwitchSerial | None = None
-    """Serial number of the chassis, as `show version` or `show inventory` of the switch has it.
-    Another switch is then refused, and one that was replaced is accepted by its new one; default
-    what the last update found."""
+    """Serial number of the chassis, as the switch prints it in `show version` or `show inventory`.
+    Railyard then refuses another switch; after a replacement, write the new number. Default: the
+    number that the last update read."""
     inband: Inband | None = None
-    """Only where the management port is not used: what carries our own session is left alone."""
+    """Only for a switch whose management port is unused: Railyard leaves the port and VLAN of its
+    own session alone."""
     routing: Routing | None = None
-    """BGP over the routed links; needed where a link is `routed`."""
+    """BGP over the routed links; required if a link is `routed`."""
     executor: Literal["device", "exec"] = "device"
     """`device` reads, compares and verifies by `railyard device`. `exec` sends the whole
     configuration as one SSH exec of Pulumi's own, without reading it first."""
@@ -334,13 +338,13 @@ class Switch(Frozen):
     needed or not: a new MTU shuts its port, the one-shot RoCE touches every port. They are refused
     unless this says `allow-interruptions`."""
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
-    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
+    """The other end of each port: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
     on MLNX-OS.
 
     `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. A range is one
-    entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`; of parts it goes from
-    the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
+    entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`; a range of parts goes
+    from the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
     """
     links: LinkSettings = LinkSettings()
     """What all of `ports` run at: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
@@ -353,10 +357,10 @@ class Switch(Frozen):
     """The switch with which this one is an MLAG pair. You set the pair and its bundles yourself;
     Railyard leaves them alone, and never changes both switches in one wave. Default: none."""
     breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
-    """Whole port to how it is split, and the speed of each part in Gbit/s: `swp1: 4x200`. Only
-    where `ports` does not say it: by default a port has the fewest parts that are named there,
-    `swp1s0` and `swp1s1` two. Ports of Cumulus and EOS are split by an update, those of others must
-    have been split before."""
+    """Whole port to its number of parts, and the speed of each in Gbit/s: `swp1: 4x200`. Needed
+    only if `ports` does not show it: by default a port gets the fewest parts that include the names
+    in `ports`; `swp1s0` and `swp1s1` mean two. An update splits ports of Cumulus and EOS; split
+    those of other systems before."""
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 
@@ -365,7 +369,7 @@ class Switch(Frozen):
 
     @property
     def hardware(self) -> SwitchModel | None:
-        """What is known of its model: by the file, else by the catalogue; None: nothing."""
+        """The facts of its model: from the file, else from the catalogue; None if unknown."""
         return self._described or find_model(self.model)
 
     @property
@@ -374,14 +378,14 @@ class Switch(Frozen):
         return self._described is not None
 
     def link_of(self, name: str) -> LinkSettings:
-        """What a port of `ports` runs at: its own keys, else those of `links`."""
+        """Link settings of a port of `ports`: its own keys, else those of `links`."""
         port = self.ports.get(name)
         own = {key: getattr(port, key, None) for key in LinkSettings.model_fields}
         said = {key: value for key, value in own.items() if value is not None}
         return self.links.model_copy(update=said) if port else LinkSettings()
 
     def describe(self, described: DescribedSwitch) -> None:
-        """Take what the file says of its model; only the site does so, once it is read."""
+        """Take the file's description of its model; only the site calls this, once it is read."""
         self._described = described.as_model(self.model, self.os)
 
     @property

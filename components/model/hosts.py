@@ -108,8 +108,8 @@ HostName = Annotated[
 def _netdev_of(data: dict[str, Any]) -> str:
     """The name by path of systemd.net-naming-scheme(7), without a port's suffix.
 
-    Whether the first function of a card is called `f0`, and whether the kernel adds `np0`, is not
-    in the address: where one of them is so, the name must be written.
+    The address does not show whether the first function of a card is called `f0`, or whether the
+    kernel adds `np0`: in these cases the file must give the name.
     """
     domain, bus, rest = str(data["pci"]).split(":")
     slot, _, function = rest.partition(".")
@@ -127,11 +127,11 @@ class Nic(Frozen):
     serial: CardSerial | None = None
     """The board's serial number; with it, a card that moved to another slot is reported."""
     netdev: NetdevName = Field(default_factory=_netdev_of, validate_default=True)
-    """Name of the PF's network device; default the one that systemd gives by the PCI address,
-    for example `enp5s0`. A host that has another name is refused, and says it."""
+    """Name of the PF's network device; default by the PCI address, as systemd derives it, for
+    example `enp5s0`. If the host uses another name, Railyard refuses it and prints that name."""
     rdma: NetdevName | None = None
-    """Name that the PF's RDMA device shall have, with `host_defaults.rail_names`; default the
-    driver's or rdma-core's."""
+    """Name for the PF's RDMA device, with `host_defaults.rail_names`; default the driver's or
+    rdma-core's."""
     model: ModelName = "ConnectX-5"
     """Card model: it decides the PCI id, the limit of VFs and the fastest rate. Others of NVIDIA
     than the known ones are described in `nic_models`."""
@@ -144,13 +144,13 @@ class Nic(Frozen):
     vf_mtu_bytes: MtuBytes | None = None
     """MTU of the VFs in bytes; default the PF's."""
     sriov: Sriov = Sriov()
-    """What each VF carries, and the mode of the card's embedded switch."""
+    """Settings of each VF, and the mode of the card's embedded switch."""
     numa: Annotated[int, Field(ge=-1)] = 0
-    """NUMA node of the card's PCIe slot; -1 is what Linux says of one that it does not know."""
+    """NUMA node of the card's PCIe slot; -1 is Linux' value for an unknown one."""
     address: CardAddress | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
     pod_address: CardAddress | None = None
-    """Of a card on a routed switch port: IPv4 address of the one pod that has the card's VF. The
+    """For a card on a routed switch port: IPv4 address of the one pod that uses the card's VF. The
     port gets the other address of the /31. Needs `vfs: 1` and `ipam: nv-ipam`."""
     link_gt_s: LinkGtS | None = None
     """PCIe speed of a lane that the card must run at; default what card and slot can."""
@@ -167,7 +167,7 @@ class Nic(Frozen):
     """The model as `nic_models` of the file has it."""
 
     def describe(self, described: DescribedNic) -> None:
-        """Take what the file says of its model; only the site does so, once it is read."""
+        """Take the file's description of its model; only the site calls this, once it is read."""
         self._described = described
 
     @property
@@ -229,7 +229,7 @@ def _without_vfs(row: object) -> object:
 
 HostRole = Literal["control_plane", "worker", "balancer", "storage", "login"]
 OUTSIDE: Final = frozenset({"storage", "login"})
-"""Roles of hosts that are on the rails, and no part of the cluster."""
+"""Roles of hosts on the rails but outside of the cluster."""
 
 
 class Host(Frozen):
@@ -243,18 +243,18 @@ class Host(Frozen):
     ssh: Ssh | None = None
     """How it is logged in to; only with `login: none` it is left out."""
     login: Literal["ssh", "none"] = "ssh"
-    """`none` for a worker of an existing cluster that nothing logs in to, as nodes of AKS, EKS and
-    OKE are: nothing of it is set or read, and what pods do not show is not proven."""
+    """`none` for a worker of an existing cluster without any login, as nodes of AKS, EKS and OKE
+    are: Railyard sets and reads nothing on it, and proves only what pods can show."""
     group: DnsLabel | None = None
     """Its group of `host_groups`: what that group sets wins over `host_defaults`."""
     node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
     node_name: NodeName | None = None
-    """Name of its Kubernetes node, as `kubectl get nodes` shows it, if it is not `name`, such as
-    `gpu01.dc1.example.com`. A host that is renamed keeps its node by it."""
+    """Name of its Kubernetes node, as `kubectl get nodes` shows it, if it differs from `name`, such
+    as `gpu01.dc1.example.com`. With it, a renamed host keeps its node."""
     machine_id: MachineId | None = None
-    """What its `/etc/machine-id` holds. Another machine is then refused, and a machine that was
-    replaced is accepted by its new one; default what the last update found."""
+    """Content of its `/etc/machine-id`. Railyard then refuses another machine; after a replacement,
+    write the new id. Default: the id that the last update read."""
     domain: DomainName | None = None
     """What fails together with it, for example its leaf, rack or unit: hosts of different domains
     are never in one group of `disruption.max_unavailable`. Default: the hosts without one are one
@@ -307,10 +307,10 @@ class Host(Frozen):
 
     @property
     def way(self) -> Ssh:
-        """How it is logged in to.
+        """The SSH login of the host.
 
         Raises:
-            Bug: Nothing logs in to it: a room took it that has to leave it out.
+            Bug: The host has no login: the caller must leave it out.
         """
         if self.ssh is None:
             raise Bug(f"{self.name} has no ssh, and is to be logged in to")
@@ -318,13 +318,13 @@ class Host(Frozen):
 
 
 class Manage(Frozen):
-    """What Railyard may take over on a host; what it may not is left to the site's own ways."""
+    """Parts of a host that Railyard can take over; it leaves the others to the site's own tools."""
 
     hostname: bool = False
     """Write `/etc/hostname`, and set the running name, to the host's `name`."""
     etc_hosts: bool = False
     """Keep names and addresses in a marked block of `/etc/hosts`: of the host itself and of all
-    that are no workers; with `containers`, where `mpirun` looks for workers by name, of all."""
+    hosts but workers; with `containers`, where `mpirun` finds workers by name, of all hosts."""
     network_manager: bool = True
     """Keep the cards in `nics` and their VFs from NetworkManager, by a udev rule: it would run DHCP
     on them and remove addresses that it did not set. False leaves them to it."""
@@ -338,7 +338,7 @@ class HostDefaults(Frozen):
     manage: Manage = Manage()
     """What Railyard may take over of a host's identity and network."""
     jump: JumpNames = ()
-    """Jump hosts on the way to hosts whose `ssh` has no `jump` of its own; default none."""
+    """Jump hosts to hosts whose `ssh` has no `jump`; default none."""
     architecture: Architecture = "amd64"
     """Processor of the hosts: `arm64` gets the programs for it (Grace, for example)."""
     driver: DriverPackage = DriverPackage()
@@ -351,7 +351,7 @@ class HostDefaults(Frozen):
     gpu_direct: GpuDirect | None = None
     """How cards reach GPU memory: `peermem` loads `nvidia_peermem`; `dma_buf` needs no module, but
     Linux 5.12 and the open GPU kernel modules; `none` copies through the host. Default by
-    `peermem`. `nv_peer_mem` is the module before GPU driver 470, for what still runs it."""
+    `peermem`. `nv_peer_mem` is the module for GPU drivers before 470."""
     gpu_driver: Literal["operator", "host"] | None = None
     """Who owns the GPU driver; default `operators.gpu.driver`. A host's own is never installed."""
     gpu_driver_version: GpuDriverVersion | None = None
@@ -361,12 +361,12 @@ class HostDefaults(Frozen):
     and a udev rule for each card, which count from the next boot. Without it the names that the
     host uses are written in the file."""
     toolkit: ContainerToolkit | None = None
-    """NVIDIA's container toolkit; default by what runs containers: with the GPU operator's driver
-    its own, with Docker installed from what the hosts' repositories offer, else `present`."""
+    """NVIDIA's container toolkit. Default: the operator's own with the GPU operator's driver; with
+    Docker, installed from the hosts' repositories; else `present`."""
     qos: HostQos = HostQos()
-    """What of RoCE's quality of service is a host's own choice."""
+    """RoCE settings that a host chooses itself."""
     firmware: Firmware = Firmware()
-    """What the cards' firmware shall hold."""
+    """Settings for the cards' firmware."""
     docker: bool = False
     """Docker and the NVIDIA container toolkit, for containers without Kubernetes."""
     kernel: KernelSettings = KernelSettings()
@@ -379,7 +379,7 @@ class HostDefaults(Frozen):
 
 
 class HostGroup(Frozen):
-    """Hosts that differ from `host_defaults`; what is left out is as there."""
+    """Hosts that differ from `host_defaults`; omitted keys keep those values."""
 
     name: DnsLabel
     architecture: Architecture | None = None
@@ -387,7 +387,7 @@ class HostGroup(Frozen):
     driver: DriverPackage | None = None
     """The RDMA driver of this group."""
     firmware: Firmware | None = None
-    """What the firmware of this group's cards shall hold."""
+    """Settings for the firmware of this group's cards."""
     peermem: bool | None = None
     """The short form of `gpu_direct` for this group."""
     gpu_direct: GpuDirect | None = None
@@ -395,6 +395,6 @@ class HostGroup(Frozen):
     gpu_driver_version: GpuDriverVersion | None = None
     """Version of the GPU driver that this group's hosts own."""
     qos: HostQos | None = None
-    """RoCE's quality of service on this group; all of it."""
+    """RoCE settings of this group; replaces the whole block."""
     kernel: KernelSettings | None = None
     """The kernel of this group; the whole block replaces the defaults'."""

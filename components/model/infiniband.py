@@ -55,7 +55,7 @@ def _partition_name(name: str) -> str:
 
 
 def _partition_key(pkey: int) -> int:
-    """Bit 15 tells full from limited members and is no part of the key."""
+    """Check a partition key: bit 15 marks full members and does not belong to the key."""
     shown, fix = f"0x{pkey:04x}" if pkey >= 0 else str(pkey), "choose 0x0001 to 0x7ffe."
     if 1 <= pkey < _DEFAULT_PKEY:
         return pkey
@@ -82,7 +82,7 @@ PartitionName = Annotated[
         }
     ),
 ]
-"""What the command line of MLNX-OS takes as one word, and not the subnet manager's partition."""
+"""One word of MLNX-OS' command line; the subnet manager's own partition Default is excluded."""
 PartitionKey = Annotated[
     int,
     AfterValidator(_partition_key),
@@ -106,11 +106,11 @@ class IbMember(Frozen):
     membership: Membership | None = None
     """Its kind of membership; default the partition's."""
     hcas: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    """Which of its HCAs, from 0 on in the order of `hca_guids`; default all of them. A partition a
-    rail names the HCA of that rail: `{host: gpu01, hcas: [0]}`."""
+    """Which of its HCAs, from 0 on in the order of `hca_guids`; default all. If a rail names the
+    partition, list the HCA of that rail: `{host: gpu01, hcas: [0]}`."""
 
     def ports_of(self, guids: Sequence[str]) -> tuple[str, ...]:
-        """Of the port GUIDs of the host those that are members."""
+        """Return the port GUIDs of the host that are members."""
         chosen = range(len(guids)) if self.hcas is None else self.hcas
         return tuple(guids[number] for number in chosen if number < len(guids))
 
@@ -127,25 +127,25 @@ class IbPartition(Frozen):
     ) = "all"
     """Hosts of the file, or `all` ports of the subnet."""
     membership: Membership = "full"
-    """Membership of the members that say no other."""
+    """Membership of members without their own value."""
     ipoib: bool = False
     """IP over InfiniBand may run in it. RDMA does not need it."""
     mtu_bytes: IbMtuBytes | None = None
-    """MTU of its IPoIB multicast group; default what the subnet manager has (2048)."""
+    """MTU of its IPoIB multicast group; default: the subnet manager's (2048)."""
     rate_gbit_s: IbRateGbitS | None = None
-    """Rate of its IPoIB multicast group in Gbit/s; default what the subnet manager has (10)."""
+    """Rate of its IPoIB multicast group in Gbit/s; default: the subnet manager's (10)."""
     index0: bool = False
-    """Its key is the first one in the key table of each port that is named; only with `ufm`."""
+    """Put its key first in the key table of each named port; only with `ufm`."""
 
     def membership_of(self, host: str) -> Membership | None:
-        """How a host is a member, or None where it is none."""
+        """Return the membership of a host, or None if it is not a member."""
         if self.members == "all":
             return self.membership
         found = self.member(host)
         return (found.membership or self.membership) if found else None
 
     def member(self, host: str) -> IbMember | None:
-        """The member that a host is, where the file names it."""
+        """Return the entry of a host in `members`, or None."""
         named = () if self.members == "all" else self.members
         return next((member for member in named if member.host == host), None)
 
@@ -163,7 +163,7 @@ class IbRail(Frozen):
     network: DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `ib0`."""
     subnet: Ipv4Net | None = None
-    """Addresses of the pods' IPoIB interfaces; default none: RDMA needs none."""
+    """Addresses of the pods' IPoIB interfaces; by default they get none: RDMA works without."""
     interface: Annotated[str, StringConstraints(pattern=IPOIB_DEVICE)] | (None) = None
     """With `interface: ipoib`: the IPoIB device of this HCA, with one name on all workers, for
     example `ibs1f0`. It decides the partition of the pods' interfaces: `ibs1f0.8101`."""
@@ -173,21 +173,22 @@ class IbRail(Frozen):
 
 
 class FabricSwitch(Frozen):
-    """A switch of the fabric that nothing logs in to: externally managed, with NVOS, or of others.
+    """A switch of the fabric without a login: externally managed, with NVOS, or run by others.
 
-    It is neither read nor set. By its cables a port that is down is named, and the lab plays it.
+    Railyard neither reads nor sets it. With its cables, reports can name the far end of a port that
+    is down, and the lab can emulate it.
     """
 
     name: DnsLabel
     """Name of the switch."""
     model: ModelName
-    """Hardware model, for example `QM9790` or `Q3400-RA`; docs/reference/switch-models.md lists
-    those that are known."""
+    """Hardware model, for example `QM9790` or `Q3400-RA`; docs/reference/switch-models.md lists the
+    known ones."""
     ports: dict[
         Annotated[str, StringConstraints(pattern=IB_PORT)],
         Annotated[str, Field(pattern=PORT_TARGET)],
     ]
-    """What is plugged in where, one entry a port: `"1/1/1": gpu01/hca-0`, or on an XDR switch
+    """The other end of each port, one entry a port: `"1/1/1": gpu01/hca-0`, or on an XDR switch
     `sw1p1: gpu01/hca-0`. `sw72p1: ib-spine-01:sw1p1` is a link to another switch; that one names
     this end."""
 
@@ -216,18 +217,18 @@ class InfiniBand(InfiniBandFabric):
     mtu_bytes: IbMtuBytes = 4096
     """Active MTU that every port must have; 4096 is the largest that there is."""
     subnet_manager: Literal["switch", "external"] = "switch"
-    """`switch`: those switches run it that have `sm_priority`. `external`: UFM or opensm on a host;
-    then no switch may run one, and Railyard sets partitions only where `ufm` says how."""
+    """`switch`: the switches with `sm_priority` run it. `external`: UFM or opensm on a host; then
+    no switch may run one, and Railyard sets partitions only through `ufm`."""
     adaptive_routing: bool = False
     """Switches choose among equal paths packet by packet, and NCCL is set for it. Only an external
     subnet manager can. It is looked for, in UFM and by acceptance, and not set: `routing_engine
     ar_updn` of its opensm.conf is the default of NVIDIA's since 5.10."""
     routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
-    """Routing engine of the switches' subnet manager; default what they have (minhop)."""
+    """Routing engine of the switches' subnet manager; default: the switches' own (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
-    """Partitions beside Default, on every switch that runs a subnet manager, or in UFM."""
+    """Partitions in addition to Default, on every switch that runs a subnet manager, or in UFM."""
     switches: tuple[FabricSwitch, ...] = ()
-    """Switches that are not logged in to, beside those of `switches`. Default none."""
+    """Switches without a login, in addition to those in `switches`. Default: empty."""
     ufm: Ufm | None = None
     """UFM, with `subnet_manager: external`: it gets the partitions. Default none: partitions are
     only looked for then."""

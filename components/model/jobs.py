@@ -50,11 +50,11 @@ class DeepSpeed(Frozen):
     capacity_gib: Annotated[int, Field(ge=1)] = 10
     """Size of the volume in GiB."""
     request_gib: Annotated[int, Field(ge=1)] = 3
-    """What the claim asks of it, in GiB."""
+    """Size that the claim asks for, in GiB."""
     access_mode: AccessMode = "ReadWriteMany"
     """One claim for workers on several nodes needs `ReadWriteMany`."""
     nfs_server: SshAddress | None = None
-    """Address of the NFS server that holds `path`; None: a `hostPath` of one node."""
+    """Address of the NFS server that exports `path`; None: a `hostPath` of one node."""
     path: ExportPath = "/data"
     """Folder on the server or node."""
     mount_path: AbsolutePath = "/data"
@@ -68,29 +68,28 @@ class DeepSpeed(Frozen):
 
 
 class Programs(Frozen):
-    """Where the image has its programs, if not on the PATH that sshd gives to a command.
+    """Programs in the image, if they are not on the PATH that sshd gives to a command.
 
-    With any of them, mpirun hands PATH and LD_LIBRARY_PATH of the launcher on to every rank.
+    With any of them, mpirun passes PATH and LD_LIBRARY_PATH of the launcher to every rank.
     """
 
     nccl_tests: AbsolutePath | None = None
     """Folder of `all_reduce_perf` and its siblings: `/opt/nccl-tests/build` in vendors' images."""
     mpirun: AbsolutePath | None = None
-    """mpirun itself, such as `/opt/hpcx/ompi/bin/mpirun`; its daemon is then taken from beside it
-    on every worker."""
+    """mpirun itself, such as `/opt/hpcx/ompi/bin/mpirun`; every worker then takes its daemon from
+    the same folder."""
     perftest: AbsolutePath | None = None
     """Folder of `ib_write_bw` and its siblings."""
     perftest_cuda: AbsolutePath | None = "/opt/perftest-cuda/bin"
-    """Folder of the same programs with CUDA, which suite `full` runs on GPU memory. Default: where
-    the image of `railyard image build` has them. `null`: GPU memory is not tested alone."""
+    """Folder of the same programs with CUDA, which suite `full` runs on GPU memory. Default: their
+    folder in the image of `railyard image build`. `null`: no separate test of GPU memory."""
 
 
 class OwnPods(Frozen):
-    """What pods that users write themselves find in the cluster.
+    """Settings in the cluster for pods that users write themselves.
 
-    A ConfigMap `railyard-rdma` with the environment of jobs for `envFrom`, and where a pod sees
-    more RDMA devices than its own, `railyard-rdma-scripts` with the script that finds the right
-    ones.
+    A ConfigMap `railyard-rdma` holds the environment of jobs for `envFrom`. If a pod sees RDMA
+    devices of other pods, `railyard-rdma-scripts` holds the script that finds the right ones.
     """
 
     namespaces: tuple[DnsLabel, ...] = ()
@@ -111,7 +110,8 @@ class Jobs(Frozen):
     programs: Programs = Programs()
     """Where a foreign image has its programs."""
     env: dict[EnvironmentName, AnyLine] = Field(default_factory=dict)
-    """Environment of all jobs, for example `NCCL_IB_SL: "1"`. What the plan decides is refused."""
+    """Environment of all jobs, for example `NCCL_IB_SL: "1"`. Variables that the plan decides are
+    refused."""
     ssh_port: TcpPort | None = None
     """Port of the workers' sshd; default 22, and 2222 in the host's network, where 22 is taken."""
     mpi_operator: bool = True
@@ -131,7 +131,7 @@ class Jobs(Frozen):
 
 
 DOCKER_HUB: Final = "docker.io"
-"""The registry of an image that names none."""
+"""The registry of an image name without one."""
 
 
 class RegistryLogin(Frozen):
@@ -148,12 +148,12 @@ class ImageBuild(Frozen):
     base: PinnedImage
     """`FROM`: the guide's is `nvcr.io/nvaie/tensorflow:21.07-tf1-py3`."""
     login: RegistryLogin | None = None
-    """Login to the registry of `base`, where that is another one than the image's: NVIDIA's
+    """Login to the registry of `base`, if it differs from the image's registry: NVIDIA's
     `nvcr.io/nvaie` wants the user `$oauthtoken` and an NGC key."""
     mofed_version: ReleaseText | None = None
     """NVIDIA's user-space RDMA libraries in the image, the hosts' driver version.
 
-    With `mofed_sha256`; without both the image takes rdma-core of its own system.
+    With `mofed_sha256`; without both the image takes rdma-core from its base system.
     """
     mofed_sha256: Sha256 | None = None
     """Checksum of NVIDIA's archive of that version."""
@@ -182,7 +182,7 @@ class Containers(Frozen):
 
 
 def registry_of(image: str) -> str:
-    """The registry of an image: its first part, if that has a dot or a port."""
+    """Return the registry of an image: its first part, if that has a dot or a port."""
     first, slash, _ = image.partition("/")
     named = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return first if named else DOCKER_HUB
@@ -192,7 +192,7 @@ CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
 _SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _JUDGED_BYTES: Final = 1 << 30
-"""Bandwidth is judged on messages of 1 GiB and more, where it has levelled out."""
+"""Least message size for judging bandwidth, 1 GiB: it levels out there."""
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
 SuiteName = Literal["quick", "full", "soak"]
 PerftestTool = Literal[
@@ -239,10 +239,10 @@ CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
 
 
 class PerftestCase(Frozen):
-    """One perftest between a pair of workers, beside the one that every rail gets."""
+    """One perftest between a pair of workers, in addition to the one that every rail gets."""
 
     name: CaseName
-    """A part of a Job's name, beside those of two hosts and the number of the run."""
+    """A part of a Job's name, together with those of two hosts and the number of the run."""
     tool: PerftestTool
     rdma_cm: bool = False
     """`-R`: connect by the RDMA communication manager."""
@@ -257,14 +257,14 @@ class PerftestCase(Frozen):
 
 
 class NcclFloor(Frozen):
-    """Least bus bandwidth of messages of 1 GiB and more, with where the number comes from."""
+    """Least bus bandwidth for messages of 1 GiB and more, with the source of the number."""
 
     min_gbyte_s: Annotated[float, Field(gt=0)]
     """Below it the verdict is failed. GB/s."""
     warn_gbyte_s: Annotated[float, Field(gt=0)] | None = None
     """Below it the report warns. GB/s."""
     source: LineText
-    """Why this number: shown beside the verdict."""
+    """Why this number: the report shows it next to the verdict."""
 
 
 class ResNet50(Frozen):
@@ -286,10 +286,10 @@ class DeepSpeedScan(Frozen):
 
 
 class LossLimits(Frozen):
-    """What the ports on a probe's way may count before the probe fails.
+    """Limits for the counters of the ports on a probe's path, above which the probe fails.
 
-    A port may count what a limit says for each TB (10^12 bytes) that the probe moved there, and
-    always `per_port`. `null` for a limit: warn, and do not fail.
+    A port may count up to a limit for each TB (10^12 bytes) that the probe moved there, and always
+    `per_port`. With `null` for a limit the report warns and the probe passes.
     """
 
     per_port: Annotated[int, Field(ge=0)] = 100
@@ -316,7 +316,7 @@ class LossLimits(Frozen):
 
 
 class Acceptance(Frozen):
-    """What the finished path must prove."""
+    """The proof that the finished path must give."""
 
     accept: Literal["changed", "always", "never", "canary"] = "changed"
     """When an update proves: if something `changed` or is not proven, `always`, or `never`.
@@ -326,21 +326,21 @@ class Acceptance(Frozen):
     scope: Literal["all", "changed"] = "all"
     """`changed`: after a whole proof, an update proves changed hosts and their partners alone."""
     when_busy: Literal["warn", "wait", "fail"] = "warn"
-    """What the gate does where pods of others hold what a probe needs; nothing of them is evicted.
+    """How the gate acts if other pods hold resources that a probe needs; it never evicts them.
 
     `warn` lets the update through, `fail` does not, and `wait` waits for `busy_wait_s` before it
-    fails. What was not proven is listed with the date of its last proof.
+    fails. The report lists each unproven part with the date of its last proof.
     """
     busy_wait_s: Annotated[float, Field(gt=0)] = 600.0
     """With `when_busy: wait`, how long all probes together may wait, in seconds."""
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
-    """Seconds after which no further probe is begun; what was proven longest ago goes first."""
+    """Seconds after which no further probe starts; the parts proven longest ago go first."""
     max_age_days: Annotated[int, Field(ge=1)] = 30
     """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
     more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
 
     suite: SuiteName = "quick"
-    """How much is proven; `railyard plan` prints what a suite covers and how long it takes.
+    """How much is proven; `railyard plan` prints the coverage and the duration of a suite.
 
     `quick`: the GPUs of each node, each rail between neighbours, the collectives: 15 minutes at
     most, by fewer pairs on a large site. `full`: more tools, GPU memory, InfiniBand adapters alone,

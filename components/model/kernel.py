@@ -46,7 +46,7 @@ KNOWN_SETTINGS: Final = (
     "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
     "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
 )  # fmt: skip
-"""Settings that guides for such clusters name: a name that is nearly one of them is a slip."""
+"""Settings in guides for such clusters: a name that nearly equals one of them is a misspelling."""
 _OWNED: Final = {
     "kernel.hostname": "it is the host's `name`",
     "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
@@ -73,7 +73,7 @@ _NOT_DECIMAL: Final = re.compile(r"-?0[0-9xX]")
 _NUMBER: Final = rf"({_DIGITS.pattern}|{_UNIT.pattern})"
 _UNREAD: Final = rf"(-?0[0-9xX]\S*|{_UNIT.pattern})"
 _DECIMAL: Final = rf"(?!(?=\s*({_NUMBER}\s+)*{_NUMBER}\s*$)\s*(.*\s)?{_UNREAD}(\s|$))"
-"""Before a text: it is not a list of numbers of which one would read back in another form."""
+"""Before a text: rules out a list of numbers of which one would read back in another form."""
 
 
 def _flaw_of_name(name: str) -> PydanticCustomError | None:
@@ -123,7 +123,7 @@ def _in_kernel_form(name: str, words: list[str]) -> list[str]:
 
 
 def _as_kernel(word: str) -> str:
-    """A number as the kernel shows what it reads; one that it cannot read, without its zeros."""
+    """Write a number as the kernel prints it; drop leading zeros that it cannot read."""
     try:
         is_octal = re.fullmatch(r"-?0[0-9]+", word)
         return str(int(word, 8) if is_octal else int(word, 0))
@@ -194,11 +194,11 @@ octal and 0x10 as hexadecimal (`strtoul` with base 0), and takes no units."""
 
 
 Pages = Annotated[int, Field(ge=0, le=9_999_999)]
-"""Number of huge pages; the bound is what the host's scripts take, 19 TiB in 2 MiB pages."""
+"""Number of huge pages; the hosts' scripts accept this many at most, 19 TiB in 2 MiB pages."""
 
 
 class KernelSettings(Frozen):
-    """What the kernel of a host shall be set to. Every changed value is recorded for undo."""
+    """Settings of a host's kernel. Every changed value is recorded for undo."""
 
     sysctls: Sysctls = Field(default_factory=dict)
     """Kernel settings by name, as `sysctl -a` prints it: `net.core.rmem_max: 268435456`.
@@ -218,26 +218,26 @@ class KernelSettings(Frozen):
     ) = None
     """Frequency governor of all processors. Default: as is. Latency tests want `performance`."""
     numa_balancing: bool | None = None
-    """Whether the kernel moves pages between NUMA nodes by itself. Default: as is.
+    """Whether the kernel moves pages between NUMA nodes automatically. Default: as is.
 
     A move unmaps pages for a moment, which pinned GPU and RDMA jobs pay for and never need.
     """
     acs: Literal["auto", "off", "keep"] = "auto"
     """PCIe access control on the bridges between a GPU and an RDMA card.
 
-    `auto` is `off` on bare metal hosts that have both, unless virtual machines take a card's VFs
-    (`autoprobe: false`), else `keep`. With ACS the bridge sends what
-    a card writes to a GPU over the processor: GPUDirect RDMA is slow, or hangs.
+    `auto` is `off` on bare metal hosts with both, unless virtual machines use a card's VFs
+    (`autoprobe: false`), else `keep`. With ACS the bridge sends a card's writes to a GPU over the
+    processor: GPUDirect RDMA is slow, or hangs.
     """
     iommu: Literal["pt", "off", "keep"] = "keep"
     """The IOMMU by the kernel's command line; needs a reboot. `pt` maps devices of the host one to
     one and keeps translation for virtual machines; `off` switches it off."""
     rdma_netns: Literal["shared", "exclusive", "keep"] = "keep"
     """Whether every network namespace sees all RDMA devices (`shared`, the kernel's default), or
-    a device is only where its network device is (`exclusive`, with the RDMA CNI plugin)."""
+    only the one with their network device (`exclusive`, with the RDMA CNI plugin)."""
     source_routing: Literal["auto", "off"] = "auto"
-    """Routes by source address for cards with addresses of their own.
+    """Routes by source address for cards with addresses.
 
-    `auto` makes a table and a rule for each of them where a host has several, or where a rail has
-    a `gateway`, and sets ARP so that each card answers for its own address only.
+    `auto` adds a table and a rule for each such card if the host has several or if a rail has a
+    `gateway`, and sets ARP so each card answers for its own address only.
     """

@@ -35,23 +35,23 @@ from components.model.units import (
 )
 
 Owner = Literal["ours", "theirs", "none"]
-"""`ours`: Railyard installs it, and is refused where another one is there. `theirs`: it is there;
-nothing of it is installed, and each look says where it is not what the site needs. `none`: it is
-not needed."""
+"""`ours`: Railyard installs it, and refuses if another one exists. `theirs`: it exists; Railyard
+installs nothing, and reports if it does not meet the site's needs. `none`: the site does not need
+it."""
 
 
 class ClusterParts(Frozen):
-    """Who brings what of an existing cluster; what is left out follows from the rest of the file.
+    """The owner of each part of an existing cluster; the rest of the file decides omitted ones.
 
-    By default Railyard brings what the site needs. Beside a network operator of others, the device
-    plugin of the pod network's mode is theirs too.
+    By default Railyard brings the parts that the site needs. If others run the network operator,
+    they also own the device plugin for the pod network's mode.
     """
 
     multus: Owner | None = None
     """Multus and the definition of its attachments."""
     attachments: Owner | None = None
-    """The attachments by which jobs get onto the rails, each named as its rail's `network`. Those
-    of probes are ours in any case."""
+    """The attachments that connect jobs to the rails, each with the name in its rail's `network`.
+    Railyard always owns those of probes."""
     whereabouts: Owner | None = None
     """The address management of pods, with `ipam: whereabouts`."""
     nv_ipam: Owner | None = None
@@ -59,7 +59,7 @@ class ClusterParts(Frozen):
     sriov_cni: Owner | None = None
     """The CNI program that moves a VF into a pod."""
     ib_sriov_cni: Owner | None = None
-    """The same for InfiniBand."""
+    """CNI plugin for VFs of InfiniBand."""
     ipoib_cni: Owner | None = None
     """The CNI program that makes IPoIB interfaces."""
     rdma_cni: Owner | None = None
@@ -71,11 +71,12 @@ class ClusterParts(Frozen):
     shared_device_plugin: Owner | None = None
     """The device plugin that publishes shared cards."""
     gpu_device_plugin: Owner | None = None
-    """The device plugin that publishes GPUs; ours by `operators.gpu_device_plugin`."""
+    """The device plugin that publishes GPUs; Railyard installs it through
+    `operators.gpu_device_plugin`."""
     gpu_operator: Owner | None = None
-    """The GPU operator; ours by `operators.gpu`."""
+    """The GPU operator; Railyard installs it through `operators.gpu`."""
     network_operator: Owner | None = None
-    """The network operator; ours by `operators.network`."""
+    """The network operator; Railyard installs it through `operators.network`."""
     mpi_operator: Owner | None = None
     """The MPI operator."""
     trainer: Owner | None = None
@@ -155,9 +156,9 @@ ServerPort = Annotated[
 
 
 class K3sSource(Frozen):
-    """Where K3s' files come from; an address that is left out is that of K3s' own release.
+    """Sources of K3s' files; a missing address means K3s' own release.
 
-    A checksum that is left out is in the site's lock, which `railyard pin` writes.
+    A missing checksum comes from the site's lock, which `railyard pin` writes.
     """
 
     binary: PinnedSource | None = None
@@ -165,7 +166,7 @@ class K3sSource(Frozen):
     binary_sha256: Sha256 | None = None
     """Checksum of `binary`."""
     binary_arm64: PinnedSource | None = None
-    """The same for hosts with `architecture: arm64`."""
+    """`binary` for hosts with `architecture: arm64`."""
     binary_arm64_sha256: Sha256 | None = None
     """Checksum of `binary_arm64`."""
     install_script: PinnedSource | None = None
@@ -178,13 +179,13 @@ class K3sSource(Frozen):
     images_sha256: Sha256 | None = None
     """Checksum of `images`."""
     images_arm64: PinnedSource | None = None
-    """The same for hosts with `architecture: arm64`."""
+    """`images` for hosts with `architecture: arm64`."""
     images_arm64_sha256: Sha256 | None = None
     """Checksum of `images_arm64`."""
     selinux_policy: PinnedPackage | None = None
     """Absolute path on the hosts, or an https URL, of K3s' SELinux policy as an RPM package for the
-    hosts' release. Nodes that have SELinux and lack the policy get it before K3s, by `dnf`, with
-    container-selinux from their distribution. Default: no node gets one."""
+    hosts' release. Nodes with SELinux and without the policy get it before K3s, by `dnf`, with
+    container-selinux from their distribution. Default: not installed."""
     selinux_policy_sha256: Sha256 | None = None
     """Checksum of `selinux_policy`."""
 
@@ -198,8 +199,8 @@ TopologyPolicy = Literal["best-effort", "restricted", "single-numa-node"]
 class Alignment(Frozen):
     """Kubelet's topology manager and its static CPU manager on all workers.
 
-    Pods of jobs then ask for whole CPUs and for memory, so that they get CPUs of their own, near
-    their GPUs and cards. A change on a running cluster drains each worker.
+    Pods of jobs then ask for whole CPUs and for memory, and get exclusive CPUs near their GPUs and
+    cards. A change on a running cluster drains each worker.
     """
 
     policy: TopologyPolicy = "best-effort"
@@ -214,8 +215,8 @@ class Alignment(Frozen):
     job_cpus: Annotated[int, Field(ge=1)]
     """CPUs that each pod of a job asks for."""
     job_memory_gib: Annotated[int, Field(ge=1)]
-    """Memory that each pod of a job asks for, in GiB: only a pod with requests for both gets CPUs
-    of its own."""
+    """Memory that each pod of a job asks for, in GiB: a pod gets exclusive CPUs only if it requests
+    both."""
 
 
 class Plane(Frozen):
@@ -242,7 +243,7 @@ class Snapshots(Frozen):
     schedule: Annotated[str, StringConstraints(pattern=CRON)] = "0 */12 * * *"
     """When, as five fields of cron in the server's time zone; K3s' default is twice a day."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
-    """How many of them each server keeps; K3s' default."""
+    """How many snapshots each server keeps; K3s' default."""
     folder: FolderPath | None = None
     """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which
     goes with the server's data: name one on another disk or a share."""
@@ -254,8 +255,8 @@ class VirtualAddress(Frozen):
     address: Ipv4
     """A free address of the network that both balancers are in."""
     router_id: Annotated[int, Field(ge=1, le=255)] = 51
-    """Number of the virtual router (VRRP): another one than those of others in that network. 51 is
-    that of keepalived's own example."""
+    """Number of the virtual router (VRRP): it must differ from other routers in that network. 51 is
+    the number in keepalived's own example."""
 
 
 class K3sPlane(Plane):
@@ -303,8 +304,8 @@ class KubesprayPlane(Plane):
     """The pinned release of kubespray."""
     requirements: KubesprayRequirements
     """File with kubespray's Python requirements, each with its hashes, relative to the project:
-    `pip-compile --generate-hashes requirements.txt` or `uv pip compile --generate-hashes` writes
-    it from the tree's. kubespray's own file has no hashes."""
+    `pip-compile --generate-hashes requirements.txt` or `uv pip compile --generate-hashes` writes it
+    from the tree's own file, which lacks hashes."""
     python: LocalPath = "python3"
     """The Python on this machine that kubespray's environment is made with. The Ansible of v2.31
     takes 3.11 to 3.13."""
@@ -325,8 +326,8 @@ class KubesprayPlane(Plane):
     extra_vars: ExtraVars = Field(default_factory=dict)
     """More variables of kubespray, as they are; those that follow from this file are refused."""
     reset: Literal["allow", "deny"] = "deny"
-    """Whether `destroy` runs kubespray's `reset.yml`, which deletes the cluster with all that is
-    stored in it. `deny` ends `destroy` there."""
+    """Whether `destroy` runs kubespray's `reset.yml`, which deletes the cluster with all of its
+    data. `deny` ends `destroy` there."""
 
 
 class CniFolders(Frozen):
@@ -351,7 +352,7 @@ class Toleration(Frozen):
 
 
 class ExistingPlane(Plane):
-    """An existing cluster; Railyard installs no node of it."""
+    """An existing cluster; Railyard does not install its nodes."""
 
     plane: Literal["existing"]
     """What installs the control plane."""
@@ -360,22 +361,22 @@ class ExistingPlane(Plane):
     context: DnsLabel | None = None
     """Context of the kubeconfig; default its current one."""
     distribution: Distribution | None = None
-    """What the cluster is: it tells the CNI folders. Default by the suffix of `version`, `+k3s1` or
-    `+rke2r1`; without one the folders of containerd, as kubeadm, kubespray, AKS, EKS and OKE have
-    them."""
+    """The kind of cluster, which decides the CNI folders. Default by the suffix of `version`,
+    `+k3s1` or `+rke2r1`; without a suffix the folders of containerd, as kubeadm, kubespray, AKS,
+    EKS and OKE have them."""
     cni: CniFolders | None = None
-    """The CNI folders, where they are others than those of the distribution."""
+    """The CNI folders, if they differ from those of the distribution."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the workers that the pods of jobs, probes and operators tolerate."""
     runtime_class: DnsLabel | None = None
-    """RuntimeClass of pods with GPUs, for example `nvidia`, where the nodes' default runtime shows
-    containers no GPU; default none."""
+    """RuntimeClass of pods with GPUs, for example `nvidia`, if the nodes' default runtime hides
+    GPUs from containers; default none."""
     components: ClusterParts = ClusterParts()
     """Who brings each part: `{multus: theirs, gpu_operator: theirs}`."""
 
 
 def _with_plane(value: object) -> object:
-    """A file that names no plane means K3s."""
+    """Choose K3s if the file does not name a plane."""
     if not isinstance(value, Mapping):
         return value
     return {"plane": "k3s"} | cast("dict[str, object]", value)
@@ -390,7 +391,7 @@ Kubernetes = Annotated[
 
 
 def cpus_of(text: str) -> tuple[int, ...]:
-    """The CPUs of a list, in its order; a range that goes down has none."""
+    """Return the CPUs of a list, in its order; a range that goes down is empty."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

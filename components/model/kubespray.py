@@ -1,4 +1,4 @@
-"""What a file says of kubespray: which release of it, and what else it takes."""
+"""Settings of kubespray: its release and its inputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KubespraySource(Frozen):
     """Where kubespray comes from: a folder, an archive or a git repository, and which release."""
 
     release: Annotated[str, StringConstraints(pattern=KUBESPRAY_TAG)]
-    """The release, for example `v2.31.0`: the tag in `git`, and what the tree says of itself."""
+    """The release, for example `v2.31.0`: the tag in `git`, and the version in the tree itself."""
     path: LocalPath | None = None
     """Folder with the tree, relative to the project; with `tree_sha256`."""
     tree_sha256: Sha256 | None = None

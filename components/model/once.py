@@ -35,10 +35,10 @@ def once(build: Callable[[Source], Result]) -> Callable[[Source], Result]:
 
 @contextmanager
 def without_collector() -> Generator[None, None, None]:
-    """Let the collector wait: for work that makes values and no cycles of them.
+    """Pause the collector during work that creates values without reference cycles.
 
-    It looks for cycles each time a quarter more values is there, and finds none among millions:
-    half of the time that the plan of 1,000 hosts takes. What nothing refers to still goes at once.
+    It looks for cycles each time a quarter more values exist, and finds none among millions: half
+    of the time that the plan of 1,000 hosts takes. Unreferenced values are still freed at once.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -48,10 +48,10 @@ def versions_of(spec: ClusterSpec) -> dict[Component, str]:
 
 
 def with_version_set(site: object) -> object:
-    """The site with the versions of its set, where it writes none; anything else as it is.
+    """Add the versions of the site's set where it writes none; return other values unchanged.
 
-    A chart of the site's own has releases of its own, and so has a cluster that is there: of these
-    the set says nothing.
+    The set does not apply to the site's own charts or to an existing cluster: both have their own
+    releases.
     """
     if not isinstance(site, Mapping):
         return site
@@ -118,7 +118,7 @@ class ChartSource(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_its_own_repository(cls, value: object) -> object:
-        """A chart that is named is not looked for in the default repository."""
+        """Do not look for a named chart in the default repository."""
         if not isinstance(value, Mapping) or "chart" not in value:
             return cast("object", value)
         return {"repo": None} | cast("dict[str, object]", value)
@@ -158,7 +158,7 @@ class GpuDevicePluginChart(ChartSource):
 
 
 class ByChart(Frozen):
-    """What a Helm chart installs."""
+    """Software that a Helm chart installs."""
 
     values: ChartValues = Field(default_factory=dict)
     """Values of the chart, merged over Railyard's; one that contradicts the plan is refused."""
@@ -172,20 +172,20 @@ class GpuOperator(ByChart):
     driver: Literal["operator", "host"] = "host"
     """Who owns the GPU driver: the operator's container, or the host (DGX OS)."""
     gdrcopy: bool = False
-    """Load GDRCopy's module beside the operator's driver: the processor then copies small messages
-    from GPU memory itself."""
+    """Load GDRCopy's module together with the operator's driver: the processor then copies small
+    messages from GPU memory itself."""
 
 
 class IbKubernetes(Frozen):
     """ib-kubernetes: gives each pod's VF a GUID, and puts it into a partition of UFM."""
 
     ufm_secret: DnsLabel
-    """A Secret of the namespace nvidia-network-operator with UFM_USERNAME, UFM_PASSWORD and
-    UFM_ADDRESS; Railyard makes none."""
+    """A Secret in the namespace nvidia-network-operator with UFM_USERNAME, UFM_PASSWORD and
+    UFM_ADDRESS; Railyard does not create it."""
     first_guid: PortGuid = "0200000000000000"
     """The first GUID that a pod may get."""
     last_guid: PortGuid = "02ffffffffffffff"
-    """The last one; UFM knows no others of these."""
+    """The last GUID of the range; UFM must not know any other GUID in it."""
     period_s: Annotated[int, Field(ge=1, le=3600)] = 5
     """Seconds between two looks for pods."""
 

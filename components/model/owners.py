@@ -35,7 +35,7 @@ def firmware_by_operator(spec: ClusterSpec) -> bool:
 
 
 def guids_by_pods(spec: ClusterSpec) -> bool:
-    """Whether ib-kubernetes gives a VF the GUID of the pod that has it."""
+    """Whether ib-kubernetes gives a VF the GUID of its pod."""
     network = spec.operators.network
     wanted = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
     return wanted and network is not None and network.ib_kubernetes is not None
@@ -55,18 +55,19 @@ def has_own_rdma_driver(spec: ClusterSpec) -> bool:
 
 
 def gpu_driver_owner(spec: ClusterSpec) -> Literal["operator", "host"] | None:
-    """`operator` or `host`; None where nothing says who brings the GPU driver."""
+    """Return `operator` or `host`; None if the file does not name the owner of the GPU driver."""
     stated = spec.host_defaults.gpu_driver
     operator = spec.operators.gpu
     return stated or (operator.driver if operator else None)
 
 
 def toolkit_owner(spec: ClusterSpec) -> Literal["present", "host", "operator"]:
-    """Who brings NVIDIA's container toolkit to hosts with GPUs: what the file says, or by default.
+    """Return who brings NVIDIA's container toolkit to hosts with GPUs: by the file, or by default.
 
-    The GPU operator's driver comes with its own toolkit; Docker's is installed beside Docker; on
-    K3s' containerd it is the image's, unless the file asks for more. K3s finds a runtime that the
-    host brings; kubespray's containerd does not, so there the operator brings both.
+    The GPU operator's driver comes with its own toolkit; with Docker, Railyard installs the toolkit
+    together with Docker; with K3s' containerd it comes with the host's image, unless the file asks
+    for more. K3s finds a runtime that the host brings; kubespray's containerd does not, so there
+    the operator brings both.
     """
     if spec.host_defaults.toolkit is not None:
         return spec.host_defaults.toolkit.kind
@@ -91,7 +92,7 @@ Program = Literal[
 _OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
 """What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
 _OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
-"""What the daemon of the SR-IOV network operator copies onto each node."""
+"""Programs that the daemon of the SR-IOV network operator copies onto each node."""
 IMAGES: Final[dict[Program, Part]] = {
     "sriov": "sriov_cni",
     "ib-sriov": "ib_sriov_cni",
@@ -102,10 +103,10 @@ IMAGES: Final[dict[Program, Part]] = {
 
 
 def cni_paths(spec: ClusterSpec) -> CniPaths:
-    """The CNI folders of every node: those of our K3s or kubespray, or of the existing cluster.
+    """Return the CNI folders of every node: Railyard's own plane's, or the existing cluster's.
 
-    There they are what the file says, else those of the distribution that it names or that the
-    version tells by its suffix, else the defaults of containerd and CRI-O.
+    For an existing cluster the file's folders win, then those of the distribution that it names or
+    that the version's suffix shows, then the defaults of containerd and CRI-O.
     """
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
@@ -116,10 +117,10 @@ def cni_paths(spec: ClusterSpec) -> CniPaths:
 
 
 def lacks_tuning(spec: ClusterSpec) -> bool:
-    """Whether attachments ask for the plugin `tuning` on nodes that have none.
+    """Whether attachments need the plugin `tuning` on nodes that lack it.
 
     It sets the pods' own MTU, and their ARP settings on a flat fabric. K3s brings seven of the
-    reference plugins, and not that one (sources.md#pod-network); other distributions bring all.
+    reference plugins without it (sources.md#pod-network); other distributions bring all.
     """
     network = spec.pod_network
     asked = network.mode == "sriov" or network.interface == "ipoib"
@@ -129,7 +130,7 @@ def lacks_tuning(spec: ClusterSpec) -> bool:
 
 
 def way_of(spec: ClusterSpec) -> Way:
-    """The pod network of a site; on InfiniBand shared cards have no interface unless asked."""
+    """Return the pod network of a site; on InfiniBand, shared cards have no default interface."""
     network = spec.pod_network
     if network.mode != "rdma_shared":
         return network.mode
@@ -139,12 +140,12 @@ def way_of(spec: ClusterSpec) -> Way:
 
 
 def uses_multus(spec: ClusterSpec) -> bool:
-    """Whether pods are attached to networks beside the cluster's own."""
+    """Whether pods are attached to networks in addition to the cluster's own."""
     return spec.kubernetes is not None and way_of(spec) in _ATTACHED
 
 
 def gives_addresses(spec: ClusterSpec) -> bool:
-    """Whether whereabouts has anything to give: pods may have no interface, or no addresses."""
+    """Whether whereabouts has addresses to give: pods can lack interfaces, or addresses."""
     return spec.pod_network.ipam == "whereabouts" and _has_addresses(spec)
 
 
@@ -164,10 +165,10 @@ def policy_networks(spec: ClusterSpec) -> bool:
 
 
 def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
-    """The programs that Railyard brings, in the order in which they are installed.
+    """Return the programs that Railyard brings, in the order of installation.
 
-    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP. The
-    SR-IOV network operator brings those that take its VFs.
+    The image of the network operator's policy has all reference plugins, but runs no daemon for
+    DHCP. The SR-IOV network operator brings the programs that use its VFs.
     """
     brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
     if vfs_by_operator(spec):
@@ -199,7 +200,7 @@ def _programs(spec: ClusterSpec) -> Iterator[Program]:
 
 
 def written_owner(spec: ClusterSpec, part: Part) -> Owner | None:
-    """What the file says of a part; None where it says nothing, or the cluster is our own."""
+    """Return the owner that the file writes for a part; None if the file does not name one."""
     plane = spec.kubernetes
     written = plane.components if isinstance(plane, ExistingPlane) else ClusterParts()
     return getattr(written, part)
@@ -274,9 +275,9 @@ def part_of_program(name: Program) -> Part:
 
 
 def pool_files_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
-    """The key of `sources.images` whose image writes on each node what its leaf has of a rail.
+    """Return the key of `sources.images` whose image writes the parts of rails on nodes.
 
-    None: no rail is on several leaves, or no node is asked. The image of nv-ipam has no shell.
+    None: every rail is one subnet, or the nodes are not asked. The image of nv-ipam has no shell.
     """
     if not any(rail.leaves for rail in spec.rails):
         return None
@@ -286,9 +287,10 @@ def pool_files_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"]
 
 
 def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
-    """The key of `sources.images` whose image looks where nodes keep CNI; None: nothing looks.
+    """Return the key of `sources.images` whose image checks the CNI folders of nodes, or None.
 
-    K3s of our own has one place for it, and where nothing of ours is put there it does not matter.
+    Railyard's own K3s has one fixed place for CNI, and if Railyard installs no programs there, the
+    place does not matter.
     """
     programs = any(installs(spec, part_of_program(name)) for name in cni_programs(spec))
     ours = programs or installs(spec, "multus") or installs(spec, "whereabouts")
@@ -298,7 +300,7 @@ def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] 
 
 
 _SHOWN: Final = 8
-"""Hosts that a line names; `hosts` of the file has all of them."""
+"""Number of hosts in one line; `hosts` in the file lists all."""
 
 
 def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
@@ -316,7 +318,7 @@ def runs_on_foreign_fabric(spec: ClusterSpec) -> bool:
 
 
 def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
-    """Say what stays untouched: devices that the file names, and all that it does not name."""
+    """List what stays untouched: devices that the file names, and all that it does not name."""
     named = [f"{each.name} ({each.network} switch)" for each in spec.other_switches]
     plain = spec.infiniband.switches if spec.infiniband else ()
     named += [f"{each.name} ({each.model}, not logged in to)" for each in plain]

@@ -38,7 +38,7 @@ def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
 
 
 def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:
-    """The jump hosts of a device that names none itself."""
+    """Return the jump hosts of a device without its own."""
     return spec.host_defaults.jump if path[0] == "hosts" else ()
 
 
@@ -82,7 +82,7 @@ class RailSubnet:
 
     rail: str
     leaf: str
-    """The leaf that has it; empty where the rail is one subnet."""
+    """The leaf with this subnet; empty if the rail is one subnet."""
     network: IPv4Network
     gateway: IPv4Address | None
 
@@ -99,7 +99,7 @@ def is_flat(spec: ClusterSpec) -> bool:
 
 @once
 def shares_resource(spec: ClusterSpec) -> bool:
-    """Whether all rails have one extended resource, so that a VF of it may be of any rail."""
+    """Whether all rails share one extended resource: its VFs can be on any rail."""
     names = {rail.resource for rail in spec.rails}
     return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
 
@@ -134,7 +134,7 @@ def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
 
 @once
 def routed_cards(spec: ClusterSpec) -> frozenset[tuple[str, str]]:
-    """Host and rail of each card that is plugged into a routed port."""
+    """Return host and rail of each card on a routed port."""
     found: set[tuple[str, str]] = set()
     for switch in spec.switches:
         for port in switch.ports.values():
@@ -151,9 +151,9 @@ def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
 
 
 def link_address(card: Nic) -> IPv4Address | None:
-    """The address at the host's end of a routed port: the card's own, or that of its one pod.
+    """Return the address at the host's end of a routed port: of the card, or of its one pod.
 
-    None: it has none, or the file has a placeholder there.
+    None: the card has no address, or the file has a placeholder there.
     """
     text = card.address or card.pod_address or ""
     return IPv4Address(text) if is_machine_ipv4(text) else None
@@ -180,9 +180,9 @@ def _own_link(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
 
 
 def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
-    """The subnet in which a host's card on a rail is; None: its leaf has none of this rail.
+    """Return the subnet of a host's card on a rail; None if its leaf lacks this rail.
 
-    A card on a routed port has a network of its own, with the switch as its gateway.
+    A card on a routed port has its own network, with the switch as its gateway.
     """
     own = _own_link(spec, rail, host)
     if own is not None:
@@ -196,7 +196,7 @@ def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
 
 @dataclass(frozen=True, slots=True)
 class IbSwitch:
-    """One of them: its place in the file, its model, and what is plugged in where."""
+    """One InfiniBand switch: its place in the file, its model, and the other end of each port."""
 
     name: str
     path: SpecPath
@@ -204,7 +204,7 @@ class IbSwitch:
     described: str
     """The model with its article, for people."""
     names: tuple[str, ...]
-    """Its ports on the front; none of a model that is not known."""
+    """Its ports on the front; empty for an unknown model."""
     halves: tuple[tuple[str, ...], ...]
     """The same by the switches in its housing."""
     speeds_gbit_s: tuple[int, ...]
@@ -212,10 +212,10 @@ class IbSwitch:
     """Port to `host/hca-n`, or to `switch:port` at the other end of a link."""
 
     hardware: SwitchModel | None
-    """What the catalogue or the file has of a switch that is logged in to."""
+    """The facts of a managed switch's model, from the catalogue or the file."""
 
     def has_port(self, name: str) -> bool:
-        """Whether a port, or the one that was split into it, is on the front."""
+        """Whether a port, or the port that it is a part of, is on the front."""
         model = self.hardware
         return name in self.names if model is None else model.has_port("mlnxos", name)
 
@@ -226,7 +226,7 @@ class IbSwitch:
         return ", and ".join(f"{half[0]} to {half[-1]}" for half in self.halves)
 
     def peer(self, port: str) -> tuple[str, str] | None:
-        """The switch and the port at the other end; None where a host is plugged in."""
+        """Return the switch and the port at the other end; None if that end is a host."""
         switch, colon, far = self.ports[port].partition(":")
         return (switch, far) if colon else None
 
@@ -273,9 +273,9 @@ def _plain(spec: ClusterSpec) -> Iterator[IbSwitch]:
 
 
 def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
-    """The GUIDs of a port's VFs: those of the file, or derived ones that are the same each time.
+    """Return the GUIDs of a port's VFs: those of the file, or derived ones, the same each time.
 
-    A derived GUID begins with 02, the sign of one that no vendor gave out (EUI-64's local bit);
+    A derived GUID begins with 02, which marks a GUID that no vendor assigned (EUI-64's local bit);
     seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
     """
     return pf.guids or tuple(_derived(site, host.name, pf))

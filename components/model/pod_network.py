@@ -120,7 +120,7 @@ class SharedDevice(Frozen):
     interfaces: tuple[NetdevName, ...] = ()
     """Selector: names of network devices."""
     link_types: tuple[Literal["ether", "infiniband"], ...] = ()
-    """Selector: kinds of links, as `ip link` says them. An InfiniBand card has one only where the
+    """Selector: kinds of links, as `ip link` prints them. An InfiniBand card has one only if the
     host has an IPoIB device for it."""
 
 
@@ -128,12 +128,12 @@ class PodNetwork(Frozen):
     """How a pod gets onto the rails."""
 
     mode: Literal["sriov", "rdma_shared", "host_device"] = "sriov"
-    """`sriov`: a VF of its own. `rdma_shared`: the host's cards, shared. `host_device`: whole
-    InfiniBand HCAs, by count or one of each rail, without an interface. What goes with which
-    transport is in docs/reference/pod-networks.md."""
+    """`sriov`: a VF for each pod. `rdma_shared`: the host's cards, shared. `host_device`: whole
+    InfiniBand HCAs, by count or one of each rail, without an interface.
+    docs/reference/pod-networks.md lists the modes for each transport."""
     interface: Literal["macvlan", "ipoib", "none"] | None = None
     """With `rdma_shared`: the pod's interface on a rail. Default `macvlan` on RoCE and `none` on
-    InfiniBand, where RDMA needs no address."""
+    InfiniBand, whose RDMA works without addresses."""
     ipam: Ipam = "whereabouts"
     """Who gives addresses to pods. `whereabouts`: the cluster itself, from the rail's subnet.
     `nv-ipam`: the node, from a block of the rail's subnet that the cluster gave it.
@@ -144,17 +144,17 @@ class PodNetwork(Frozen):
     VFs the power of two from twice their number on, with shared cards 32. Another number gives
     every node another block: pods that run keep theirs, and may meet new ones."""
     exclusions: tuple[Exclusion, ...] = ()
-    """With `whereabouts` or `nv-ipam`: addresses that no pod gets, beside those of the gateway, the
-    cards and the bandwidth test's server."""
+    """With `whereabouts` or `nv-ipam`: addresses that no pod gets, in addition to those of the
+    gateway, the cards and the bandwidth test's server."""
     rdma_isolation: bool = False
     """With `sriov`: a pod sees its own RDMA devices alone. The hosts need
     `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all of its node, and opens
     its own."""
     routes: tuple[PodRoute, ...] = ()
-    """Networks that pods reach over rails; default none beside the rail's own subnet."""
+    """Networks that pods reach over rails; default none but the rail's own subnet."""
     source_routing: bool = False
-    """What has the address of a rail is sent by that rail (the CNI plugin `sbr`): its gateway and
-    routes go into a table of its own. Default: the main table alone."""
+    """Send packets with a rail's address by that rail (the CNI plugin `sbr`): its gateway and
+    routes go into a separate table. Default: the main table alone."""
     multus: Literal["install", "operator"] = "install"
     """Who brings Multus and the reference CNI plugins. `install`: Railyard, or whoever
     `kubernetes.components` names. `operator`: the network operator, by its policy."""
@@ -165,7 +165,7 @@ class PodNetwork(Frozen):
     namespace: DnsLabel = "default"
     """Namespace of the NetworkAttachmentDefinitions and of the jobs."""
     host_network: bool = False
-    """With `rdma_shared`: jobs run in the host's network, without an interface of their own."""
+    """With `rdma_shared`: jobs run in the host's network, without a separate interface."""
     shared_devices: tuple[SharedDevice, ...] = ()
     """With `rdma_shared`: the resources that the plugin publishes."""
     shared_plugin: SharedPlugin = SHARED_DEVICE_PLUGIN

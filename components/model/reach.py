@@ -1,6 +1,6 @@
-"""Texts by which a machine is reached: addresses and host keys, judged where they are written.
+"""Addresses and host keys of machines, checked when the file is read.
 
-An instance that is not made yet has a hole in place of its address and of its key.
+An instance that does not exist yet has a hole in place of its address and of its key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from components.model.texts import ANY_LINE, refuse
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
 _NO_MACHINE: Final = r"(?!0\.0\.0\.0$|22[4-9]\.|23[0-9]\.|24[0-9]\.|25[0-5]\.)"
-"""Not the unspecified address, multicast (224.0.0.0/4) or what is reserved (240.0.0.0/4)."""
+"""Excludes the unspecified address, multicast (224.0.0.0/4) and reserved ones (240.0.0.0/4)."""
 MACHINE_IPV4: Final = rf"^{_NO_MACHINE}{IPV4}$"
 _LABEL: Final = r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
 _HOSTNAME: Final = rf"(?![0-9.]+$){_LABEL}(\.{_LABEL})*"
@@ -33,7 +33,7 @@ KEY_TYPES: Final = (
     "ecdsa-sha2-nistp521",
     "ssh-rsa",
 )
-"""What a host key may be, the strongest first."""
+"""Types of host keys, the strongest first."""
 _LENGTH_BYTES: Final = 4
 """Each field of a public key begins with its length in four bytes (RFC 4253, section 6.6)."""
 
@@ -104,9 +104,9 @@ def _card_address(text: str) -> str:
 
 
 def how_to_pin(address: str, port: int) -> str:
-    """How a person gets at a device's host key without trusting the first machine that answers.
+    """Explain how to get a device's host key without trusting the first machine that answers.
 
-    All its keys are asked for: an ESXi host has none of ed25519, and switches differ by system and
+    The command asks for all keys: an ESXi host lacks ed25519, and switches differ by system and
     release. An RSA key comes last, since the Pulumi command provider knows only SHA-1 for it.
     """
     return (

@@ -1,4 +1,4 @@
-"""Where everything comes from, and what lies between: mirrors, registries, proxies, jump hosts."""
+"""Sources of all files, and the way to them: mirrors, registries, proxies, jump hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReachedSsh(Ssh):
     """The `ssh` of a device with its jump hosts looked up; a file never says this."""
 
     hops: tuple[JumpHost, ...] = ()
-    """The way, the jump host that is reached first at the beginning."""
+    """The jump hosts to it, the first one to reach at the beginning."""
 
 
 class Proxy(Frozen):
@@ -47,18 +47,18 @@ class Proxy(Frozen):
     https: Annotated[str, StringConstraints(pattern=PROXY_URL)] | None = None
     """Address for `https://` downloads; default `http`. It is most often `http://` as well."""
     no_proxy: tuple[Annotated[str, StringConstraints(pattern=NO_PROXY)], ...] = ()
-    """Names, addresses and networks that are reached directly, beside those of the site."""
+    """Names, addresses and networks to reach directly, in addition to those of the site."""
 
 
 class JumpError(ValueError):
-    """A way that cannot be gone: a jump host that is not there, or a circle."""
+    """An impossible way: an unknown jump host, or a circle."""
 
 
 def hops_of(names: tuple[str, ...], known: Mapping[str, JumpHost]) -> tuple[JumpHost, ...]:
-    """The jump hosts of a way in order, each after those that lie before it.
+    """Return the jump hosts of a way in order, each after those that lead to it.
 
     Raises:
-        JumpError: A name is unknown, or a jump host lies behind itself.
+        JumpError: A name is unknown, or a jump host leads to itself.
     """
     found: dict[str, JumpHost] = {}
     for name in names:
@@ -124,7 +124,7 @@ class Mirror(Frozen):
 
 
 class Registry(Frozen):
-    """A registry of the site's own that has all images.
+    """The site's own registry with all images.
 
     The name of an image there is `address`, then its whole upstream name:
     `registry.site1.example/ghcr.io/k8snetworkplumbingwg/multus-cni`.
@@ -137,22 +137,22 @@ class Registry(Frozen):
     login: RegistryLogin | None = None
     """Login of nodes and pods, which only pull."""
     insecure: bool = False
-    """Plain HTTP: whoever is on the way may change what is run."""
+    """Plain HTTP: anyone on the network path can change the software that runs."""
 
 
 class Images(Frozen):
-    """The images that Railyard itself brings, by what they are for; a site may name others."""
+    """The images that Railyard itself brings, by purpose; a site can name others."""
 
     multus: PinnedImage = upstream.MULTUS
     """Multus, thin."""
     whereabouts: PinnedImage = upstream.WHEREABOUTS
     """The address management of pods."""
     nv_ipam: PinnedImage = upstream.NV_IPAM
-    """The same by blocks of nodes (`ipam: nv-ipam`), where no network operator brings it."""
+    """Address management by blocks of nodes (`ipam: nv-ipam`), if no network operator brings it."""
     sriov_cni: PinnedImage = upstream.SRIOV_CNI
     """The CNI plugin that moves a VF into a pod."""
     ib_sriov_cni: PinnedImage = upstream.IB_SRIOV_CNI
-    """The same for VFs of InfiniBand."""
+    """The CNI plugin for VFs of InfiniBand."""
     ipoib_cni: PinnedImage = upstream.IPOIB_CNI
     """The CNI plugin that makes IPoIB interfaces on shared HCAs."""
     rdma_cni: PinnedImage = upstream.RDMA_CNI

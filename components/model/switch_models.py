@@ -26,24 +26,25 @@ class Marking(Frozen):
     max_kib: Kib
     """Queue depth in KiB from which on most packets are marked."""
     mark_percent: Percent = 100
-    """How many of them are marked there, in percent. Default 100, as on NVIDIA's switches."""
+    """How many packets are marked there, in percent. Default 100, as on NVIDIA's switches."""
 
 
 class Schedule(Frozen):
-    """How the classes of a port share it when all of them have something to send."""
+    """How the classes of a port share it when all of them have packets to send."""
 
     shares: dict[TrafficClass, Percent]
-    """Class to its percent of the port, which are 100 together. RoCE's and class 0 are in it: what
-    is not marked travels in class 0, and shall not starve."""
+    """Class to its percent of the port, 100 together. Include RoCE's class and class 0, which
+    carries unmarked traffic and must not starve."""
     strict: tuple[TrafficClass, ...] = ()
-    """Classes that are served before all shares, beside that of the congestion notifications."""
+    """Classes that are served before all shares, in addition to that of the congestion
+    notifications."""
 
 
 class WatchdogTimes(Frozen):
     """How long the PFC watchdog waits, in milliseconds."""
 
     detect: Annotated[int, Field(ge=100, le=5000)]
-    """How long a class is held up until what it holds is dropped. 100 to 5000: sonic-pfcwd.yang."""
+    """How long a class is held up before its packets are dropped. 100 to 5000: sonic-pfcwd.yang."""
     restore: Annotated[int, Field(ge=100, le=60_000)]
     """For how long it is dropped then."""
 
@@ -58,8 +59,8 @@ class LinkSettings(Frozen):
     """`rs`, `fc` (BASE-R, for lanes of up to 25 Gbit/s) or `none`. Default: left to the switch.
     Lanes of 50 Gbit/s and more have no link without `rs` (IEEE 802.3bs and 802.3cd)."""
     autoneg: bool | None = None
-    """Whether speed and more are negotiated with the other end; with a speed, only that one is
-    offered. Default: left to the switch. EOS says it with the speed, so needs that too."""
+    """Whether to negotiate speed and more with the other end; with a speed, only that one is
+    offered. Default: left to the switch. EOS sets both in one command, so it also needs a speed."""
 
 
 _WIDE_GBIT_S: Final = 400
@@ -68,11 +69,11 @@ UNCHECKED: Final = (
     "whether the system runs on it and from which release on, its names of ports, its buffer, and "
     "for which cables it has headroom"
 )
-"""What no rule can look at where the file describes a model."""
+"""Facts that no rule can check if the file describes a model."""
 
 
 class DescribedSwitch(Frozen):
-    """What the file says of a switch model that is not in the catalogue."""
+    """The file's description of a switch model that the catalogue lacks."""
 
     ports: Annotated[int, Field(ge=1, le=1024)]
     """Number of whole ports. Their names are those of the switch's system, from the first on."""
@@ -83,7 +84,7 @@ class DescribedSwitch(Frozen):
     mtu_bytes: Annotated[int, Field(ge=1500, le=65535)] | None = None
     """The largest MTU of a port in bytes; default the system's."""
     lossless_priorities: Annotated[int, Field(ge=0, le=8)] = 1
-    """Priorities that can be lossless at once; 0: the model has no PFC."""
+    """Priorities that can be lossless at once; 0: the model lacks PFC."""
     lanes: Annotated[int, Field(ge=1, le=16)] | None = None
     """Electrical lanes of a port, by which EOS and SONiC name its parts; default 8 from 400 Gbit/s
     on, else 4."""
@@ -109,7 +110,7 @@ PciId = Annotated[str, StringConstraints(pattern=PCI_ID)]
 
 
 class DescribedNic(Frozen):
-    """What the file says of a card model of NVIDIA; what it leaves out is not checked."""
+    """The file's description of a card model of NVIDIA; omitted facts are not checked."""
 
     pci_id: PciId | None = None
     """PCI device id of the card, as `lspci -n` shows it after `15b3:`."""

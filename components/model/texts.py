@@ -1,9 +1,9 @@
 """Free texts of the site file, of bounded length; and many names as one short text.
 
-A line break in a value would start a line of its own in a host's state, a report or a script. A
-control character moves a terminal's cursor, and a mark of direction shows another text than the
-one that is there (Unicode UTR 36, 2.11). A field of its own kind has a narrower type: the rule of
-the system that would refuse the value in the middle of an update.
+A line break in a value would start a new line in a host's state, a report or a script. A control
+character moves a terminal's cursor, and a direction mark makes another text appear than the real
+one (Unicode UTR 36, 2.11). Specific fields have narrower types: they follow the system that would
+otherwise refuse the value in the middle of an update.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ANY_LINE: Final = rf"^[^{_ACTS}]*$"
 LINE: Final = rf"^[ \t]*[^{_ACTS}]*[^\s{_ACTS}][^{_ACTS}]*\s*$"
 MODEL_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._()/+:-]*$"
 URL_SIGNS: Final = "A-Za-z0-9._~:/?#@&+,=%-"
-"""What an address may have of RFC 3986: all but what a shell would read as more than a word."""
+"""Characters of RFC 3986 for an address, without those that end a word in a shell."""
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 PLUGGED: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._/:,()+-]*$"
 LOCAL_PATH: Final = r"^[A-Za-z0-9._~/][A-Za-z0-9._~/+@=, -]*$"
 CHART: Final = r"^(oci://)?[A-Za-z0-9._~/][A-Za-z0-9._~/:+@-]*$"
 REGISTRY_USER: Final = r"^[A-Za-z0-9$_][A-Za-z0-9$_.+@=~/-]*$"
 _SEGMENT: Final = r"/\.{0,2}[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
-"""A part of a path that is neither `.` nor `..`."""
+"""One segment of a path, except `.` and `..`."""
 ABSOLUTE_PATH: Final = rf"^({_SEGMENT})+$"
 EXPORT: Final = rf"^(/|({_SEGMENT})+/?)$"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -42,11 +42,11 @@ AnyLine = Annotated[str, StringConstraints(pattern=ANY_LINE, max_length=1000)]
 LineText = Annotated[str, StringConstraints(pattern=LINE, max_length=300, strip_whitespace=True)]
 """A sentence for people: it fits on one line of each report."""
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=64)]
-"""What a vendor calls a device: `ConnectX-6 Dx`, `NVIDIA H100 80GB HBM3`, `MSN2700-CS2F`."""
+"""A vendor's name for a device: `ConnectX-6 Dx`, `NVIDIA H100 80GB HBM3`, `MSN2700-CS2F`."""
 PlainName = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
-"""A name that is also a segment of a URL without quoting: of a project, of an instance type."""
+"""A name of a project or an instance type, which needs no quoting as a segment of a URL."""
 PluggedIn = Annotated[str, StringConstraints(pattern=PLUGGED, max_length=200)]
-"""What is plugged into a port, in any words."""
+"""The other end of a port, in any words."""
 LocalPath = Annotated[str, StringConstraints(pattern=LOCAL_PATH, max_length=1000)]
 """A file or folder of this machine; an option of a program cannot be written as one."""
 ChartName = Annotated[str, StringConstraints(pattern=CHART, max_length=300)]
@@ -58,7 +58,7 @@ AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH, max_lengt
 """A file or folder from the root on, without `..` or anything that a shell would read.
 Kubernetes refuses `..` in a `hostPath` (core/validation, validatePathNoBacksteps)."""
 ExportPath = Annotated[str, StringConstraints(pattern=EXPORT, max_length=1000)]
-"""What an NFS server exports, where the root itself may be meant."""
+"""An export of an NFS server; it can be the root."""
 LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE)]
 """The value of a label or a taint (Kubernetes, IsValidLabelValue)."""
 QualifiedName = Annotated[str, StringConstraints(pattern=QUALIFIED_NAME, max_length=317)]
@@ -72,15 +72,15 @@ HcaName = Annotated[str, StringConstraints(pattern=HCA)]
 
 
 REFUSED: Final = "refused_value"
-"""The type of such an error, among pydantic's own."""
+"""The type of such errors among pydantic's own."""
 
 
 def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomError:
-    """Make the error of a type that says more than a pattern could.
+    """Make the error of a type that can explain more than a pattern.
 
     Args:
         what: One clause on the value, without a full stop; the report puts the path before it.
-        fix: One sentence on what to write.
+        fix: One sentence on the right value.
         known: Right values, of which the report names the nearest one.
     """
     return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})

@@ -1,4 +1,4 @@
-"""The units of the model: types that refuse an impossible number where it is written."""
+"""The units of the model: types that refuse an impossible number with its place in the file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*"
     r"(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
-"""A tag has no `\\w`: registries take no other letters, and 128 of those of Unicode took 60 ms to
-make, a twentieth of `railyard check`."""
+"""A tag excludes `\\w`: registries take no other letters, and 128 of those of Unicode took 60 ms to
+compile, a twentieth of `railyard check`."""
 RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
 HTTPS = rf"^https://[{URL_SIGNS}]+$"
 PORT_TARGET = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+|:[A-Za-z0-9./_-]+)$"
@@ -137,7 +137,7 @@ def _port_guid(value: object) -> object:
 
 
 def _refuse_ipv6(value: object, example: str) -> None:
-    """Tell IPv6 from a slip: no other form of it would be taken.
+    """Refuse an IPv6 value, which is not a slip: every other form would be refused too.
 
     Raises:
         PydanticCustomError: The value is an address or a network of IPv6.
@@ -225,7 +225,7 @@ _RDMA_MTUS: Final = (4096, 2048, 1024, 512, 256)
 """What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
 LARGEST_RDMA_MTU: Final = max(_RDMA_MTUS)
 FULL_RDMA_NEEDS_BYTES: Final = LARGEST_RDMA_MTU + _ROCE_HEADERS_BYTES
-"""The least MTU of an interface that has the largest RDMA MTU."""
+"""The least MTU of an interface that can carry the largest RDMA MTU."""
 
 
 def rdma_mtu(mtu_bytes: int) -> int:
@@ -257,7 +257,7 @@ ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
 
 
 def is_floating(image: str) -> bool:
-    """Another image may have this name tomorrow: it has no digest, and no tag but `latest`."""
+    """Whether this name can change its image: without a digest, and without a tag but `latest`."""
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     return "@" not in image and tag in {"", "latest"}
 
@@ -314,8 +314,8 @@ Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 class SecretRef(Frozen):
     """A secret by reference: its value is in no file of the site.
 
-    One key says where it is: in the stack's encrypted configuration, in the environment of who
-    runs Railyard, or with a program such as a vault's.
+    One key names its source: the stack's encrypted configuration, the environment of the person who
+    runs Railyard, or a program such as a vault's.
     """
 
     secret: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] | None = None

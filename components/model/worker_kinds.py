@@ -1,10 +1,10 @@
-"""Hosts of one kind: what a job may take as the same on each, and those that a cloud makes.
+"""Kinds of equal workers for jobs, and the hosts that a cloud makes.
 
 A job starts the same number of ranks on each worker, and asks for one device of each rail there. So
-hosts are of one kind that have the same GPUs, the same rails, and the same speed on each of them.
+hosts of one kind have the same GPUs, the same rails, and the same speed on each rail.
 
-Every later room works on `hosts`, whoever made them. What only the cloud can know of an instance,
-its addresses and its host key, is there as a hole (`components/core/plain_text.py`).
+All later rooms work on `hosts`, whoever made them. Facts that only the cloud knows, an instance's
+addresses and host key, are holes (`components/core/plain_text.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from components.model.units import Ssh
 
 
 def crusoe_of(spec: ClusterSpec) -> CrusoeProvision | None:
-    """What is to be made in Crusoe Cloud, or None where nothing is."""
+    """Return the instances to make in Crusoe Cloud, or None."""
     cloud = spec.cloud
     return cloud.instances if cloud and isinstance(cloud.instances, CrusoeProvision) else None
 
@@ -38,10 +38,10 @@ def instance_names(pool: InstancePool) -> tuple[str, ...]:
 
 
 def with_instances(spec: ClusterSpec) -> ClusterSpec:
-    """The same site with a host for each instance of its pools.
+    """Return the site with a host for each instance of its pools.
 
-    A site without pools, one that lists hosts beside them (`cloud-hosts` refuses that), and one
-    that is written out already come back as they are.
+    The site comes back unchanged if it has no pools, if it lists hosts too (`cloud-hosts` refuses
+    that), or if its hosts were already added.
     """
     provision = crusoe_of(spec)
     if provision is None or spec.hosts:
@@ -71,7 +71,7 @@ def _hosts(provision: CrusoeProvision) -> Iterator[Host]:
 
 
 def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
-    """Where the file says what is at a path: a host of a pool is not in it, its pool is."""
+    """Return the path in the file for a path in the spec: a pool's host maps to its pool."""
     provision = crusoe_of(spec)
     if provision is None or path[:1] != ("hosts",):
         return path
@@ -92,7 +92,7 @@ class WorkerKind:
     """Workers that one job can run on together."""
 
     name: str
-    """The host group that they are, where they are one; else the name of the first of them."""
+    """The host group of these hosts, if they have one; else the name of the first host."""
     hosts: tuple[Host, ...]
     """In the order of the file."""
     gpus: int
@@ -112,7 +112,7 @@ class WorkerKind:
 
     @property
     def ranks(self) -> int:
-        """Ranks of a job that uses all of it: one a GPU."""
+        """Ranks of a job on all of its hosts: one for each GPU."""
         return self.gpus * len(self.hosts)
 
     @property
@@ -121,7 +121,7 @@ class WorkerKind:
         return self.gpus > 0 and len(self.hosts) >= PAIR
 
     def rails_of(self, spec: ClusterSpec) -> tuple[Rail, ...]:
-        """Its rails, in the order of the file; on InfiniBand there are none."""
+        """Return its rails, in the order of the file; empty on InfiniBand."""
         return tuple(rail for rail in spec.rails if rail.name in self.speeds)
 
 
@@ -163,13 +163,13 @@ def gpu_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
 
 
 def fitting_kind(spec: ClusterSpec, workers: int, gpus: int) -> WorkerKind | None:
-    """The kind that has room for so many workers of so many GPUs: of several, most rails."""
+    """Return the kind with enough workers and GPUs; among several, the one with most rails."""
     able = [kind for kind in worker_kinds(spec) if len(kind.hosts) >= workers and kind.gpus >= gpus]
     return max(able, key=lambda kind: len(kind.speeds), default=None)
 
 
 def on_infiniband(spec: ClusterSpec) -> tuple[Host, ...]:
-    """The workers that have InfiniBand adapters; a cloud's all have those of its fabric."""
+    """Return the workers with InfiniBand adapters; in a cloud all workers have them."""
     return tuple(host for host in spec.workers if host.hcas or spec.cloud is not None)
 
 
@@ -195,15 +195,15 @@ class RailPair:
     client: Host
     server: Host
     speed_gbit_s: int
-    """What the slower one of the two has."""
+    """The speed of the slower worker."""
 
 
 def rail_pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
-    """Neighbours of one speed, and one pair from each speed to the next: every worker takes part.
+    """Yield neighbours of one speed, and a pair from each speed to the next: all workers join.
 
-    The pairs between two speeds are judged by the slower one. Of a rail on several leaves the
-    workers of one leaf are neighbours, so that one pair goes from each leaf to the next one.
-    With one resource for all rails there are no pairs: a pod cannot choose the rail of its VF.
+    The slower speed judges a pair of two speeds. On a rail with several leaves, the workers of one
+    leaf are neighbours, so one pair joins each leaf to the next. If all rails share one resource
+    there are no pairs: a pod cannot choose the rail of its VF.
     """
     if shares_resource(spec) and spec.kubernetes is not None:
         return
