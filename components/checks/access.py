@@ -47,7 +47,7 @@ def check_host_key(spec: ClusterSpec) -> Findings:
 def check_shared_host_key(spec: ClusterSpec) -> Findings:
     """Devices at different addresses have different host keys.
 
-    A key that was copied to another entry makes every login there fail. Machines that were cloned
+    If someone copies a key to another entry, every login there fails. Machines that were cloned
     with their key can each pose as the others.
     """
     by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
@@ -149,9 +149,9 @@ def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecP
 
 
 def check_jump_host(spec: ClusterSpec) -> Findings:
-    """Each jump host that a device names is in `jump_hosts`, once, and lies behind no circle.
+    """Each jump host that a device names is in `jump_hosts`, once, and reachable without a circle.
 
-    Railyard runs nothing on a jump host: it needs no rights there, and asks for none.
+    Railyard runs no commands on a jump host, so its login needs no rights there.
     """
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
     hops = enumerate(spec.jump_hosts)
@@ -176,9 +176,9 @@ def check_jump_host(spec: ClusterSpec) -> Findings:
 
 
 def check_login_rights(spec: ClusterSpec) -> Findings:
-    """A password of sudo or `enable` is where there is something that asks for it.
+    """A password of sudo or `enable` is given only if something asks for it.
 
-    Elsewhere it would be decrypted and handed out for nothing, and a typo would stay unseen.
+    Elsewhere Railyard would decrypt and pass it on for nothing, and a typo would stay unseen.
     """
     for h, host in enumerate(spec.hosts):
         if host.ssh is not None:
@@ -213,10 +213,10 @@ def _needless(device: str, path: SpecPath, key: str, why: str) -> Finding:
 
 
 def check_exec_reach(spec: ClusterSpec) -> Findings:
-    """A switch with `executor: exec` is reached by what the command provider can do.
+    """The command provider can reach a switch with `executor: exec`.
 
-    Its SSH client takes one jump host, offers SHA-1 alone for an RSA host key, and answers no
-    question: the whole configuration is one request, and has no room for a password.
+    Its SSH client takes one jump host, offers only SHA-1 for an RSA host key, and answers no
+    prompt: the whole configuration is one request, which cannot include a password.
     """
     for s, switch in enumerate(spec.switches):
         if switch.executor != "exec":
@@ -238,10 +238,10 @@ def _provider_lacks(ssh: Ssh) -> str:
 
 
 def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
-    """SHA-1 is let pass for switches alone, and each of them is named in every report.
+    """SHA-1 is allowed only for switches, and every report lists each of them.
 
-    Who can make a collision of SHA-1 can stand in for the device. OpenSSH refuses such host keys
-    since 8.8 (2021), so a Linux host that has nothing else is one to update.
+    An attacker who can make a collision of SHA-1 can pose as the device. OpenSSH refuses such host
+    keys since 8.8 (2021), so update a Linux host that offers no other.
     """
     for name, ssh, path in each_ssh(spec):
         if not ssh.legacy_algorithms:
@@ -257,9 +257,9 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
 
 
 def check_proxy(spec: ClusterSpec) -> Findings:
-    """A proxy has an address, and what downloads on the hosts knows of it.
+    """A proxy has an address, and the programs that download on hosts use it.
 
-    Its own scripts and K3s get it from Railyard. Docker's daemon reads a file of its own.
+    Railyard passes it to its own scripts and K3s. Docker's daemon reads a separate file.
     """
     proxy = spec.proxy
     if proxy is None:

@@ -31,7 +31,7 @@ from components.pod_network.rails import pools_of
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
 _NEVER: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")))
-"""Loopback, and multicast with what is reserved above it (RFC 6890 and RFC 5771)."""
+"""Loopback, and multicast with the reserved range above it (RFC 6890 and RFC 5771)."""
 
 
 def as_ipv4(text: str) -> IPv4Address | None:
@@ -43,7 +43,7 @@ def as_ipv4(text: str) -> IPv4Address | None:
 
 
 def check_node_address(spec: ClusterSpec) -> Findings:
-    """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
+    """Each node has an IPv4 address in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
         address = host.address
         known = host.node_ip is None and address and not has_placeholder(address)
@@ -95,10 +95,10 @@ class _Net:
 def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     """Rails, pods, services and the nodes' own addresses do not overlap.
 
-    Only all rails together may have one subnet, where they are one network: with one VLAN, one
-    gateway, and trunks between all leaves. A node sends to the most specific network it knows: an
-    overlap takes traffic from a rail to the pod network or back. None of them lies in a network
-    whose addresses Linux takes from no cable: 0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
+    Rails can share one subnet only if all of them are one network: with one VLAN, one gateway, and
+    trunks between all leaves. A node sends to the most specific network it knows: an overlap takes
+    traffic from a rail to the pod network or back. Networks whose addresses Linux accepts from no
+    cable are refused too: 0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
     networks = _networks(spec)
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
@@ -145,7 +145,7 @@ def _networks(spec: ClusterSpec) -> list[_Net]:
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
-    """All addresses on the management network that are written as such."""
+    """Yield all literal addresses on the management network."""
     named: list[tuple[str, str, SpecPath]] = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
@@ -203,13 +203,13 @@ def _cut_off(spec: ClusterSpec) -> tuple[str, str] | None:
 
 
 def check_flat_fabric(spec: ClusterSpec) -> Findings:
-    """Each rail is a network of its own; all rails in one VLAN and subnet are a warning.
+    """Each rail is a separate network; all rails in one VLAN and subnet are a warning.
 
     Such a flat fabric works. But all cards hear the ARP requests of all others, a loop or a flood
-    stops every rail at once, and traffic between two cards need not stay on its rail. Hosts and
-    pods get `arp_ignore` 1, `arp_announce` 2 and `rp_filter` 2 on each card: else any card answers
-    for all addresses of its machine, and the packets of one rail arrive on another. Jobs have no
-    `NCCL_CROSS_NIC`, so that NCCL's own default holds.
+    stops every rail at once, and traffic between two cards can leave its rail. Hosts and pods get
+    `arp_ignore` 1, `arp_announce` 2 and `rp_filter` 2 on each card: else any card answers for all
+    addresses of its machine, and the packets of one rail arrive on another. Jobs omit
+    `NCCL_CROSS_NIC`, which leaves NCCL's own default.
     """
     if is_flat(spec) and not [*_no_flat_fabric(spec)]:
         first = spec.rails[0]
@@ -223,10 +223,10 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
 
 
 def check_subnet_size(spec: ClusterSpec) -> Findings:
-    """A rail's subnet has an address for whatever is on it.
+    """A rail's subnet has enough addresses.
 
-    Its VFs, or where pods share the cards one pod of each worker and the server of the bandwidth
-    test; the gateway; and the cards that have an address themselves.
+    It needs one for each VF, or with shared cards for one pod of each worker and the server of the
+    bandwidth test; one for the gateway; and one for each card with `address`.
     """
     shared = spec.pod_network.mode == "rdma_shared" and not spec.pod_network.host_network
     cards: dict[RailSubnet, list[Nic]] = {}
@@ -246,7 +246,7 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
 
 
 def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
-    """A subnet without room; `pods` are those of shared cards, None where each has a VF."""
+    """Report a subnet without room; `pods` counts those on shared cards, None if each has a VF."""
     own = sum(card.address is not None for card in cards)
     # More VFs than a card can have are a mistake that `vf-limit` reports.
     vfs = sum(min(card.vfs, card.vf_limit or card.vfs) for card in cards)
@@ -283,14 +283,14 @@ def check_cluster_networks(spec: ClusterSpec) -> Findings:
 
 
 _NO_MACHINES: Final = 31
-"""Bits of a subnet that is all network and broadcast address."""
+"""Prefix length of a subnet with only a network and a broadcast address."""
 
 
 def check_pf_address(spec: ClusterSpec) -> Findings:
     """A card's own address is a free one of its rail's subnet.
 
-    The prefix length comes from the subnet; with an address of another one, the neighbours on the
-    rail would be reached through a router that is not there.
+    The prefix length comes from the subnet; with an address outside of it, the host would send to
+    its neighbours through a router that does not exist.
     """
     cards = [nic for nic in list_nics(spec) if nic.nic.address is not None]
     values = ((nic.nic.address, nic.at("address")) for nic in cards)

@@ -1,4 +1,4 @@
-"""Rules on what the file asks of a switch system and its sessions: VLANs, guards, execs."""
+"""Rules on switch systems and their sessions: VLANs, guards, execs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components.model.guards import SwitchGuards
 from components.model.places import subnets_of
 
 _DEFAULT_VLAN: Final = 1
-"""The VLAN of untagged frames on a port that says no other (IEEE 802.1Q: default PVID)."""
+"""The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:
@@ -48,10 +48,10 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
 
 
 def check_guard_repair(spec: ClusterSpec) -> Findings:
-    """`repair` is asked of a kind of guard only where each switch system can do it.
+    """A guard uses `repair` only if each switch system supports it.
 
-    A driver that sets a value and cannot give back exactly what was there would leave the switch
-    other than it found it; one that has no published line for it would send a guess.
+    If a driver sets a value but cannot restore the old one exactly, the switch would stay changed;
+    if a system documents no command for it, the driver would send a guess.
     """
     for name in SwitchGuards.model_fields:
         kind = f"switch.{name}"
@@ -68,7 +68,7 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
 
 
 def _why_not(switch: Switch, kind: str) -> str | None:
-    """Why a switch cannot be repaired so; None: it can, or has nothing of the kind."""
+    """Explain why a switch cannot be repaired; None if it can, or if the guard does not apply."""
     if switch.carries != "roce":
         return None
     if kind not in system_of(switch.os).repairs:
@@ -83,11 +83,11 @@ ALLOWED: Final = "allow-interruptions"
 
 
 def check_exec_system(spec: ClusterSpec) -> Findings:
-    """A switch with `executor: exec` has a system whose exec requests can be trusted.
+    """A switch with `executor: exec` has a system with reliable exec requests.
 
-    The whole configuration goes as one request, so what the switch does after a refused line must
-    be known, and what it prints must tell a success from a failure. The whole must fit into one
-    argument of a program, where bash takes it.
+    The whole configuration goes as one request, so it must be known how the switch continues after
+    a refused line, and its output must tell a success from a failure. The request must fit into one
+    argument of a program, if bash takes it.
     """
     for s, switch in enumerate(spec.switches):
         why = why_no_exec(switch.os)
@@ -161,13 +161,14 @@ _KEEP = "give the switch its management port, or another port and VLAN for the s
 
 
 def check_management_port(spec: ClusterSpec) -> Findings:
-    """What carries the session to a switch is nothing that the file sets.
+    """The file does not set the port or VLAN that carries the session to a switch.
 
-    The management port, and the VRF that it is in, cannot be written here at all. A switch that is
-    managed in-band says so with `inband`, and that port and its VLAN are left alone: shut for a new
-    MTU, taken out of a VLAN, or flapped by a one-shot, they would cut the session in the middle of
-    a change, and the undo could not come in either. Addresses of the fabric are not those by which
-    a switch is reached. That the management network overlaps no rail is the rule `subnet-overlap`.
+    It cannot contain the management port and its VRF at all. A switch that is managed in-band names
+    that port and VLAN with `inband`, and Railyard leaves them alone: shutting the port for a new
+    MTU, removing it from a VLAN, or flapping it by a one-shot would cut the session in the middle
+    of a change, and the undo could not log in either. Addresses of the fabric differ from the
+    switch's login address. The rule `subnet-overlap` keeps the management network apart from the
+    rails.
     """
     for s, switch in enumerate(spec.switches):
         yield from _addresses(spec, s, switch)

@@ -1,4 +1,4 @@
-"""Rules on what is plugged into which switch port, and how the port is set."""
+"""Rules on the cables of switch ports, and on the ports' settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
 
 
 def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
-    """What is missing of the place that a port names; the same words for all ports to it."""
+    """Explain why a port's other end does not exist, with the same words for all such ports."""
     host = spec.host(port.host)
     if host is None:
         names = [known.name for known in spec.hosts]
@@ -62,9 +62,9 @@ def check_nic_rail(spec: ClusterSpec) -> Findings:
 
 
 def check_nic_cabling(spec: ClusterSpec) -> Findings:
-    """Where switches are managed, each NIC is plugged into exactly one port.
+    """If the file has switches, each NIC is plugged into exactly one port.
 
-    A port that is not in the file keeps its defaults: no VLAN of the rail, trust on L2, MTU 1500.
+    A port outside of the file keeps its defaults: no VLAN of the rail, trust on L2, MTU 1500.
     """
     if not spec.switches:
         return
@@ -115,8 +115,8 @@ def _example(spec: ClusterSpec, target: str) -> str:
 def check_vlan_rail(spec: ClusterSpec) -> Findings:
     """A switch port carries the VLAN of its rail.
 
-    The attachment of the pods tags its frames with the rail's VLAN; a port that does not carry it
-    drops every one of them.
+    The attachment of the pods tags its frames with the rail's VLAN; a port without that VLAN drops
+    all of them.
     """
     for port in list_ports(spec):
         rail = spec.rail(port.rail)
@@ -146,10 +146,10 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
 
 
 def check_port_untagged(spec: ClusterSpec) -> Findings:
-    """An untagged VLAN is on a trunk to a host, beside the rail's, which is tagged.
+    """An untagged VLAN is on a trunk to a host, in addition to the rail's, which is tagged.
 
-    On an access port the rail itself is untagged. In a rail's VLAN frames without a tag would
-    reach those of its pods.
+    On an access port the rail itself is untagged. Untagged frames in a rail's VLAN would mix with
+    those of its pods.
     """
     rails = {rail.vlan: (r, rail.name) for r, rail in enumerate(spec.rails)}
     every = (
@@ -209,9 +209,9 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
 def check_rail_switch(spec: ClusterSpec) -> Findings:
     """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
-    A link is part of the file when both of its ends are; then it carries the rail's VLAN, with the
-    MTU and the queues of its other ports. Over a routed link no VLAN passes. Whether switches are
-    joined by something that is not in the file, and with which queues, cannot be said.
+    The file must have both ends of a link; the link then carries the rail's VLAN, with the MTU and
+    the queues of the other ports. A routed link passes no VLAN. Railyard cannot know whether
+    something outside of the file joins the switches, and with which queues.
     """
     first: dict[str, PlacedPort] = {}
     seen: set[tuple[str, str]] = set()
@@ -234,12 +234,12 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
 
 
 def check_numa_leaf(spec: ClusterSpec) -> Findings:
-    """NICs on one NUMA node of a host go to different leaves, as far as the host has cables to any.
+    """NICs on one NUMA node of a host go to different leaves, if the host has cables to several.
 
-    So that one leaf's failure does not cut a whole NUMA node off (DeepOps RoCE guide: NICs on the
+    Then the failure of one leaf does not cut off a whole NUMA node (DeepOps RoCE guide: NICs on the
     same PCIe switch and NUMA node spread out to different switches). A host with all its cables in
-    one leaf, as the top of its rack, has no choice. Two leaves with four rails each, as reference
-    designs have them, may be meant so: then `waive` the rule with that reason.
+    one leaf, as the top of its rack, has no choice. Two leaves with four rails each can be
+    intended, as in reference designs: then `waive` the rule with that reason.
     """
     groups: dict[tuple[str, int], list[tuple[PlacedNic, PlacedPort]]] = defaultdict(list)
     reached: dict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Rules on what a switch model and its system can do, and how its ports are split."""
+"""Rules on the capabilities of a switch's model and system, and on the splits of its ports."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 
 
 def check_switch_model(spec: ClusterSpec) -> Findings:
-    """Each switch is of a model that is known here or described in `switch_models`.
+    """Each switch has a model that Railyard knows or that `switch_models` describes.
 
-    Ports, MTU, speeds and lossless priorities are held against it. Of a model that the file
-    describes the rest cannot be checked, which is said each time. Some models are refused with the
-    reason: those without a system to log in to, and those whose queues have other commands.
+    The model limits ports, MTU, speeds and lossless priorities. For a model that the file
+    describes, each check lists the facts that cannot be verified. Some models are refused with the
+    reason: those without a login, and those whose queues use other commands.
     """
     for s, switch in enumerate(spec.switches):
         where = at(("switches", s, "model"), switch.model)
@@ -93,9 +93,9 @@ def _models_of(system: str) -> list[str]:
 
 
 def nearest_model(name: str, known: Sequence[str]) -> str | None:
-    """The known model that comes nearest: of the same series, and then by its number.
+    """Return the nearest known model: in the same series, and then by its number.
 
-    Letters that differ make another series; of SN5620 the nearest is an SN5610 and not an SN4600C.
+    Different letters mean another series; the nearest model to SN5620 is SN5610, not SN4600C.
     """
     wanted = name.upper().removeprefix("DCS-")
     if not known:
@@ -115,8 +115,8 @@ def _likeness(one: str, other: str) -> tuple[int, int]:
 def check_switch_system(spec: ClusterSpec) -> Findings:
     """Each switch model runs the switch system that the file names.
 
-    The models differ in what was ever released for them: an SN5600 came years after the last
-    model of Onyx.
+    Not every system was released for every model: an SN5600 came years after the last model of
+    Onyx.
     """
     for s, switch in enumerate(spec.switches):
         model = switch.hardware
@@ -132,13 +132,12 @@ def check_switch_system(spec: ClusterSpec) -> Findings:
 
 
 def check_switch_release(spec: ClusterSpec) -> Findings:
-    """Each switch runs a release that its system and its model have, and that has what we use.
+    """Each switch runs a release that its system and its model support, with the needed commands.
 
-    Which commands a switch has follows from it. Onyx from 3.8.2000 on has `show roce`, by which it
-    is read; Cumulus from 5.0 on has NVUE by default; EOS from 4.28.0 on is what the driver was
-    written after; SONiC from the branch 202205 on makes lossless buffers for the priorities that
-    PFC is enabled on (the editions of vendors count otherwise, and have other commands); MLNX-OS
-    from 3.6.8010 on prints partitions as they are read here. Some models came later than that.
+    Onyx has `show roce` since 3.8.2000, which reads its state; Cumulus has NVUE by default since
+    5.0; the driver for EOS was written after 4.28.0; SONiC creates lossless buffers for PFC's
+    priorities since the branch 202205 (vendors' editions count otherwise, and have other commands);
+    MLNX-OS prints partitions in the expected form since 3.6.8010. Some models came later than that.
     """
     for s, switch in enumerate(spec.switches):
         model, system = switch.hardware, system_of(switch.os)
@@ -176,9 +175,9 @@ def _unread_release(switch: Switch, where: Place) -> Finding:
 
 
 def check_port_capability(spec: ClusterSpec) -> Findings:
-    """Each port exists on its switch model, and can have the MTU and the NIC's speed.
+    """Each port exists on its switch model, and supports the MTU and the NIC's speed.
 
-    A port that is split is gone as a whole: 1/1 and 1/1/1 cannot both be there.
+    A split port no longer exists as a whole: 1/1 and 1/1/1 exclude each other.
     """
     for port in list_all_ports(spec):
         model = port.switch.hardware
@@ -225,7 +224,7 @@ def _whole_name(port: PlacedPort) -> str:
 
 
 def _find_too_fast(spec: ClusterSpec) -> Findings:
-    """A card is no faster than its port, or than the part of one that the file splits."""
+    """Check that a card is not faster than its port, or than its part of a split port."""
     for cable in list_cables(spec):
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
         model, speed = switch.hardware, link_speed(switch, name)
@@ -279,12 +278,12 @@ def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: P
 
 
 def check_port_split(spec: ClusterSpec) -> Findings:
-    """A port is split as its model can be, and nothing else is plugged into what that takes.
+    """A port is split as its model allows, and no cable uses a port that the split blocks.
 
-    The parts that `ports` names say into how many a port is split, unless `breakouts` of the switch
-    does. On some models a port that is split in four or eight takes the port after it. The parts of
-    one port are alike, so that cards of two speeds cannot both have theirs. Cumulus splits ports
-    from release 5.4 on by the line that is sent.
+    The parts in `ports` decide into how many a port is split, unless `breakouts` of the switch
+    does. On some models a port split in four or eight blocks the next port. All parts of one port
+    are equal, so it cannot serve cards of two speeds. Cumulus accepts the line that splits ports
+    since release 5.4.
     """
     cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
     for s, switch in enumerate(spec.switches):
@@ -329,7 +328,7 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
 
 
 def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
-    """Ports in use that are not there beside the splits."""
+    """Find ports in use that the splits remove."""
 
     def port(name: str) -> Place:
         return at(("switches", s, "ports", name), switch.ports[name].to)

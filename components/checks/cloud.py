@@ -50,10 +50,10 @@ def check_instance_type(spec: ClusterSpec) -> Findings:
 
 
 def check_instance_image(spec: ClusterSpec) -> Findings:
-    """Each pool's image is of the family of its type.
+    """Each pool's image is in the family of its type.
 
-    The image brings the GPU driver, and that of another generation does not start the GPUs. A tag
-    `latest` is resolved once, and what it meant is kept: a newer image replaces no node.
+    The image brings the GPU driver, and a driver for another generation does not start the GPUs. A
+    tag `latest` is resolved once, and its image is kept: a newer image replaces no node.
     """
     for pool, path in _pools(spec):
         kind = find_type(pool.type)
@@ -98,9 +98,9 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
 
 
 def check_cloud_network(spec: ClusterSpec) -> Findings:
-    """The subnet lies in the network, has room, and overlaps neither pods nor services.
+    """The subnet is inside the network, has room, and overlaps neither pods nor services.
 
-    The vendor's example takes 10.0.0.0/8, in which K3s' own networks lie: nodes would then look
+    The vendor's example takes 10.0.0.0/8, which includes K3s' own networks: nodes would then look
     for pods among the instances.
     """
     provision = crusoe_of(spec)
@@ -137,8 +137,8 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
 def check_cloud_balancer(spec: ClusterSpec) -> Findings:
     """Several control-plane instances have one balancer before them.
 
-    Clouds do not let an address move between instances, so that a lost server would take the
-    cluster's address with it.
+    In clouds an address cannot move between instances, and without a balancer a lost server would
+    take the cluster's address with it.
     """
     if spec.cloud is None or spec.k3s is None:
         return
@@ -153,9 +153,9 @@ def check_cloud_balancer(spec: ClusterSpec) -> Findings:
 
 
 def check_cloud_hosts(spec: ClusterSpec) -> Findings:
-    """A cloud has no switches or rails of ours, and its hosts are either listed or made.
+    """At a cloud site the file has no switches or rails, and hosts are either listed or made.
 
-    `bring_your_own` lists them under `hosts`; made instances come from the pools alone.
+    `bring_your_own` lists them under `hosts`; made instances come only from the pools.
     """
     cloud, provision = spec.cloud, crusoe_of(spec)
     if cloud is None:
@@ -221,9 +221,9 @@ def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
 
 
 def check_cloud_hcas(spec: ClusterSpec) -> Findings:
-    """Every worker of a cloud has as many HCAs as `fabric` says, at its rate.
+    """Every worker of a cloud has as many HCAs as `fabric` states, at its rate.
 
-    A job asks for that many on each worker; where there are fewer, its pod is never placed.
+    A job asks for that many on each worker; with fewer, its pod is never placed.
     """
     cloud = spec.cloud
     if cloud is None:

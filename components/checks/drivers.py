@@ -74,10 +74,10 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
 
 
 def check_firmware_floor(spec: ClusterSpec) -> Findings:
-    """The oldest firmware that may run is said once a model, and is one of that model's family.
+    """The oldest allowed firmware is stated once a model, in a release of that model's family.
 
-    The first number of a release tells the family: a release of another family can never run
-    there, and the demand would never hold.
+    The first number of a release is its family: a card never runs a release of another family, so
+    the demand could never be met.
     """
     for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
         models = {nic.model for host in hosts for nic in host.nics}
@@ -101,7 +101,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
 
 
 def check_port_function(spec: ClusterSpec) -> Findings:
-    """A card whose firmware is managed is written by the address of a port, not of a VF.
+    """A card with managed firmware is listed by the address of a port, not of a VF.
 
     Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
     settings.
@@ -125,10 +125,10 @@ def check_port_function(spec: ClusterSpec) -> Findings:
 
 
 def check_firmware_guests(spec: ClusterSpec) -> Findings:
-    """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
+    """In virtual machines, ATS is the only firmware setting that Railyard makes.
 
-    A card restarts when its hypervisor does, and only for ATS are the hypervisors rebooted:
-    other settings would wait for ever.
+    A card restarts with its hypervisor, and Railyard reboots hypervisors only for ATS: other
+    settings would wait for ever.
     """
     if not spec.hypervisors:
         return
@@ -141,10 +141,11 @@ def check_firmware_guests(spec: ClusterSpec) -> Findings:
 
 
 def check_hca_settings(spec: ClusterSpec) -> Findings:
-    """What is asked of hosts with InfiniBand adapters is what Railyard can set there.
+    """Hosts with InfiniBand adapters ask only for settings that Railyard can make there.
 
-    A card's firmware is set by PCI address, which adapters have under `hca_sriov` only. Adapters
-    have no model in the file, and no RoCE. Those of a cloud come with the driver of its image.
+    A card's firmware is set by PCI address, which the file has for adapters only under `hca_sriov`.
+    It has no models of adapters, and they do not carry RoCE. A cloud's adapters use the driver of
+    its image.
     """
     for h, host in enumerate(spec.hosts):
         if not host.hcas:
@@ -161,7 +162,7 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
 
 
 def _unset(spec: ClusterSpec, host: Host) -> Findings:
-    """What a host without NICs could only drop."""
+    """Report settings that a host without NICs cannot use."""
     settings = spec.settings_of(host)
     path = block_path(spec, host, "firmware")
     for key in ("manage", "relaxed_ordering"):
@@ -186,7 +187,7 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
     """ATS is set in the cards of virtual machines, and only there.
 
     A guest's GPU and card reach each other through the hypervisor's address translation: without
-    ATS every message takes the way over the processor. On bare metal there is no such translation.
+    ATS every message goes over the processor. Bare metal has no such translation.
     """
     for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
         setting = render_path((*path, "ats"))
@@ -202,7 +203,7 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
 
 
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
-"""Kind to the packages that NVIDIA offers of it."""
+"""Kind to the suffixes of the packages that NVIDIA offers."""
 _PATH: Final[SpecPath] = ("host_defaults", "driver")
 _AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
 """Cards that came after the last MLNX_OFED."""
@@ -211,8 +212,8 @@ _AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
 def check_driver_package(spec: ClusterSpec) -> Findings:
     """A driver package has a version, and a source with its SHA-256 checksum or a repository.
 
-    The inbox driver has none, and one that is present is the hosts' own. What is not pinned could
-    be another driver tomorrow.
+    The inbox driver has neither, and a driver that is present belongs to the hosts. An unpinned
+    package could be another driver tomorrow.
     """
     for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         yield from _present_findings(path, driver)
@@ -360,7 +361,7 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
 
 
 def _named_findings(path: SpecPath, driver: DriverPackage) -> Findings:
-    """What a package's name says against the version beside it: DOCA's names a line alone."""
+    """Compare a package's name with its version; DOCA's names show only the release line."""
     name = (driver.source or "").rpartition("/")[2]
     named, wanted = parse_driver_version(name), parse_driver_version(driver.version or "")
     if named is None or wanted is None:

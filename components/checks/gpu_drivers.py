@@ -25,7 +25,7 @@ from components.model.owners import gpu_driver_owner, gpu_paths
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:
-    """GPUDirect RDMA is on where there are GPUs.
+    """GPUDirect RDMA is on if the site has GPUs.
 
     Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
     bandwidth and processor time.
@@ -54,8 +54,8 @@ def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
 def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """The GPU driver has one owner: the host, or the GPU operator's container.
 
-    With both, the operator's container fails to load its modules beside the host's, and the node's
-    GPUs are gone. A version can be demanded of a host's own driver only.
+    With both, the operator's container cannot load its modules because the host's are loaded, and
+    the node loses its GPUs. The file can demand a version only if the hosts own the driver.
     """
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
@@ -74,11 +74,11 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
 
 
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
-    """A GPU driver of the hosts is not older than all that the GPU operator's release lists.
+    """The hosts' GPU driver is not older than all drivers in the GPU operator's release notes.
 
-    NVIDIA lists the drivers that it tried with each release; that a host's own driver has to be of
-    one of those branches, or of a later one, is inferred. An older one was not tried with the
-    other parts of that release.
+    NVIDIA lists the drivers that it tried with each release; we infer that a host's own driver must
+    be on one of those branches, or on a later one. An older one was not tried with the other parts
+    of that release.
     """
     operator = spec.operators.gpu
     if operator is None or gpu_driver_owner(spec) != "host":
@@ -100,11 +100,11 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
 
 
 def check_peer_memory(spec: ClusterSpec) -> Findings:
-    """What a card needs to reach GPU memory is there: the module of that driver, or DMA-BUF.
+    """A card can reach GPU memory: with the module of its driver, or with DMA-BUF.
 
-    nvidia_peermem comes with GPU driver 470, and took the place of nv_peer_mem, whose last release
-    is 1.3 of January 2022 and needs MLNX_OFED 5.1. DMA-BUF needs open kernel modules (driver 515)
-    and Linux 5.12, which the host is asked for. One GPU operator cannot serve both paths.
+    nvidia_peermem comes with GPU driver 470, and replaced nv_peer_mem, whose last release is 1.3 of
+    January 2022 and needs MLNX_OFED 5.1. DMA-BUF needs open kernel modules (driver 515) and Linux
+    5.12, which the host reports. One GPU operator cannot serve both paths.
     """
     yield from _two_words(("host_defaults",), spec.host_defaults)
     for g, group in enumerate(spec.host_groups):
@@ -130,7 +130,7 @@ def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
 
 
 def _operator_findings(spec: ClusterSpec) -> Findings:
-    """What the GPU operator's one driver container cannot build on."""
+    """Report RDMA drivers that the GPU operator's one driver container cannot build on."""
     operator = spec.operators.gpu
     if operator is None or operator.driver != "operator":
         return
@@ -282,7 +282,7 @@ def _gpus(host: int, nic: int) -> SpecPath:
 
 
 def check_pcie_rate(spec: ClusterSpec) -> Findings:
-    """The PCIe link of a card carries its port's line rate, where the file says what the link is.
+    """The PCIe link of a card carries its port's line rate, if the file describes the link.
 
     A card of 200 Gbit/s in a slot of generation 3 with 16 lanes gets 126: no test can be faster.
     """

@@ -33,8 +33,8 @@ def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
 def check_esxi_release(spec: ClusterSpec) -> Findings:
     """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
-    Without ATS the GPU and the card of a virtual machine do not reach each other directly. 7.0 and
-    7.0 U1 have an option of another name, and 6.x has none.
+    Without ATS the GPU and the card of a virtual machine cannot reach each other directly. In 7.0
+    and 7.0 U1 the option has another name, and 6.x lacks it.
     """
     for hypervisor, path in _hypervisors(spec):
         place = at((*path, "release"), hypervisor.release)
@@ -48,10 +48,10 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
 
 
 def check_hypervisor_access(spec: ClusterSpec) -> Findings:
-    """A hypervisor is reached as root, by key or the SSH agent, at a host key that ESXi has.
+    """Railyard logs in to a hypervisor as root, by key or agent, with a host key that ESXi has.
 
-    ESXi has no sudo: root logs in directly. A password would have to travel with every command. Its
-    host keys are ECDSA and RSA, and its SSH server in FIPS mode takes no login key of ed25519.
+    ESXi lacks sudo: root logs in directly. A password would have to travel with every command. Its
+    host keys are ECDSA and RSA, and its SSH server in FIPS mode accepts no login key of ed25519.
     """
     for hypervisor, path in _hypervisors(spec):
         ssh, place = hypervisor.ssh, (*path, "ssh")
@@ -94,7 +94,7 @@ def check_vm_host(spec: ClusterSpec) -> Findings:
 
 
 def check_hypervisor_name(spec: ClusterSpec) -> Findings:
-    """A hypervisor has a name of its own among all devices, and an address of its own.
+    """A hypervisor has a unique name among all devices, and a unique address.
 
     Its name is part of the identity of its resources, and reports name devices by it.
     """
@@ -129,8 +129,8 @@ def check_vm_devices(spec: ClusterSpec) -> Findings:
 def check_passthrough_device(spec: ClusterSpec) -> Findings:
     """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
 
-    A whole GPU is function 0 of device 0 on its bus, as every PCIe card; what has another address
-    there is a VF of a GPU in SR-IOV mode, which vGPU hands out. Railyard passes whole GPUs through.
+    A whole GPU is function 0 of device 0 on its bus, like every PCIe card; another address there is
+    a VF of a GPU in SR-IOV mode, which vGPU assigns. Railyard passes whole GPUs through.
     """
     for hypervisor, path in _hypervisors(spec):
         seen: dict[str, SpecPath] = {}

@@ -44,11 +44,11 @@ def check_switch_transport(spec: ClusterSpec) -> Findings:
 
 
 def check_subnet_manager(spec: ClusterSpec) -> Findings:
-    """The fabric has a subnet manager, and it is known which one is master.
+    """The fabric has a subnet manager, and the file decides which one is master.
 
-    Without one no port becomes active. Two of equal priority are both taken, and the lower GUID
-    wins: which switch that is changes with a replacement. Where UFM or opensm on a host manages the
-    subnet, a switch that runs one too may take over with other partitions.
+    Without one no port becomes active. If two have equal priority, the lower GUID wins: a
+    replacement can change which switch that is. If UFM or opensm on a host manages the subnet, a
+    switch that also runs one may take over with other partitions.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -141,10 +141,10 @@ def check_hca_guid(spec: ClusterSpec) -> Findings:
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
-    """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere.
+    """Every worker has as many HCAs as `infiniband` states, and no host has RoCE cards.
 
-    A worker without GPUs may have none: no job of the fabric runs there. The number is that of what
-    a job asks of each worker, so a worker with GPUs and fewer HCAs would never get its pod.
+    A worker without GPUs may have none: no job of the fabric runs there. A job asks for this number
+    on each worker, so a worker with GPUs and fewer HCAs would never get its pod.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -182,10 +182,10 @@ def check_ib_rate(spec: ClusterSpec) -> Findings:
 
 
 def check_ib_switch(spec: ClusterSpec) -> Findings:
-    """Each switch of `infiniband.switches` is of a model that is known, and is one switch.
+    """Each switch of `infiniband.switches` has a known model, and is one switch.
 
-    Its ports and rates are held against the model. Of two switches in one housing each is an entry
-    of its own: no link joins them.
+    The model limits its ports and rates. Write an entry for each of two switches in one housing: no
+    link joins them.
     """
     managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
     for switch in list_ib_switches(spec):
@@ -205,7 +205,8 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
 def check_ib_port(spec: ClusterSpec) -> Findings:
     """Each port of an InfiniBand switch is on its model, and leads to an HCA, once, or a switch.
 
-    It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
+    It has no settings: the subnet manager decides MTU and routes, and VLANs and thresholds do not
+    exist there.
     """
     for s, managed in enumerate(spec.switches):
         if managed.carries == "infiniband":
@@ -329,9 +330,9 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
 def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     """`updn` and `ftree` have a root to start from.
 
-    A root is a switch that has all HCAs at one distance, as a spine has, or the only switch, which
-    is enough for `updn` and not for `ftree`. Without one opensm says so in its log, takes minhop,
-    and manages on. That the switches' own subnet manager does the same is a guess, so this is a
+    A root is a switch with all HCAs at one distance, such as a spine, or the only switch, which is
+    enough for `updn` but not for `ftree`. Without a root opensm logs an error and continues with
+    minhop. It is only a guess that the switches' own subnet manager does the same, so this is a
     warning.
     """
     fabric = spec.infiniband

@@ -37,16 +37,16 @@ _DECIDED: Final[Mapping[str, str]] = {
     "NCCL_NET": "RDMA, which NCCL chooses itself",
     "RAIL_INTERFACE": "the interface of the rail",
 }
-"""Variables that a job's pod decides when it starts, and what they are then."""
+"""Variables that a job's pod sets when it starts, and their values."""
 _PXN_OFF: Final = "NCCL_PXN_DISABLE"
 
 
 def check_job_environment(spec: ClusterSpec) -> Findings:
-    """`jobs.env` sets nothing that the plan decides to another value.
+    """`jobs.env` changes no variable that the plan decides.
 
-    Two values of one variable would depend on which one a shell, mpirun or NCCL reads last; a
-    traffic class, GID or adapter of another layer's choice sends packets on a path that is in no
-    plan. The same value as the plan's may be written.
+    With two values of one variable, the result would depend on which one a shell, mpirun or NCCL
+    reads last; a different traffic class, GID or adapter sends packets on a path outside of the
+    plan. The plan's own value is allowed.
     """
     planned = {**_DECIDED, **nccl_environment(spec)}
     for name, value in sorted(spec.jobs.env.items()):
@@ -88,11 +88,11 @@ def _unrouted(spec: ClusterSpec) -> tuple[Rail, Rail] | None:
 
 
 def check_own_pods(spec: ClusterSpec) -> Findings:
-    """The API server knows the policy that `jobs.own_pods.admission` asks for, and its resource.
+    """The API server supports the policy of `jobs.own_pods.admission`, and pods have its resource.
 
     MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
     refuses the object in the middle of an update. It acts on containers that ask for a resource of
-    the rails: where no pod has one to ask for, it would act on none.
+    the rails: if pods have no such resource, it never acts.
     """
     own, plane = spec.jobs.own_pods, spec.kubernetes
     if own is None:
@@ -147,10 +147,10 @@ def check_max_unavailable(spec: ClusterSpec) -> Findings:
 
 
 def check_ports_drain(spec: ClusterSpec) -> Findings:
-    """Whom `disruption.ports: drain` shall drain can be drained: nodes of a cluster.
+    """`disruption.ports: drain` needs nodes of a cluster, which can be drained.
 
-    Without one the ports would change under running jobs. A plain exec looks at nothing before it
-    sends its lines, so that no node could leave in time.
+    Without a cluster the ports would change under running jobs. A plain exec reads nothing before
+    it sends its lines, so no node could leave in time.
     """
     if spec.disruption.ports != "drain":
         return
@@ -166,10 +166,10 @@ def check_ports_drain(spec: ClusterSpec) -> Findings:
 
 
 def check_wave_order(spec: ClusterSpec) -> Findings:
-    """A file that orders its switches has no host on one leaf alone, or drains it first.
+    """If the file orders its switches, each host has two leaves or is drained first.
 
     With `disruption.switches` and `ports: allow` redundant switches change one after the other, so
-    that a host keeps a way. A host on one leaf alone has none while that leaf changes, in whichever
+    a host keeps one path. A host on a single leaf loses its path while that leaf changes, in any
     order. Without the block such hosts are normal.
     """
     if spec.disruption.switches is None or spec.disruption.ports != "allow":
@@ -203,11 +203,11 @@ _SHARED_MODE: Final = "ReadWriteMany"
 
 
 def check_perftest_case(spec: ClusterSpec) -> Findings:
-    """Perftest takes the options of a case together, and the case can be run.
+    """Perftest accepts the options of a case together, and the site can run the case.
 
     The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes; it
     then prints no percentiles of a latency. The test runs in pods on a rail: it needs Kubernetes, a
-    rail, and two workers. The tests that each rail gets have names of their own.
+    rail, and two workers. The names of the tests for each rail are taken.
     """
     path = ("acceptance", "perftest")
     own = {name for rail in spec.rails for name in (rail.name, f"{rail.name}-gpu")}
@@ -270,7 +270,7 @@ def check_deepspeed_scan(spec: ClusterSpec) -> Findings:
 
 
 def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
-    """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever.
+    """Each of DeepSpeed's workers fits on a separate node; else they stay Pending for ever.
 
     They run on workers of one kind: with the same GPUs, rails and speeds.
     """
@@ -301,8 +301,8 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
 def check_shared_claim(spec: ClusterSpec) -> Findings:
     """Workers on several nodes share a volume that several nodes can mount.
 
-    A claim that is `ReadWriteOnce` is mounted on one node, and a folder of a node (`hostPath`) is
-    another folder on the next one: checkpoints of half of the workers would be lost.
+    Only one node can mount a `ReadWriteOnce` claim, and a folder of a node (`hostPath`) is another
+    folder on the next one: checkpoints of half of the workers would be lost.
     """
     sample = spec.jobs.deepspeed
     if sample is None or sample.workers < _PAIR:
@@ -339,10 +339,10 @@ def check_arena_resource(spec: ClusterSpec) -> Findings:
 
 
 def check_nccl_floor(spec: ClusterSpec) -> Findings:
-    """A floor in GB/s means the same algorithm, and the warning is not below it.
+    """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
 
-    With two workers NCCL takes a tree, whose bus bandwidth is above what the adapters carry: a
-    floor made of the line rate would pass with an adapter missing. A ring shows what they carry.
+    With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters: a
+    floor at the line rate would pass with an adapter missing. A ring shows their real rate.
     """
     floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
     path = ("acceptance", "nccl_floor")
@@ -386,7 +386,7 @@ def check_gid_index(spec: ClusterSpec) -> Findings:
 def check_topology_hint(spec: ClusterSpec) -> Findings:
     """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
 
-    A file that differs from the machine makes NCCL take the wrong card for a GPU.
+    If the file differs from the machine, NCCL takes the wrong card for a GPU.
     """
     file = spec.jobs.topology_file
     if file is not None and spec.cloud is None and not spec.hypervisors:

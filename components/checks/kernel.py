@@ -1,4 +1,4 @@
-"""Rules on the hosts' kernel: settings that do nothing, fight, or break what the file asks."""
+"""Rules on the hosts' kernel: settings without effect, conflicts, and broken demands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAIRS: Final = {
     "vm.dirty_background_bytes": "vm.dirty_background_ratio",
     "vm.overcommit_kbytes": "vm.overcommit_ratio",
 }
-"""Settings of which the kernel makes one 0 when the other is written (admin-guide/sysctl/vm)."""
+"""Pairs of settings: writing one makes the kernel set the other to 0 (admin-guide/sysctl/vm)."""
 _FLUX: Final = frozenset("34567")
 """Of arp_ignore: the greater of `all` and the card counts, and these answer for other cards too
 (3 for any address but those of scope host; 4 to 7 mean nothing): ip-sysctl."""
@@ -66,10 +66,10 @@ def _distance(one: str, other: str) -> int:
 
 
 def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
-    """No kernel setting takes away what the file asks for elsewhere.
+    """No kernel setting breaks another demand of the file.
 
-    With several rails on a host, strict reverse-path filtering drops packets that come in by
-    another card than the main routing table would answer by, and the kernel's default for ARP
+    With several rails on a host, strict reverse-path filtering drops packets that arrive by another
+    card than the one for the answer in the main routing table, and the kernel's default for ARP
     lets one card answer for the address of another. Kubernetes needs forwarding.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
@@ -96,7 +96,7 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
 
 
 def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
-    """The cards with an address of the hosts that have several of them."""
+    """Yield cards with an address, on hosts with several such cards."""
     for host in block.hosts:
         cards = [nic for nic in host.nics if nic.address is not None]
         if len(cards) > 1:
@@ -157,9 +157,9 @@ def _too_many(spec: ClusterSpec, block: HostBlock[KernelSettings], total_mib: in
 def check_guest_kernel(spec: ClusterSpec) -> Findings:
     """ACS, IOMMU and CPU frequency are set on bare metal, not in a virtual machine.
 
-    In virtual machines GPUDirect RDMA goes by translated addresses (ATS), which need ACS of the
-    bridges below and the IOMMU to stay as the hypervisor has them. Without ACS, a device that is
-    passed to one machine could reach the memory of another.
+    In virtual machines GPUDirect RDMA uses translated addresses (ATS), so ACS of the bridges below
+    and the IOMMU must stay as the hypervisor set them. Without ACS, a device that is passed to one
+    machine could reach the memory of another.
     """
     if not spec.hypervisors and crusoe_of(spec) is None:
         return  # machines that you bring may be bare
@@ -192,11 +192,11 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Findings:
-    """RDMA namespaces of the hosts and `rdma_isolation` of the pods go together.
+    """RDMA namespaces of the hosts fit `rdma_isolation` of the pods.
 
-    In exclusive mode an RDMA device is only where it was moved to, by the CNI plugin of a VF: pods
-    without `rdma_isolation` would get their network device alone. In shared mode that plugin
-    refuses the pod. Shared cards stay in the host's namespace, so no pod would see one.
+    In exclusive mode an RDMA device is only in the namespace to which the CNI plugin of a VF moved
+    it: pods without `rdma_isolation` would get only their network device. In shared mode that
+    plugin refuses the pod. Shared cards stay in the host's namespace, so pods would not see them.
     """
     network = spec.pod_network
     isolated = network.rdma_isolation and network.mode == "sriov"

@@ -1,6 +1,6 @@
-"""Rules on what the file asks of a switch whose system, release or model has no such thing.
+"""Rules on settings that a switch's system, release or model does not support.
 
-One table: a row is a place of the file, and why a switch may lack what is asked there.
+One table: each row is a place in the file, and a reason why a switch may not support it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALL = 100
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One place of the file, and the switch of which something is asked there."""
+    """One setting in the file, and the switch that must support it."""
 
     rdma: Rdma
     switch: Switch
@@ -47,7 +47,7 @@ class _Asked:
 
     @property
     def value(self) -> object:
-        """What the file says there."""
+        """The value that the file has there."""
         owner: object = self.rdma if self.path[0] == "rdma" else self.switch
         for key in self.path[self.path[0] == "rdma" :]:
             owner = (
@@ -95,7 +95,7 @@ def _other_class(a: _Asked) -> str | None:
 
 
 def _not_of_profile(a: _Asked) -> Release | None:
-    """First release whose ports can have what the RoCE profile does not give."""
+    """Return the first release whose ports support values other than the RoCE profile's."""
     profile = a.system.profile
     if profile is None or a.key in {"ecn_by_speed", "schedule"}:
         return profile and profile.others_since
@@ -112,7 +112,7 @@ def _other_chip(a: _Asked) -> str | None:
 
 
 def _too_fast(a: _Asked) -> str | None:
-    """Why a link spreads nothing; what the whole switch lacks is not said by port too."""
+    """Explain why a link spreads no packets, unless the whole switch already lacks that."""
     speed = link_speed(a.switch, a.port)
     is_there = not (a.why(a.system.adaptive_routing) or _other_chip(a))
     if not a.rdma.adaptive_routing or not is_there or speed <= ADAPTIVE_GBIT_S:
@@ -138,10 +138,9 @@ _PROFILED = (
 _WATCHDOG = "rdma.pfc_watchdog ports.*.pfc_watchdog"
 _CABLE = "ports.*.cable_length_m"
 _Row = tuple[str, str, str | _Why] | tuple[str, str, str | _Why, str]
-"""Where the file asks for it, with spaces between, `*` for each port, and `=` before a value that
-it has if it does; what is said of an `_Asked`; the name that `SwitchSystem.since` answers with the
-first release or the reason, or a function that does; and what to do, if that is not the same for
-the whole rule."""
+"""The places in the file, separated by spaces, with `*` for each port and `=` before a required
+value; the message about an `_Asked`; the name for which `SwitchSystem.since` answers with the first
+release or the reason, or a function that does; and the fix, if it differs from the rule's."""
 _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "roce-mode": (
         ("rdma.mode=semi_lossless", "there is no semi_lossless on {a.title}", "semi_lossless"),
@@ -215,7 +214,8 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
         ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
     ),
 }
-"""Rule to what the file may ask for; at each place, the first row that a switch lacks counts."""
+"""Rule to the settings that it checks; at each place, the first row that a switch does not support
+counts."""
 _TEXTS: Final = (
     (
         "roce-mode",
@@ -283,7 +283,7 @@ _TEXTS: Final = (
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
     ),
 )
-"""Rule, what it demands, and the fix unless its row has one."""
+"""Rule, its demand, and the fix unless a row has its own."""
 
 
 def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
@@ -292,7 +292,7 @@ def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
 
 
 def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Asked, str, str]]:
-    """What the file asks in vain, and what to do; InfiniBand has rules of its own."""
+    """Yield settings that a switch does not support, with fixes; InfiniBand has other rules."""
     found = set[tuple[str, ...]]()
     for places, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
         for asked in _asked(spec.rdma, switch, places):
@@ -303,7 +303,7 @@ def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Ask
 
 
 def _asked(rdma: Rdma, switch: Switch, places: str) -> Iterator[_Asked]:
-    """The places where the file really asks for something."""
+    """Yield the places where the file really sets a value."""
     system, title = system_of(switch.os), driver_of(switch.os).title
     for place in places.split():
         path, _, value = place.partition("=")

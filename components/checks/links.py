@@ -19,8 +19,8 @@ from components.reading.wording import did_you_mean, show_value
 def check_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between switches is named by the other end.
 
-    A link of which the file has one end only would get VLANs, MTU and queues on one side. A port
-    that two others name is plugged twice.
+    A link with only one end in the file would get VLANs, MTU and queues on one side. If two ports
+    name the same far end, one of them is wrong.
     """
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     broken = {key: port for key, port in ends.items() if not _is_answered(key, port, ends)}
@@ -99,13 +99,13 @@ def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
 
 
 def check_link_match(spec: ClusterSpec) -> Findings:
-    """Both ends of a link have the same mode, MTU and rails, and run at the same.
+    """Both ends of a link have the same mode, MTU, rails and link settings.
 
-    A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
-    other side silently, and a rail that one end does not carry ends there. A part of a split port
-    has no link with a faster or slower part; a whole port has one where its module is as slow. Two
-    ends have no link with unlike speed or error correction, and none where one of them negotiates
-    and the other does not; where one end says nothing of it, its switch may choose alike.
+    A trunk against a routed port carries nothing. The smaller MTU silently drops the large packets
+    of the other side, and a rail ends at an end that does not carry it. A part of a split port gets
+    no link with a faster or slower part; a whole port gets one if its module is as slow. Two ends
+    with different speeds or error corrections get no link, and neither do two of which only one
+    negotiates; an end without a setting may choose a matching one.
     """
     for one, other in list_pairs(spec):
         yield from _speeds(one, other)
@@ -138,7 +138,7 @@ def _unlike(
 
 
 def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
-    """A part of a split port, or a port whose speed is set, and what it leads to."""
+    """Compare a part of a split port, or a port with a set speed, with its other end."""
     ends = (one, other)
     said = [end.switch.link_of(end.name).speed_gbit_s is not None for end in ends]
     parts = [end.name in part_speeds(end.switch) for end in ends]
@@ -179,7 +179,7 @@ def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
 
 
 def link_place(port: PlacedPort, key: str) -> Place:
-    """Where the file says what a link runs at: at the port, or once for all of them."""
+    """The place of a link setting in the file: at the port, or once for all ports."""
     own = getattr(port.port, key)
     if own is not None:
         return at((*port.path, key), own)
@@ -193,7 +193,7 @@ def _shown(value: str | int | tuple[str, ...] | None) -> str:
 
 
 def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
-    """Every pair of ends that name each other, once, in the order of the file."""
+    """Yield every pair of ends that name each other, once, in the order of the file."""
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     seen: set[tuple[str, str]] = set()
     for key, port in ends.items():
@@ -205,11 +205,11 @@ def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
 
 
 def check_link_setting(spec: ClusterSpec) -> Findings:
-    """A port runs only at what it, its system and the card in it have.
+    """A port runs only at settings that it, its system and its card support.
 
-    A speed is one of the port, or of the part of one. Lanes of 50 Gbit/s and more have no link
-    without Reed-Solomon (IEEE 802.3bs, 802.3cd). A card that is slower than the speed that its port
-    is set to has no link. EOS writes auto-negotiation with the speed, and speed with its lanes.
+    A port, or a part of one, must offer the speed. Lanes of 50 Gbit/s and more get no link without
+    Reed-Solomon (IEEE 802.3bs, 802.3cd). A card slower than the set speed of its port gets no link.
+    EOS sets auto-negotiation together with the speed, and the speed together with its lanes.
     """
     yield from _trained(spec)
     for port in list_all_ports(spec):
@@ -292,7 +292,7 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
 
 
 def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
-    """The port, so that ports are counted, and where the file says it for all of them."""
+    """Return the port, for the count of ports, and the place of a setting for all ports."""
     places = tuple(link_place(port, key) for key in keys)
     own = any(place.path[:4] == port.path for place in places)
     return places if own else (port.place, *places)
@@ -311,8 +311,8 @@ PAM4_LANE_GBIT_S: Final = 50
 NRZ_LANE_GBIT_S: Final = 25
 """Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
 FIRE_CODE_GBIT_S: Final = (25, 50)
-"""Of lanes of 25 Gbit/s, the speeds that have Fire code too: 802.3by, and the 25G Ethernet
-Consortium for two lanes. 100 Gbit/s on four lanes has none."""
+"""Speeds on lanes of 25 Gbit/s that also support Fire code: 802.3by, and the 25G Ethernet
+Consortium for two lanes. 100 Gbit/s on four lanes does not."""
 _ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
 
 
@@ -366,7 +366,8 @@ def _fix(one: PlacedPort, other: PlacedPort) -> str:
 def check_mlag_peer(spec: ClusterSpec) -> Findings:
     """Both switches of an MLAG pair name each other.
 
-    Only then are the two known to stand in for each other, and change in different waves.
+    Only then does Railyard know that each can replace the other, and change them in different
+    waves.
     """
     peers = {switch.name: switch.mlag_peer for switch in spec.switches}
     for s, switch in enumerate(spec.switches):

@@ -1,4 +1,4 @@
-"""Rules on hosts that nothing logs in to: where they may be, and what cannot be asked of them."""
+"""Rules on hosts without a login: where they are allowed, and which settings they exclude."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from components.model.kubernetes import ExistingPlane
 from components.model.owners import firmware_by_operator, vfs_by_operator
 
 Asks = Callable[[Any], bool]
-"""Whether a value asks for something to be set on the host, or to be looked at there."""
+"""Whether a value asks to set or to read something on the host."""
 
 _IN_GROUPS: Final[tuple[tuple[str, str, Asks], ...]] = (
     ("driver.kind", "an RDMA driver", lambda it: it in {"doca_ofed", "mlnx_ofed"}),
@@ -27,13 +27,13 @@ _IN_GROUPS: Final[tuple[tuple[str, str, Asks], ...]] = (
     ("qos", "quality of service on its cards", lambda it: it != HostQos()),
     ("kernel", "kernel settings", lambda it: it != KernelSettings()),
 )
-"""Key below `host_defaults` that a group may set, what it asks for, and when it does."""
+"""Key below `host_defaults` that a group can set, its words, and the condition that asks for it."""
 _OF_ALL: Final[tuple[tuple[str, str, Asks], ...]] = (
     ("rail_names", "names for its cards", bool),
     ("docker", "Docker", bool),
     ("toolkit", "the container toolkit", lambda it: it is not None and it.kind == "host"),
 )
-"""The same of keys that hold for all hosts."""
+"""Keys that hold for all hosts, with their words and conditions."""
 _OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
     ("sriov", "settings of VFs", lambda it: it != Sriov()),
     ("address", "an address of the card", lambda it: it is not None),
@@ -45,7 +45,7 @@ _OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
     ("lanes", "lanes to be verified", lambda it: it is not None),
     ("gpu_path", "a way to the GPU to be verified", lambda it: it is not None),
 )
-"""The same of keys of a card."""
+"""Keys of a card, with their words and conditions."""
 
 
 def check_host_login(spec: ClusterSpec) -> Findings:
@@ -96,10 +96,10 @@ def _plane(spec: ClusterSpec) -> Place:
 
 
 def check_untouched_host(spec: ClusterSpec) -> Findings:
-    """What needs a login is not asked of a host that nothing logs in to.
+    """The file asks for nothing that needs a login on a host without one.
 
-    Drivers, QoS, VFs, firmware, names, kernel settings and what is to be verified on a host would
-    silently stay as they are. VFs and firmware that the network operator makes are its own.
+    Drivers, QoS, VFs, firmware, names, kernel settings and checks on a host would silently be
+    skipped. The network operator makes its VFs and firmware settings itself.
     """
     for h, host in enumerate(spec.hosts):
         foreign = isinstance(spec.kubernetes, ExistingPlane)
@@ -140,7 +140,7 @@ def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
 
 
 def _of_identity(spec: ClusterSpec) -> _Asked:
-    """What all hosts with a login get: there is none."""
+    """Yield settings that all hosts with a login get, for a site without any."""
     defaults = spec.host_defaults
     if defaults.user is not None:
         yield ("host_defaults", "user"), defaults.user.name, "a user"

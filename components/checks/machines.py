@@ -33,10 +33,10 @@ _FACTS = {
 
 
 def check_nic_model(spec: ClusterSpec) -> Findings:
-    """Each card is of a model that is known here or described in `nic_models`.
+    """Each card has a model that Railyard knows or that `nic_models` describes.
 
-    Limits of VFs, rates and PCI ids are held against it. Of another model of NVIDIA they are not
-    checked, which is a warning each time; its firmware and link type are left as they are.
+    The model limits VFs and rates, and decides PCI ids. For another model of NVIDIA these are
+    unchecked, which is a warning each time; Railyard leaves its firmware and link type alone.
     """
     for nic in list_nics(spec):
         model, where = nic.nic.model, nic.at("model")
@@ -63,10 +63,10 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
 
 
 def check_other_vendor(spec: ClusterSpec) -> Findings:
-    """Cards and GPUs are NVIDIA's, and so is what is installed for them.
+    """Cards and GPUs are NVIDIA's, and so is their software.
 
-    Cards are set up by mlx5's tools and files, and GPUs by NVIDIA's operators: the parts of other
-    makers would get values that mean nothing there.
+    mlx5's tools and files set up cards, and NVIDIA's operators set up GPUs: on parts of other
+    makers the values would mean nothing.
     """
     for nic in list_nics(spec):
         yield from _refuse(
@@ -229,11 +229,11 @@ def _apart(words: str) -> str:
 
 
 def check_rail_symmetry(spec: ClusterSpec) -> Findings:
-    """Workers of one host group are on the same rails; other workers are on the same ones too.
+    """Workers of one host group are on the same rails; so are all workers outside of groups.
 
-    A job asks for one device of each rail on every worker, so it runs on workers with the same
-    rails only. Workers that differ on purpose are a group of `host_groups`: jobs and probes of each
-    kind of workers then have the rails of that kind. Within a group, a NIC was probably left out.
+    A job asks for one device of each rail on every worker, so it runs only on workers with the same
+    rails. Put workers that differ on purpose into a group of `host_groups`: jobs and probes of each
+    kind then use the rails of that kind. Within a group, the file probably misses a NIC.
     """
     rails = {rail.name for rail in spec.rails}
     for words, members in _alike(spec):
@@ -248,11 +248,11 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
 
 
 def check_rail_speed(spec: ClusterSpec) -> Findings:
-    """On one rail, workers of one host group have one speed; other workers have one too.
+    """On one rail, workers of one host group share one speed; so do all workers outside of groups.
 
-    The slowest NIC sets the pace of a job, so workers of another speed are another kind of workers
-    for it, and a test between two speeds is judged by the slower one. Workers that differ on
-    purpose are a group of `host_groups`.
+    The slowest NIC sets the pace of a job, so workers of another speed are another kind of workers,
+    and the slower speed judges a test between two speeds. Put workers that differ on purpose into a
+    group of `host_groups`.
     """
     for words, members in _alike(spec):
         rails: dict[str, list[PlacedNic]] = {}
@@ -281,11 +281,11 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
 
 
 def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
-    """Workers of one host group have the same number of GPUs; other workers have the same too.
+    """Workers of one host group have equally many GPUs; so do all workers outside of groups.
 
-    An MPI job starts the same number of ranks on each worker, so it runs on workers with the same
-    GPUs only. Workers that differ on purpose, such as those without GPUs, are a group of
-    `host_groups`: each kind of workers then has jobs and probes of its own.
+    An MPI job starts the same number of ranks on each worker, so it runs only on workers with the
+    same GPUs. Put workers that differ on purpose, such as those without GPUs, into a group of
+    `host_groups`: each kind of workers then has separate jobs and probes.
     """
     for words, members in _alike(spec):
         counts = Counter(host.gpus for _, host in members)
@@ -298,9 +298,9 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
 
 
 def check_gpu_job(spec: ClusterSpec) -> Findings:
-    """There are two workers with the same GPUs and rails, so that a collective can be run.
+    """Two workers have the same GPUs and rails, as a collective needs.
 
-    Without them acceptance proves each rail by itself, and says that no collective was proven.
+    Without them acceptance proves each rail separately, and reports that no collective was proven.
     """
     kinds = worker_kinds(spec)
     if len(spec.workers) < PAIR or any(kind.runs_collectives for kind in kinds):

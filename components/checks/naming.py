@@ -59,13 +59,13 @@ def check_renamed(spec: ClusterSpec) -> Findings:
 
 
 def check_resource_name(spec: ClusterSpec) -> Findings:
-    """Each rail has an extended resource of its own, or all rails of a flat fabric have one.
+    """Each rail has a separate extended resource, or all rails of a flat fabric share one.
 
-    Of one resource a pod gets VFs of any card. So all rails must be one network, and each card has
-    one VF: a pod that takes as many as there are rails then has one of each. A bandwidth test of
-    one rail cannot choose its card there, and is left out. Upper and lower case make no difference,
-    since the plugin hands a pod its VFs in variables of upper case. With `rdma_shared` one unit
-    gives a pod all cards, and rails may share a resource.
+    A pod gets VFs of any card from one resource. So all rails must be one network, and each card
+    has one VF: a pod that asks for as many as there are rails then has one of each. A bandwidth
+    test of one rail cannot choose its card there, and is left out. Case makes no difference, since
+    the plugin passes a pod its VFs in variables of upper case. With `rdma_shared` one unit gives a
+    pod all cards, and rails may share a resource.
     """
     if spec.pod_network.mode != "sriov":
         return
@@ -87,7 +87,7 @@ def check_resource_name(spec: ClusterSpec) -> Findings:
 
 
 def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
-    """What keeps the VFs of one resource from being alike, and where it is written."""
+    """Yield reasons why the VFs of one resource differ, each with its place."""
     first = spec.rails[0].vlan
     for r, rail in enumerate(spec.rails):
         if rail.vlan != first:
@@ -109,14 +109,14 @@ def _of_rails(spec: ClusterSpec, key: str) -> Iterator[tuple[str, Place]]:
 
 
 def check_network_name(spec: ClusterSpec) -> Findings:
-    """Each rail has a network attachment of its own."""
+    """Each rail has a separate network attachment."""
     what = "two rails share the network attachment {}."
     fix = "give each rail an attachment of its own, for example sriov111 and sriov112."
     yield from unique(_of_rails(spec, "network"), what, fix)
 
 
 def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
-    """Each rail has a VLAN of its own.
+    """Each rail has a separate VLAN.
 
     On a shared VLAN the answer to an address of one rail may leave through another rail's NIC. A
     flat fabric, whose rails also have one subnet, is set up for that: `flat-fabric`.
@@ -128,9 +128,9 @@ def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
 
 
 def check_unused_rail(spec: ClusterSpec) -> Findings:
-    """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait.
+    """The site has a rail, and each rail has a NIC: jobs would wait for VFs of an empty rail.
 
-    InfiniBand of a cloud has no rails of ours.
+    An InfiniBand site needs no `rails`.
     """
     if not spec.rails and spec.rdma.transport == "roce":
         where = places(spec, "rails")
@@ -146,7 +146,7 @@ def check_unused_rail(spec: ClusterSpec) -> Findings:
 def check_host_group(spec: ClusterSpec) -> Findings:
     """A host names a group that exists, and a group has hosts.
 
-    A misspelt group would leave its host with `host_defaults`, and no message would say so.
+    A host with a misspelt group would silently keep `host_defaults`.
     """
     known = [group.name for group in spec.host_groups]
     for h, host in enumerate(spec.hosts):
@@ -174,11 +174,11 @@ _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 
 
 def check_rail_names(spec: ClusterSpec) -> Findings:
-    """A name that Railyard writes is no other card's, and none that the kernel gives out.
+    """A name that Railyard writes differs from other cards' names and from the kernel's.
 
-    Udev renames one device after another at boot. A name that a device has by then, or gets from
-    the kernel later, is not given, and the card keeps its old one. In switchdev mode the devices of
-    VFs are at the card's own address, and would be asked to take its name.
+    Udev renames one device after another at boot. If another device has the name by then, or the
+    kernel would use it later, the card keeps its old one. In switchdev mode the devices of VFs
+    share the card's own address, and would also get its name.
     """
     if not spec.host_defaults.rail_names:
         yield from _unwritten(spec)

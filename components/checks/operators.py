@@ -29,12 +29,12 @@ _NETWORK: SpecPath = ("operators", "network")
 
 
 def check_vf_maker(spec: ClusterSpec) -> Findings:
-    """VFs are made by the hosts or by the SR-IOV network operator, never by both.
+    """Either the hosts or the SR-IOV network operator make VFs, never both.
 
-    The operator makes as many as its policy says, with one MTU for PF and VFs, and gives VFs of
-    InfiniBand other GUIDs at each boot. What the file writes beyond that would not be set.
-    It drains a node before it makes VFs, which `disruption` must allow, and selects by PCI address
-    on all nodes alike.
+    The operator makes as many as its policy states, with one MTU for PF and VFs, and gives VFs of
+    InfiniBand other GUIDs at each boot. It would ignore further settings in the file. It drains a
+    node before it makes VFs, which `disruption` must allow, and uses the same PCI addresses on all
+    nodes.
     """
     network = spec.operators.network
     if network is None or network.vfs != "operator":
@@ -149,10 +149,10 @@ def _place(part: Part, owner: str) -> Place:
 
 
 def check_cluster_part(spec: ClusterSpec) -> Findings:
-    """Each part of an existing cluster has one owner, and what the site needs has one at all.
+    """Each part of an existing cluster has one owner, and each needed part has an owner.
 
-    `ours` installs it, `theirs` takes what is there, `none` goes without. What `operators` installs
-    is not theirs too, and nothing of ours is brought that no key of the file asks for.
+    `ours` installs it, `theirs` uses the existing one, `none` goes without. A part that `operators`
+    installs cannot be `theirs`, and Railyard brings only parts that the file needs.
     """
     for part in PARTS:
         owner = written_owner(spec, part)
@@ -227,12 +227,12 @@ _WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)
 
 
 def check_gpu_sharing(spec: ClusterSpec) -> Findings:
-    """No value of a chart shares or cuts the GPUs: time slicing, MPS, and MIG.
+    """No value of a chart shares or splits the GPUs: time slicing, MPS, and MIG.
 
     Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
-    NCCL ends where two of its ranks are on one; with MIG what they ask for has another name or
-    size, and its parts have no peer to peer (MIG user guide). What a ConfigMap of the site's own
-    says is not read; it is a warning.
+    NCCL stops if two of its ranks share one; with MIG the GPUs have another name or size, and their
+    parts lack peer to peer (MIG user guide). Railyard does not read a ConfigMap of the site; using
+    one is a warning.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
         if release not in _STRATEGY:
@@ -278,7 +278,7 @@ def check_gdrcopy(spec: ClusterSpec) -> Findings:
     """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
 
     Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml). With the driver
-    on the hosts there is no such pod, and nothing would load the module.
+    on the hosts this pod does not exist, and the module would not be loaded.
     """
     operator = spec.operators.gpu
     if operator is not None and operator.gdrcopy and operator.driver == "host":
@@ -293,10 +293,10 @@ _PATH: SpecPath = ("host_defaults", "toolkit")
 def check_container_toolkit(spec: ClusterSpec) -> Findings:
     """The container toolkit has one owner, who can bring it.
 
-    Without it containers see no GPU, and K3s does not start where its configuration names the
-    runtime. What Railyard installs comes from a repository whose key is pinned, or is of a pinned
-    version in the repositories that the hosts have; with Docker and no word about the toolkit it is
-    whatever these offer, which is a warning.
+    Without it containers see no GPU, and K3s does not start if its configuration names the runtime.
+    Railyard installs it from a repository with a pinned key, or in a pinned version from the
+    repositories of the hosts; with Docker and without `toolkit` it installs any version that these
+    offer, which is a warning.
     """
     asked = spec.host_defaults.toolkit
     if asked is None:

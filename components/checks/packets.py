@@ -38,7 +38,7 @@ class _Hop:
 def _hop(
     spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
 ) -> _Hop:
-    """One hop with an MTU of its own, or with the site's."""
+    """Return one hop with its own MTU, or with the site's."""
     if own is None:
         return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
     return _Hop(name, own, path)
@@ -154,11 +154,11 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
 
-    What the application writes into its packets decides the queue on every hop. Packets that are
-    not marked travel in class 0, where neither ECN nor PFC of the RoCE class does anything. A
-    two-node test often runs at full speed all the same. With the lowest bits `00` a switch drops
-    where it should mark, and `11` says that it has marked already; `01` and `10` are both
-    ECN-capable (RFC 3168), and a public cloud documents the first, 41.
+    The marking of the packets decides the queue on every hop. Unmarked packets travel in class 0,
+    where ECN and PFC of the RoCE class have no effect. A two-node test often runs at full speed all
+    the same. With the lowest bits `00` a switch drops packets instead of marking them, and `11`
+    means that they are already marked; `01` and `10` are both ECN-capable (RFC 3168), and a public
+    cloud documents the first, 41.
     """
     wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
     if actual is None:
@@ -187,8 +187,8 @@ _NOT_CAPABLE: Final = {
 def check_cnp_separate(spec: ClusterSpec) -> Findings:
     """Congestion notifications do not share the queue of the RoCE data.
 
-    They are served strictly before it; in the same queue they would wait for what they are to
-    slow down.
+    They are served strictly before it; in the same queue they would wait behind the data that they
+    should slow down.
     """
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
@@ -204,8 +204,8 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """Marking begins at a smaller queue than the one at which most packets are marked.
 
-    Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
-    take bytes. What the file leaves out is what the vendor recommends for the speed of the port.
+    Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems take
+    bytes. An omitted threshold is the vendor's recommendation for the speed of the port.
     """
     yield from _common_thresholds(spec)
     for speed, marking in spec.rdma.ecn_by_speed.items():
@@ -228,7 +228,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
 
 
 def _common_thresholds(spec: ClusterSpec) -> Findings:
-    """What the file says for every speed, beside what is recommended for the rest."""
+    """Check the thresholds for all speeds, with recommended values for omitted ones."""
     rdma = spec.rdma
     said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
     places = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
@@ -244,9 +244,9 @@ def _common_thresholds(spec: ClusterSpec) -> Findings:
 def check_pfc_priority(spec: ClusterSpec) -> Findings:
     """A lossless class is neither priority 0 nor 7.
 
-    PFC pauses all that is in the priority. Priority 0 holds every unmarked packet, and
-    7 the network's own control traffic: pausing either stops the site. A switch that is made
-    lossless by a one-shot, as by Onyx' `roce`, knows priority 3 only.
+    PFC pauses all traffic of the priority. Priority 0 holds every unmarked packet, and 7 the
+    network's own control traffic: pausing either stops the site. A switch that becomes lossless by
+    a one-shot, such as Onyx' `roce`, supports only priority 3.
     """
     rdma = spec.rdma
     if rdma.host_pfc and rdma.priority in {0, 7}:
@@ -263,17 +263,17 @@ def check_pfc_priority(spec: ClusterSpec) -> Findings:
 
 
 WHOLE: Final = 100
-"""Percent of a port. Cumulus refuses more; EOS and SONiC would weigh what is over it again."""
+"""Percent of a port. Cumulus refuses more; EOS and SONiC would only use the shares as weights."""
 BEST_EFFORT: Final = 0
-"""The class of everything that is not marked (NIC and switch maps)."""
+"""The class of all unmarked traffic (NIC and switch maps)."""
 
 
 def check_queue_shares(spec: ClusterSpec) -> Findings:
-    """The shares of a port are 100 together, and RoCE and everything unmarked have one.
+    """The shares of a port are 100 together, and RoCE and unmarked traffic each have one.
 
-    A class without a share gets what the others leave, which is nothing while RoCE sends: then
-    the unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A
-    strict class goes before every share, so it is for small traffic alone.
+    A class without a share gets only the capacity that the others leave: while RoCE sends, the
+    unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A strict
+    class goes before every share, so keep it for small traffic.
     """
     rdma, schedule = spec.rdma, spec.rdma.schedule
     if schedule is None:

@@ -17,7 +17,7 @@ from components.pod_network.rails import rail_ports
 from components.reading.wording import did_you_mean
 
 _KEY_TABLE: Final = 128
-"""Entries of the key table of a ConnectX port, of which Default takes one (sources.md)."""
+"""Entries in the key table of a ConnectX port, including one for Default (sources.md)."""
 _BLOCK: SpecPath = ("infiniband",)
 
 
@@ -28,7 +28,7 @@ def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, Sp
 
 
 def check_partition_key(spec: ClusterSpec) -> Findings:
-    """Each partition has a key and a name of its own."""
+    """Each partition has a unique key and a unique name."""
     listed = [
         (each.name, show_pkey(each.pkey), path) for each, path in list_partitions(spec.infiniband)
     ]
@@ -108,9 +108,9 @@ def check_partition_limit(spec: ClusterSpec) -> Findings:
 
 
 def check_partition_count(spec: ClusterSpec) -> Findings:
-    """No host is in more partitions than the key table of a port has entries beside Default's.
+    """A host's partitions fit into the key table of its ports, next to Default.
 
-    The table of a ConnectX card has 128 entries. A key without a place in it cannot be used.
+    The table of a ConnectX card has 128 entries. A key outside of it cannot be used.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -133,8 +133,8 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
 def check_partition_name(spec: ClusterSpec) -> Findings:
     """No two partitions have names that differ in case only.
 
-    Whether MLNX-OS tells them apart is not published. If not, the second would give the first one
-    its key.
+    It is not published whether MLNX-OS distinguishes them. If not, the second would give the first
+    one its key.
     """
     named = ((each.name, (*path, "name")) for each, path in list_partitions(spec.infiniband))
     for one, other in repeated((name.lower(), at(path, name)) for name, path in named):
@@ -144,9 +144,9 @@ def check_partition_name(spec: ClusterSpec) -> Findings:
 
 
 def check_ufm(spec: ClusterSpec) -> Findings:
-    """UFM is the subnet manager where the file says how it is reached.
+    """If the file has an address of UFM, UFM is the subnet manager.
 
-    A switch that runs one beside it takes over with partitions of its own.
+    A switch that also runs one takes over with other partitions.
     """
     fabric = spec.infiniband
     if fabric is not None and fabric.ufm is not None and fabric.subnet_manager == "switch":
@@ -156,11 +156,11 @@ def check_ufm(spec: ClusterSpec) -> Findings:
 
 
 def check_ufm_partition(spec: ClusterSpec) -> Findings:
-    """Partitions in UFM name their members, and have what its API sets for each of them.
+    """Partitions in UFM list their members, and use only settings that its API has for members.
 
-    It knows port GUIDs alone, and no word for all of them; MTU and rate of a partition go together
-    with its service level there, which the file does not have. Only UFM puts a key first in a
-    port's table, and a table has one first entry.
+    The API takes port GUIDs, and cannot name all of them at once; it sets a partition's MTU and
+    rate only with a service level, which the file lacks. Only UFM can put a key first in a port's
+    table, and a table has one first entry.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -205,10 +205,10 @@ _FABRIC: SpecPath = ("infiniband",)
 
 
 def check_pod_partition(spec: ClusterSpec) -> Findings:
-    """A partition of a rail's VFs is one that they are put into by their GUIDs.
+    """VFs can join the partition of their rail by their GUIDs.
 
-    On switches Railyard does, with the GUIDs that the hosts give the VFs. With UFM ib-kubernetes
-    does, with a GUID for each pod. No CNI plugin sets a partition key by itself.
+    On switches Railyard adds the GUIDs that the hosts give the VFs. With UFM, ib-kubernetes adds a
+    GUID for each pod. CNI plugins set no partition key.
     """
     fabric = spec.infiniband
     if spec.kubernetes is None or fabric is None:

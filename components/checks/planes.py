@@ -1,4 +1,4 @@
-"""Rules on the control plane: servers and balancers, clusters that are there, kubespray."""
+"""Rules on the control plane: servers and balancers, existing clusters, kubespray."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of
 from components.model.places import each_ssh
 
 _PAIR: Final = 2
-"""What a balancer is for begins here; two servers are refused by etcd-members."""
+"""With more servers than this a balancer is required; etcd-members refuses two servers."""
 
 
 def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
@@ -26,12 +26,12 @@ def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
 
 
 def check_balancer(spec: ClusterSpec) -> Findings:
-    """Several servers have a balancer before them, or two with one address; one server has none.
+    """Several servers need a balancer, or two with one address; one server needs none.
 
-    Without it agents and users hold the address of one server, whose loss cuts them off from the
-    two that live. Two balancers need `kubernetes.virtual_address`, which moves between them, and a
-    third one would add only a machine. Of a cloud's
-    instances cloud-balancer says the same; kubespray-balancer has what holds there.
+    Without it agents and users use the address of one server, and lose the other two servers with
+    it. Two balancers need `kubernetes.virtual_address`, which moves between them; a third one would
+    only add a machine. For a cloud's instances see cloud-balancer, for kubespray see
+    kubespray-balancer.
     """
     balancers = with_role(spec, "balancer")
     servers = with_role(spec, "control_plane")
@@ -55,11 +55,11 @@ def check_balancer(spec: ClusterSpec) -> Findings:
 
 
 def check_virtual_address(spec: ClusterSpec) -> Findings:
-    """The virtual address moves between two balancers, and nothing else has it.
+    """The virtual address moves between two balancers, and no other device uses it.
 
-    It lies in the network of both, which the hosts themselves are asked for at the first update.
-    That it lies in no network of rails, pods or services is the rule `subnet-overlap`. In a cloud
-    no address moves: `cloud-balancer`.
+    It is in the network of both, which the first update checks on the hosts. The rule
+    `subnet-overlap` keeps it out of the networks of rails, pods and services. In a cloud no address
+    moves: `cloud-balancer`.
     """
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if shared is None:
@@ -87,7 +87,7 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
 
 
 def check_existing_plane(spec: ClusterSpec) -> Findings:
-    """Nothing is installed on a cluster that is there already."""
+    """Railyard installs no servers or balancers of an existing cluster."""
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
         return
@@ -101,7 +101,7 @@ def check_existing_plane(spec: ClusterSpec) -> Findings:
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:
-    """Each node has a name of its own: two nodes of one name would be one."""
+    """Each node needs a unique name: two nodes with one name would be one."""
     first: dict[str, int] = {}
     for number, host in enumerate(spec.hosts):
         place = at(("hosts", number, "node_name"), host.node_name)
@@ -116,10 +116,10 @@ _PATH = ("kubernetes", "alignment")
 
 
 def check_alignment_owner(spec: ClusterSpec) -> Findings:
-    """The kubelets that `kubernetes.alignment` is for are installed by Railyard.
+    """`kubernetes.alignment` needs kubelets that Railyard installs.
 
-    On a cluster that is there, whoever installed it sets them, and drains each worker for it: a
-    kubelet does not start with the state of another policy.
+    On an existing cluster its installer sets them, and drains each worker first: a kubelet does not
+    start with the state of another policy.
     """
     plane = spec.kubernetes
     if isinstance(plane, ExistingPlane) and plane.alignment is not None:
@@ -134,10 +134,10 @@ def check_alignment_owner(spec: ClusterSpec) -> Findings:
 
 
 def check_alignment_numa(spec: ClusterSpec) -> Findings:
-    """A policy of `kubernetes.alignment` takes the pods of jobs, which have all cards of a host.
+    """The policy of `kubernetes.alignment` accepts the pods of jobs, which use all cards of a host.
 
-    `single-numa-node` refuses each pod that has cards of two NUMA nodes (TopologyAffinityError);
-    `restricted` does so where its CPUs would fit into one of them, and is a warning.
+    `single-numa-node` refuses each pod with cards on two NUMA nodes (TopologyAffinityError).
+    `restricted` refuses it if its CPUs would fit into one node, which is a warning.
     """
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None or alignment.policy == "best-effort":
@@ -158,10 +158,10 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
 
 
 def check_reserved_cpus(spec: ClusterSpec) -> Findings:
-    """`reserved_cpus` names each CPU once, upwards, and CPU 0 among them.
+    """`reserved_cpus` names each CPU once, in rising order, and includes CPU 0.
 
-    Interrupts and the kernel's own work are on CPU 0 unless something moved them; a job that has
-    it for itself is late on one rank, and all others wait for that.
+    CPU 0 handles interrupts and the kernel's own work unless something moved them; a job that uses
+    it exclusively is late on one rank, and all others wait for that.
     """
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None:
@@ -178,12 +178,12 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
 
 
 def check_api_from(spec: ClusterSpec) -> Findings:
-    """`kubernetes.api_from` shuts out no node, and no way of our own to a host.
+    """`kubernetes.api_from` shuts out no node, and does not cut Railyard's SSH to a host.
 
-    Nodes join by the API's port and keep to it, and a balancer asks the servers from its own
-    address. The filter names that port alone: where SSH of the same host has it too, SSH would be
-    shut with it. Whether Railyard's own address is in the list is looked at by every preview, since
-    the servers alone know where it comes from.
+    Nodes join by the API's port and keep using it, and a balancer asks the servers from its own
+    address. The filter matches only that port: if SSH uses the same port on a host, the filter
+    shuts it too. Every preview checks whether Railyard's own address is in the list, since only the
+    servers see which address that is.
     """
     plane = spec.k3s
     if plane is None or not plane.api_from:
@@ -218,13 +218,13 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
 
 
 def check_k3s_secrets(spec: ClusterSpec) -> Findings:
-    """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
+    """Workers of K3s join with a separate token, and Secrets are encrypted in etcd.
 
     Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
     server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
     etcd shows every Secret. Choose both before the first install. An update refuses to add either
-    to a cluster that runs: waive the rule there, until the cluster is made again. `api_from` can be
-    added at any time; it lists the networks of the nodes and of whoever runs Railyard.
+    to a running cluster: waive the rule there, until the cluster is made again. `api_from` can be
+    added at any time; it lists the networks of the nodes and of the people who run Railyard.
     """
     plane = spec.k3s
     if plane is None:
@@ -251,10 +251,10 @@ def check_k3s_secrets(spec: ClusterSpec) -> Findings:
 
 
 def check_agent_token(spec: ClusterSpec) -> Findings:
-    """The token of agents is another secret than the one of servers.
+    """The token of agents differs from the token of servers.
 
     With the servers' token a machine joins as a server, gets the cluster's own keys, and reads all
-    that is stored in it. Whether two secrets have one value is looked at on the servers.
+    stored data. Whether two secrets have one value is checked on the servers.
     """
     plane = spec.k3s
     if plane is not None and plane.agent_token == plane.token:
@@ -285,9 +285,9 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
 
 
 def check_kubespray_balancer(spec: ClusterSpec) -> Findings:
-    """No host is a balancer: each of kubespray's nodes has one of its own.
+    """No host is a balancer: each of kubespray's nodes runs its own.
 
-    A proxy on every worker knows all API servers, so that the loss of one is not felt there.
+    A proxy on every worker knows all API servers, so workers do not notice the loss of one.
     """
     if spec.kubespray is None:
         return
@@ -318,10 +318,10 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
 
 
 def check_kubespray_registry(spec: ClusterSpec) -> Findings:
-    """The site's registry is one that its nodes trust and pull from without a login.
+    """Nodes trust the site's registry and pull from it without a login.
 
     The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
-    certificate: the hosts must trust the registry by themselves.
+    certificate: the hosts must already trust the registry.
     """
     registry = spec.sources.registry
     if spec.kubespray is None or registry is None:
@@ -335,7 +335,7 @@ def check_kubespray_registry(spec: ClusterSpec) -> Findings:
 
 
 def check_kubespray_mtu(spec: ClusterSpec) -> Findings:
-    """`mtu_bytes` is set only where the CNI takes it.
+    """`mtu_bytes` is set only if the CNI accepts it.
 
     flannel takes its MTU from the interface of the default route.
     """

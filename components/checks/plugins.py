@@ -26,10 +26,10 @@ def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[Placed
 
 
 def check_shared_devices(spec: ClusterSpec) -> Findings:
-    """Each shared resource has a name of its own and takes a card of every worker that has cards.
+    """Each shared resource has a unique name and selects a card on every worker with cards.
 
-    The plugin refuses an entry without selectors. A resource that no card belongs to is never
-    published, and a pod that asks for it waits for ever.
+    The plugin refuses an entry without selectors. A resource without cards is never published, and
+    a pod that asks for it waits for ever.
     """
     network = spec.pod_network
     if network.mode != "rdma_shared":
@@ -151,7 +151,7 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
 def check_host_network(spec: ClusterSpec) -> Findings:
     """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
 
-    RoCE takes its GID from the card's address; a pod with an interface of its own has one there.
+    RoCE takes its GID from the card's address; a pod with its own interface has one there.
     """
     network = spec.pod_network
     if not network.host_network:
@@ -189,10 +189,10 @@ def _is_on(subnet: IPv4Network, address: str | None) -> bool:
 
 
 def check_host_device(spec: ClusterSpec) -> Findings:
-    """`host_device` counts whole InfiniBand HCAs, none of which has VFs.
+    """`host_device` counts whole InfiniBand HCAs without VFs.
 
-    The device plugin leaves out an HCA with VFs, and publishes each VF in its place: eight HCAs of
-    eight VFs are 64 devices, and a pod that asks for eight may get all of them from one HCA.
+    The device plugin omits an HCA with VFs, and publishes each VF instead: eight HCAs with eight
+    VFs each are 64 devices, and a pod that asks for eight may get all of them from one HCA.
     """
     mode = spec.pod_network.mode
     place = at(("pod_network", "mode"), mode)
@@ -219,11 +219,11 @@ def _split_hcas(spec: ClusterSpec, place: Place) -> Findings:
 
 
 def check_gpu_publisher(spec: ClusterSpec) -> Findings:
-    """The GPU operator or the device plugin publishes the GPUs: one of them, not both.
+    """The GPU operator or the device plugin publishes the GPUs, but not both.
 
-    The operator runs a device plugin of its own. Two of them register the same resource, and the
-    later one takes it from the other. Without one, pods that ask for GPUs stay Pending; an existing
-    cluster may have a plugin that the file does not name, so nothing is said of it.
+    The operator runs its own device plugin. Two plugins register the same resource, and the later
+    one takes it from the other. Without one, pods that ask for GPUs stay Pending; the rule skips
+    existing clusters, which may have a plugin that the file does not name.
     """
     operators = spec.operators
     defaults = spec.host_defaults
@@ -277,10 +277,10 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
 
 
 def check_plugin_version(spec: ClusterSpec) -> Findings:
-    """The network operator and the GPU device plugin are of a line that is known with Kubernetes.
+    """The release lines of network operator and GPU device plugin are known with this Kubernetes.
 
-    The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
-    is not there, or a newer Kubernetes than it states, is a warning: no source says that it fails.
+    The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
+    line, or a newer Kubernetes than its range, is a warning: no source states that it fails.
     """
     operators = spec.operators
     if operators.network is not None:

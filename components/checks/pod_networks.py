@@ -31,9 +31,9 @@ _NO_INTERFACE: Final = ("pods have no interface on a rail to send by", "remove r
 
 
 def check_pod_network(spec: ClusterSpec) -> Findings:
-    """The pod network is one that the transport can carry.
+    """The transport can carry the pod network.
 
-    docs/reference/pod-networks.md has all of them, with the reason of each that is refused.
+    docs/reference/pod-networks.md lists all of them, with the reason for each refusal.
     """
     if spec.kubernetes is None:
         return
@@ -54,11 +54,11 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
 
 
 def check_ib_rail(spec: ClusterSpec) -> Findings:
-    """Each rail of an InfiniBand fabric is one HCA of every worker, with names of its own.
+    """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
 
-    With `sriov` that HCA has VFs. With `host_device` it has none: a whole HCA has one pod. With
-    IPoIB on shared HCAs the rail names the host's device. A worker without a rail's HCA would never
-    get a pod that asks for it.
+    With `sriov` that HCA needs VFs. With `host_device` it must have none: one pod gets the whole
+    HCA. With IPoIB on shared HCAs the rail names the host's device. A pod that asks for a rail
+    would never run on a worker without the rail's HCA.
     """
     way = way_of(spec)
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
@@ -129,11 +129,11 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
 def check_pod_address(spec: ClusterSpec) -> Findings:
     """Pods get addresses in a way that their interfaces and their jobs can use.
 
-    IPoIB has no DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server, and the
-    last address of its subnet stays out of the server's pool: the bandwidth test's server has it.
-    With static addresses each pod says its own, and the workers of an MPIJob are of one template.
-    On a rail with `leaves` the node says which leaf's addresses a pod gets: whereabouts and nv-ipam
-    ask it.
+    IPoIB cannot use DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server,
+    whose pool must exclude the last address of the subnet: the bandwidth test's server uses it.
+    With static addresses each pod names its own, but the workers of an MPIJob share one template.
+    On a rail with `leaves` the node decides which leaf's addresses a pod gets: whereabouts and
+    nv-ipam ask it.
     """
     network, way = spec.pod_network, way_of(spec)
     ipam = at((*_BLOCK, "ipam"), network.ipam)
@@ -173,10 +173,10 @@ def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
 
 
 def check_pod_route(spec: ClusterSpec) -> Findings:
-    """Each route of pods is over a rail that has addresses, by a next hop on it, to elsewhere.
+    """Each route of pods uses a rail with addresses and a next hop on it, and leads elsewhere.
 
-    A DHCP server gives routes itself: the CNI plugin takes no others. `source_routing` sends by the
-    rail whose address a packet has.
+    A DHCP server provides routes itself: the CNI plugin accepts no others. `source_routing` chooses
+    the rail by the packet's source address.
     """
     network = spec.pod_network
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
@@ -209,7 +209,7 @@ def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
 
 
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
-    """What is wrong with a route, and what mends it; None: nothing."""
+    """Return the fault of a route and its fix, or None."""
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
     gateways = {rail.name: subnets_of(rail)[0].gateway for rail in spec.rails}
     subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
@@ -234,15 +234,15 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
 _EXCLUDING = ("whereabouts", "nv-ipam")
 """The ways in which Railyard says which addresses are not given."""
 _LEAST = 4
-"""Addresses of a subnet that has one beside the network's, the broadcast's and the probe's."""
+"""Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
 def check_pod_pool(spec: ClusterSpec) -> Findings:
-    """Each worker gets a block of its own of each rail's subnet, with an address for each VF.
+    """Each worker gets a separate block of each rail's subnet, with an address for each VF.
 
     nv-ipam gives blocks of one size, from the first address on, until the next one would hold the
-    broadcast address. A node without a block gets no pod onto the rail; what is kept of a block
-    (gateway, cards, the bandwidth test's server, `exclusions`) is lost for its pods.
+    broadcast address. A node without a block gets no pod onto the rail; reserved addresses in a
+    block (gateway, cards, the bandwidth test's server, `exclusions`) are lost for its pods.
     """
     network = spec.pod_network
     size = network.addresses_per_node
@@ -322,10 +322,10 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
 
 
 def check_multus_owner(spec: ClusterSpec) -> Findings:
-    """Where Multus is left to the network operator, the site has one, and pods have networks.
+    """If the network operator brings Multus, the site has that operator, and pods have networks.
 
-    Its policy brings the reference plugins too, and what our own DaemonSets of them would bring is
-    left out: two that write one program would take turns.
+    Its policy also brings the reference plugins, and Railyard then omits its own DaemonSets for
+    them: two that write one program would take turns.
     """
     network = spec.pod_network
     if network.multus != "operator" or spec.kubernetes is None:

@@ -46,7 +46,7 @@ def in_words(names: Sequence[str]) -> str:
 
 
 def suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
-    """What a fix writes: the rail's subnet in equal parts, one for each leaf."""
+    """Write the `leaves` for a fix: the rail's subnet in equal parts, one for each leaf."""
     prefix = rail.subnet.prefixlen + (len(leaves) - 1).bit_length()
     if prefix > _SMALLEST:
         return "leaves, with parts of a larger subnet of the rail"
@@ -60,11 +60,11 @@ def _part_text(leaf: str, part: IPv4Network) -> str:
 
 
 def check_rail_leaf(spec: ClusterSpec) -> Findings:
-    """Of a rail with `leaves`, each leaf that has hosts of it has a part of the rail's subnet.
+    """On a rail with `leaves`, each leaf with hosts of that rail has a part of its subnet.
 
-    The parts have no address in common, since a pod's address tells which leaf it is behind. Each
-    leaf is routed and reaches the others over routed links; a trunk would make one network of two
-    subnets, and pods would look for each other's address where nothing answers.
+    The parts do not overlap, since a pod's address shows its leaf. Each leaf is routed and reaches
+    the others over routed links; a trunk would join two subnets into one network, and pods would
+    ask for each other's address in vain.
     """
     holders = switches_of_rails(spec)
     for r, rail in enumerate(spec.rails):
@@ -110,7 +110,7 @@ def is_routed(switch: Switch) -> bool:
 
 
 def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
-    """Each host of the rail is on a leaf that has a part of it."""
+    """Check that each host of the rail is on a leaf with a part of it."""
     seen: set[str] = set()
     for port in list_ports(spec):
         leaf = port.switch.name
@@ -187,9 +187,9 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
 def check_spine_link(spec: ClusterSpec) -> Findings:
     """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 
-    A spine without a link to one leaf knows no way there: the others send to that leaf over fewer
-    spines than they have links for. A super-spine leads to the leaves of every unit likewise.
-    Fabrics in which a spine is of some rails only are not meant.
+    A spine without a link to one leaf has no path there: the other leaves reach that leaf over
+    fewer spines than they have links to. In the same manner a super-spine leads to the leaves of
+    every unit. The rule does not apply to fabrics whose spines serve only some rails.
     """
     holders, units, tiers = switches_of_rails(spec), units_of(spec), tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
@@ -285,10 +285,10 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     """A card on a routed port, or the one pod on its VF, has an address of the rail.
 
     The port has the other address of that /31: with 10.10.111.1 it has 10.10.111.0. The host's end
-    is the card itself (`address`, with jobs in the host's network), or the pod that has the card's
-    only VF (`pod_address`, with `vfs: 1`), which gets it from nv-ipam. What the leaf announces is
-    these networks, so the rail has no gateway and no subnets of leaves beside them. BGP with hosts
-    is not supported, and neither are larger networks for several pods behind one port.
+    is the card itself (`address`, with jobs in the host's network), or the pod with the card's only
+    VF (`pod_address`, with `vfs: 1`), which gets it from nv-ipam. The leaf announces these
+    networks, so the rail needs neither a gateway nor subnets of leaves. BGP with hosts is not
+    supported, and neither are larger networks for several pods behind one port.
     """
     routed = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
     # `routed-link` tells of ports that cannot be routed.

@@ -1,4 +1,4 @@
-"""All rules, in the order of the reference, and waivers of them with what they hide."""
+"""All rules, in the order of the reference, and waivers with the number of problems they hide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MODULES: Final = (
     "cloud",
     "infiniband",
 )
-"""The modules of this folder that have rules, in the order of the reference."""
+"""The modules of this folder with rules, in the order of the reference."""
 
 
 def _rules_of(name: str) -> Iterator[Rule]:
@@ -61,7 +61,7 @@ RULES: Final = tuple(rule for name in _MODULES for rule in _rules_of(name))
 
 @dataclass(frozen=True, slots=True)
 class FileRule:
-    """What is demanded of the file itself, before there is a spec."""
+    """A demand on the file itself, before it becomes a spec."""
 
     name: str
     text: str
@@ -124,12 +124,12 @@ says so of each.""",
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """One waiver of the file that holds."""
+    """One valid waiver of the file."""
 
     rule: str
     reason: str
     hides: int
-    """Problems and warnings that are not reported for its sake."""
+    """Number of problems and warnings that it hides."""
 
     def __str__(self) -> str:
         """The words of every report."""
@@ -140,10 +140,10 @@ class Waived:
 def waive(
     spec: ClusterSpec, problems: Sequence[Problem]
 ) -> tuple[list[Problem], tuple[Waived, ...]]:
-    """Leave out what the rules that the file waives have found.
+    """Leave out problems of rules that the file waives.
 
     Returns:
-        The other problems, and each waiver that holds, in the order of the file.
+        The other problems, and each valid waiver, in the order of the file.
     """
     valid = {rule: reason for rule, reason in spec.waive.items() if _why_not(rule) is None}
     kept = [problem for problem in problems if problem.rule not in valid]

@@ -12,7 +12,7 @@ from components.core.plain_text import counted
 from components.core.problem import Place, Problem, render_path
 
 _SHOWN: Final = 4
-"""Places of joined problems in a text; JSON has all of them."""
+"""Places of joined problems in a text; JSON lists all."""
 _MANY: Final = 8
 """Of more places than these one problem shows as few."""
 _EACH: Final = "example-value"
@@ -39,7 +39,7 @@ class ProblemJson(TypedDict):
     where: list[PlaceJson]
     fix: str
     more: int
-    """Problems in the same words that are joined to this one."""
+    """Number of problems with the same words that are joined to this one."""
 
 
 def render_text(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> str:
@@ -50,7 +50,7 @@ def render_text(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> s
 
 
 def render_problem(problem: Problem) -> str:
-    """Write one problem: what is wrong, where, and how to fix it."""
+    """Write one problem: the fault, its places, and the fix."""
     mark = " (warning)" if problem.severity == "warning" else ""
     shown = _shown_places(problem)
     heads = [_head(place) for place in shown]
@@ -88,7 +88,7 @@ def count_problems(problems: Sequence[Problem]) -> str:
 def render_json(
     problems: Sequence[Problem], waived: Sequence[Waived] = (), unpinned: Sequence[str] = ()
 ) -> str:
-    """Write the report as JSON: problems, their numbers, waivers, and what is not pinned."""
+    """Write the report as JSON: problems, their numbers, waivers, and unpinned files."""
     warnings = sum(problem.severity == "warning" for problem in problems)
     return json.dumps(
         {

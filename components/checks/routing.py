@@ -26,13 +26,13 @@ from components.pod_network.rails import pools_of
 
 
 def check_routing(spec: ClusterSpec) -> Findings:
-    """A switch with routed links has `routing`, and numbers that let every path be used.
+    """A switch with routed links has `routing`, with AS numbers that allow every path.
 
-    Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
-    All spines above a leaf share one, and so do all super-spines above them: several paths are used
-    at once only if they have passed the same numbers. The spines of two scalable units, which
-    super-spines join, have different ones. A router's identifier is unique, and is in no network of
-    others. Both ends of a link have BFD or none. A warning names what is not proven of a system's
+    Each leaf needs a different number: BGP refuses a route that has passed the same number before.
+    All spines above a leaf share one, and so do all super-spines above them: BGP uses several paths
+    at once only if they passed the same numbers. The spines of two scalable units, which
+    super-spines join, need different ones. A router's identifier is unique, and outside of other
+    networks. Both ends of a link use BFD, or neither. A warning names unproven parts of a system's
     BGP.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
@@ -61,7 +61,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
 
 
 def _cautions(spec: ClusterSpec) -> Findings:
-    """What a system does not do as one would expect, and which no rule can refuse."""
+    """Warn of unexpected behaviour of a system that no rule can refuse."""
     addressed = link_addresses(spec)
     bare = {
         side.switch.name
@@ -123,9 +123,8 @@ def _has_no_bfd(switch: Switch) -> bool:
 def check_rail_gateway(spec: ClusterSpec) -> Findings:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
-    The leaf that carries the rail has it. On two leaves it would be one address on two machines, so
-    each of them has a subnet and a gateway of its own; on a leaf that is not routed no machine
-    would have it.
+    The leaf that carries the rail has it. On two leaves two machines would share one address, so
+    each leaf needs its own subnet and gateway; on a leaf without routing no machine would have it.
     """
     holders = bridging_switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}
@@ -270,7 +269,7 @@ def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbe
 
 
 def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
-    """Switches above leaves that have no leaf in common: each needs the other's routes."""
+    """Report switches above different leaves with one number: each needs the other's routes."""
     tiers, under = tiers_of(spec), leaves_below(spec)
     upper = [name for name in numbers if tiers.get(name, LEAF) > LEAF]
     for asn, names in _by_number(upper, numbers).items():

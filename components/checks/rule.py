@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from the spec to findings, named after what it checks."""
+"""A rule: a pure function from the spec to findings, named after its subject."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finding:
 
 
 Findings: TypeAlias = Iterator[Finding]
-"""What a rule yields."""
+"""The findings that a rule yields."""
 Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
 
 
@@ -75,7 +75,7 @@ def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Fin
 
 
 def named(rule: str, findings: Iterable[Finding]) -> Iterator[Problem]:
-    """The findings of one rule as problems, each by itself."""
+    """Turn each finding of one rule into a separate problem."""
     for each in findings:
         yield Problem(rule, each.what, each.where, each.fix, each.severity)
 
@@ -87,10 +87,10 @@ class Rule:
     check: Check
     name: str
     text: str
-    """What it demands and why, for the reference."""
+    """Its demand and the reason, for the reference."""
 
     def problems(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Run it; what it says several times in the same words is one problem in several places."""
+        """Run it, and join findings with the same words into one problem with several places."""
         places: dict[tuple[str, str, Severity], dict[Place, None]] = {}
         for found in self.check(spec):
             said = (found.what, found.fix, found.severity)

@@ -1,4 +1,4 @@
-"""Check a site: everything that is wrong with it at once, with lines."""
+"""Check a site and report all mistakes at once, with their lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')
 """A position in a path: `hosts[3]`, `ports["1/1"]`."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/\[\],-]*[A-Za-z0-9\]]|[A-Za-z0-9]")
 _ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b")
-"""An IPv4 address or network in what is wrong; one in a fix makes another fix."""
+"""An IPv4 address or network in the text of a fault; addresses in fixes keep problems apart."""
 _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
     "ports": ("port", "ports"),
@@ -48,20 +48,20 @@ _NOUNS: Final = {
     "switches": ("switch", "switches"),
     "rails": ("rail", "rails"),
 }
-"""Key of the file to what one entry, and several, are called."""
+"""Key of the file to the words for one entry and for several."""
 CAUSES: Final = frozenset(
     {"duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
     | {"switch-release", "switch-system", "switch-transport"}
 )
-"""Rules whose fix changes what others find: they are reported first."""
+"""Rules whose fix changes the results of other rules: they are reported first."""
 
 
 def group_problems(problems: Iterable[Problem], spec: ClusterSpec | None) -> tuple[Problem, ...]:
-    """Join problems of one rule that differ in nothing but names and places.
+    """Join problems of one rule that differ only in names and places.
 
     Args:
         problems: With their lines.
-        spec: What could be read of the file, for the names in it.
+        spec: The readable part of the file, for the names in it.
 
     Returns:
         Causes first, then by line. A joined problem has the words of its first one, the places of
@@ -103,7 +103,7 @@ def _shape(text: str, names: frozenset[str]) -> str:
 
 
 def _target(word: str, names: frozenset[str]) -> bool:
-    """`leaf-01:1/31`, where the port has a slash of its own."""
+    """Whether a word is a link's end such as `leaf-01:1/31`, whose port contains a slash."""
     switch, colon, port = word.partition(":")
     return bool(colon) and switch in names and port in names
 
@@ -140,13 +140,13 @@ class CheckedSite:
     problems: tuple[Problem, ...]
     """Errors and warnings, causes first and then by line; alike ones are joined."""
     waived: tuple[Waived, ...] = ()
-    """The waivers of the file, with what they hide."""
+    """The waivers of the file, with the number of problems that they hide."""
     lock: Lock = field(default_factory=Lock)
     """What its lock says; a plan is made with it."""
     lines: Lines = field(default_factory=Lines)
-    """Where its values stand; an update names them where it refuses an edit."""
+    """The lines of its values; an update names them if it refuses an edit."""
     unpinned: Unpinned = field(default_factory=lambda: Unpinned((), ""))
-    """What no checksum holds yet: a note here, and refused by an update outside of the lab."""
+    """Sources without a checksum: a note here, and refused by an update outside of the lab."""
 
     def spec_or_raise(self) -> ClusterSpec:
         """Give the spec.
@@ -162,13 +162,13 @@ class CheckedSite:
 _FREE: Final = frozenset({"sysctls", "switch_models", "nic_models"})
 """Mappings whose names the user chooses."""
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
-"""Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
-missing."""
+"""Rules that search for a name; their results are wrong while a name, or a range of ports, is wrong
+or missing."""
 _RULES_BY_CABLE: Final = frozenset(
     {"nic-cabling", "numa-leaf", "rail-switch", "rail-gateway", "routing", "link-ends", "link-loop"}
     | {"rail-leaf", "spine-link"}
 )
-"""Rules that follow cables; they say nothing true while a port or a switch cannot be read."""
+"""Rules that follow cables; their results are wrong while a port or a switch is unreadable."""
 _RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
     "rails": frozenset({"port-target", "nic-rail", "unused-rail", "link-form"}),
     "hosts": frozenset({"port-target", "unused-rail", "nic-cabling", "partition-member"}),
@@ -177,18 +177,18 @@ _RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
     "kubernetes": frozenset({"payload-choice"}),
     "containers": frozenset({"payload-choice"}),
 }
-"""Part of the file to the rules that look for what is in it."""
+"""Part of the file to the rules that search in it."""
 _RULES_BY_ROLE: Final = frozenset(
     {"worker-count", "control-plane", "etcd-members", "balancer", "cloud-balancer"}
     | {"max-unavailable", "deepspeed-workers", "perftest-case", "partition-member"}
 )
-"""Rules that count hosts of a role; they say nothing true while a role is wrong or missing."""
+"""Rules that count hosts of a role; their results are wrong while a role is wrong or missing."""
 _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
 """Keys by which things are found; of a wrong VLAN or MTU only its own rules must keep quiet."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
-    """Run every rule on a spec; paths only, no lines. What the spec waives is left out."""
+    """Run every rule on a spec, and leave out waived problems; paths only, no lines."""
     return tuple(waive(spec, _run_rules(spec))[0])
 
 
@@ -200,13 +200,13 @@ def load_checked_site(path: Path) -> CheckedSite:
     """Load a site file or a stack file and run every rule.
 
     Raises:
-        UsageError: There is no such file, or it cannot be read.
+        UsageError: The file does not exist or cannot be read.
     """
     return check_loaded(load_site(path), str(path))
 
 
 def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
-    """Check the site of a stack's configuration, with the lines of the file that holds it.
+    """Check the site of a stack's configuration, with the lines of its file.
 
     Args:
         value: `railyard:cluster` as Pulumi gave it, or None.
@@ -219,12 +219,12 @@ def check_config_value(value: Json, source_file: Path | None, site: Json = None)
 
 @without_collector()
 def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> CheckedSite:
-    """Run every rule on what was loaded, as far as it could be read.
+    """Run every rule on the readable part of a loaded file.
 
     Args:
-        loaded: What the file holds.
-        file: How reports name it.
-        lock: The site's lock; default the one beside its file.
+        loaded: The result of reading the file.
+        file: Its name in reports.
+        lock: The site's lock; default the one next to the file.
     """
     spec = loaded.spec or loaded.partial
     found = [*loaded.marks]
@@ -247,7 +247,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
 
 
 def _without_twins(problems: list[Problem]) -> list[Problem]:
-    """Leave out what rules say of cables while two devices have one name."""
+    """Leave out problems of rules about cables while two devices have one name."""
     if all(problem.rule != "duplicate-name" for problem in problems):
         return problems
     blind = _RULES_BY_NAME | _RULES_BY_CABLE
@@ -255,14 +255,14 @@ def _without_twins(problems: list[Problem]) -> list[Problem]:
 
 
 def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
-    """With the places that are in the file: a cloud's hosts are not, their pools are."""
+    """Replace places that the file lacks: a host of a cloud by its pool."""
     paths = ((place, written_at(spec, place.path)) for place in problem.where)
     places = (place if path == place.path else Place(path) for place, path in paths)
     return replace(problem, where=tuple(dict.fromkeys(places)))
 
 
 def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Problem]:
-    """The rules on what lies beside the site; a text that is in no file has nothing beside it."""
+    """Run the rules on files next to the site; a text without a file has none."""
     if loaded.secrets is not None:
         for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key)):
             yield from named(rule, dict.fromkeys(check(spec, loaded.secrets)))
@@ -294,9 +294,10 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
 
 
 def _follows(problem: Problem, loaded: Loaded) -> bool:
-    """Whether it only follows from another slip of the file.
+    """Whether a problem only follows from another mistake in the file.
 
-    The system of a switch says how its ports are named, and a key that is misspelt is missing.
+    The system of a switch decides the names of its ports, and a misspelt key also counts as
+    missing.
     """
     if not problem.where:
         return False
@@ -312,7 +313,7 @@ def _follows(problem: Problem, loaded: Loaded) -> bool:
 
 
 def _rules_that_need(path: SpecPath) -> frozenset[str]:
-    """The rules that look for things in that part of the file, or in the one that was meant."""
+    """Return the rules that search in that part of the file, or in the one that the user meant."""
     part = get_close_matches(str(path[0]), _RULES_BY_PART, n=1)
     return _RULES_BY_PART[part[0]] if part else frozenset()
 

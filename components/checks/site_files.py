@@ -21,9 +21,9 @@ _SITES = frozenset({"cluster", "site"})
 
 
 def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
-    """Each `railyard:` key of a stack file is the site, a secret that it names, or a switch.
+    """Each `railyard:` key of a stack file is the site, a secret of the site, or a switch.
 
-    A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
+    A misspelt switch would silently do nothing. An unneeded secret is only a warning.
     """
     wanted = {own for ref, _ in list_secrets(spec) if (own := ref.secret)}
     known = sorted({*SETTINGS, *wanted})
@@ -55,8 +55,8 @@ def _place(name: str, secrets: StackSecrets) -> Place:
 def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
     """Each secret that the site names is in the stack's configuration, encrypted.
 
-    It is checked only for a stack file; a plain site file holds no secrets. What comes from the
-    environment or a program is asked for when it is needed.
+    The rule checks only stack files; a plain site file holds no secrets. Secrets from the
+    environment or a program are read when they are needed.
     """
     places: dict[str, list[Place]] = {}
     for ref, path in list_secrets(spec):
@@ -97,10 +97,10 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
 
 
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
-    """The bundle has everything that the site brings, each as the lock says.
+    """The bundle has every file that the site needs, each as the lock records it.
 
-    It is copied by hand, of another day perhaps; what it lacks would be missed in the middle of an
-    update, where there is no network to fetch it from.
+    People copy it, perhaps on another day; a missing file would stop an update in the middle,
+    without a network to fetch it.
     """
     folder = spec.sources.bundle
     if folder is None or not (project / folder / INDEX).is_file():
@@ -129,10 +129,10 @@ def _is_chart(project: Path, artefact: Artefact) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unpinned:
-    """What of a site neither its file nor its lock pins: a note of `check`, a refusal of `up`.
+    """Files that neither the site nor its lock pins: a note of `check`, a refusal of `up`.
 
-    An address with a version says what is meant, and not what is served there tomorrow. A plan can
-    be read without, so `check` and `plan` go on; the lab has files of the repository.
+    An address with a version does not guarantee tomorrow's content. A plan works without pins, so
+    `check` and `plan` go on; the lab uses files of the repository.
     """
 
     artefacts: tuple[Artefact, ...]
@@ -161,19 +161,20 @@ class Unpinned:
 
 
 def find_unpinned(spec: ClusterSpec, lock: Lock) -> Unpinned:
-    """What is not pinned; of another address or release `lock-entry` speaks."""
+    """Find unpinned files; `lock-entry` reports changed addresses and releases."""
     found = (each for each in artefacts_of(spec) if each.lockable and lock.of(each) is None)
     return Unpinned(tuple(found), _site_of(lock))
 
 
 def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
-    """What an update refuses because it is not pinned.
+    """Find the unpinned files for which an update is refused.
 
     Args:
         spec: The checked site.
         lock: Its lock.
-        lab: Whether the stack is of the lab, whose nodes pull no images: without a lock it needs
-            none for them. Files, charts, and all that a lock is there for are asked for there too.
+        lab: Whether the stack is in the lab, whose nodes pull no images: without a lock it needs no
+            pins for them. Files and charts need pins there too, and an existing lock must be
+            complete.
     """
     found = find_unpinned(spec, lock)
     if not lab or lock.exists:

@@ -41,8 +41,8 @@ _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 def check_payload_choice(spec: ClusterSpec) -> Findings:
     """A site has either `kubernetes` or `containers`.
 
-    Both would hand the same GPUs and cards to two schedulers that do not know of each other; with
-    neither there is nothing that could run a job.
+    Both would give the same GPUs and cards to two schedulers that do not know each other; without
+    either, the site cannot run jobs.
     """
     if spec.kubernetes is not None and spec.containers is not None:
         what = "the site has both kubernetes and containers, and each would take all GPUs."
@@ -74,7 +74,7 @@ def check_container_hosts(spec: ClusterSpec) -> Findings:
 
 
 def check_container_image(spec: ClusterSpec) -> Findings:
-    """An image that is built here is named by a tag: its digest is known only after the build."""
+    """An image built by Railyard has a tag, since its digest is known only after the build."""
     containers = spec.containers
     if containers is not None and containers.build is not None and "@" in containers.image:
         what = "the image is built here, and its digest is known only after that."
@@ -103,7 +103,7 @@ def check_image_download(spec: ClusterSpec) -> Findings:
 
 
 def check_registry_login(spec: ClusterSpec) -> Findings:
-    """An image that is built and pushed to a public registry has a login for it."""
+    """An image that Railyard builds and pushes to a public registry needs a login for it."""
     containers = spec.containers
     if containers is None or containers.build is None or containers.login is not None:
         return
@@ -115,7 +115,7 @@ def check_registry_login(spec: ClusterSpec) -> Findings:
 
 
 def check_payload_benchmark(spec: ClusterSpec) -> Findings:
-    """ResNet-50 is run only in `containers`: the jobs of a cluster have no TensorFlow 1."""
+    """ResNet-50 runs only in `containers`: the jobs of a cluster lack TensorFlow 1."""
     if spec.acceptance.resnet50 is not None and spec.containers is None:
         what = "acceptance runs ResNet-50, and there are no containers to run it in."
         fix = "remove it; the NCCL collectives prove the same path on a cluster."
@@ -123,10 +123,10 @@ def check_payload_benchmark(spec: ClusterSpec) -> Findings:
 
 
 def check_docker_runtime(spec: ClusterSpec) -> Findings:
-    """Docker is asked for where something runs in it.
+    """Docker is installed only if the site runs something in it.
 
-    K3s has its own containerd: a Docker beside it would hold images and GPUs of containers that
-    Kubernetes does not know of.
+    K3s has its own containerd: a second Docker would hold images, and GPUs of containers unknown to
+    Kubernetes.
     """
     k3s = spec.k3s
     if spec.host_defaults.docker and k3s is not None and k3s.container_runtime == "containerd":
@@ -176,8 +176,8 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
 def check_version_pair(spec: ClusterSpec) -> Findings:
     """The GPU operator's release line supports the Kubernetes minor.
 
-    The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
-    is not in the catalogue is a warning.
+    The ranges, with their sources, are in components/catalogue/operator_versions.py. A line outside
+    of the catalogue is a warning.
     """
     if spec.operators.gpu is not None:
         chart, path = spec.operators.gpu.chart, ("operators", "gpu", "chart", "version")
@@ -192,7 +192,7 @@ def known_with(
     catalogue: tuple[KubernetesRange, ...],
     beyond: Literal["error", "warning"] = "error",
 ) -> Findings:
-    """What the catalogue says of one chart on the site's Kubernetes; `beyond`: of a newer one."""
+    """Compare one chart with the site's Kubernetes; `beyond` is the severity for a newer one."""
     plane = spec.kubernetes
     if plane is None:
         return
@@ -222,9 +222,9 @@ def known_with(
 def check_runtime_nri(spec: ClusterSpec) -> Findings:
     """The containerd of K3s or kubespray works with the GPU operator's container toolkit.
 
-    The toolkit works through NRI, and with some releases of containerd alone: with others, pods get
-    no GPU. The tables of both are in components/catalogue/operator_versions.py.
-    Preflight looks at the nodes of an existing cluster.
+    The toolkit works through NRI, and only with some releases of containerd: with others, pods get
+    no GPU. The tables of both are in components/catalogue/operator_versions.py. Preflight checks
+    the nodes of an existing cluster.
     """
     if spec.operators.gpu is None or toolkit_owner(spec) != "operator" or runs_docker(spec):
         return
@@ -304,10 +304,10 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Findings:
 
 
 def check_version_conflict(spec: ClusterSpec) -> Findings:
-    """No two components are of versions that are known to fail together.
+    """No two components have versions that are known to fail together.
 
-    The pairs, what fails and who says so are in components/catalogue/version_pairs.py, and
-    `railyard versions` prints them. Where the source names a neighbour of the release, it is a
+    The pairs, their faults and the sources are in components/catalogue/version_pairs.py, and
+    `railyard versions` prints them. If the source names only a neighbouring release, it is a
     warning.
     """
     versions, network = versions_of(spec), spec.operators.network
@@ -322,10 +322,10 @@ def check_version_conflict(spec: ClusterSpec) -> Findings:
 
 
 def check_driver_tag(spec: ClusterSpec) -> Findings:
-    """The network operator's driver container has a tag that its own release names, or the file.
+    """The network operator's driver container has a tag from its own release, or from the file.
 
-    NVIDIA makes a container for each release of the operator and for no other. A tag that does not
-    exist leaves each node without its RDMA driver until its image pull is looked at.
+    NVIDIA makes a container for each release of the operator and for no other. With a wrong tag
+    each node stays without its RDMA driver until someone checks its image pull.
     """
     operator = spec.operators.network
     if operator is None:

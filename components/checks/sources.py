@@ -1,4 +1,4 @@
-"""Rules on where things come from: what can never be there, and what may change by itself."""
+"""Rules on sources: files that can never exist, and files that may change unnoticed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM'
 
 
 def check_checksum_zeros(spec: ClusterSpec) -> Findings:
-    """A checksum is that of a file, and not a row of zeros.
+    """A checksum is a real one, not a row of zeros.
 
-    Zeros take the place of a checksum in examples. No file has that one, so every host would refuse
-    what it fetched, in the middle of an update.
+    Examples use zeros in place of a checksum. No file has that checksum, so every host would refuse
+    its download in the middle of an update.
     """
     for path in _zeros(spec, ()):
         name = str(path[-1])
@@ -47,9 +47,9 @@ def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
 
 
 def check_made_host_source(spec: ClusterSpec) -> Findings:
-    """Machines that the same update makes have no file yet, so nothing is taken from a path there.
+    """Machines that the same update makes hold no files yet, so no source is a path there.
 
-    Their image is the cloud's: what lies on it is not ours to say.
+    They start from the cloud's image, whose files Railyard does not know.
     """
     if crusoe_of(spec) is None:
         return
@@ -63,9 +63,9 @@ def check_made_host_source(spec: ClusterSpec) -> Findings:
 
 
 def check_chart_values(spec: ClusterSpec) -> Findings:
-    """`values` of a chart add to what the plan decides, and do not contradict it.
+    """`values` of a chart add to the plan's decisions, and do not contradict them.
 
-    Other parts of the plan count on those values: who brings a driver, where CNI plugins are, what
+    Other parts of the plan rely on those values: who brings a driver, where CNI plugins are, what
     discovers the nodes' features.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
@@ -93,10 +93,10 @@ def _contradictions(
 
 
 def check_registry_docker(spec: ClusterSpec) -> Findings:
-    """A registry of the site's own is set up for containerd, K3s' own runtime.
+    """The site's own registry works with containerd, K3s' own runtime.
 
-    Docker takes a CA, a login and plain HTTP from files of its own (`/etc/docker`), which are
-    whoever's Docker it is.
+    Docker takes a CA, a login and plain HTTP from its own files (`/etc/docker`), which belong to
+    the owner of Docker.
     """
     registry = spec.sources.registry
     docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"

@@ -87,7 +87,7 @@ def above(spec: ClusterSpec, name: str, step: int = 1) -> tuple[str, ...]:
 
 
 def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    """The same of the tier beneath."""
+    """Return the switches that a switch is linked to in the tier beneath."""
     return above(spec, name, -1)
 
 
@@ -129,7 +129,7 @@ class PlacedNic:
         return f"{self.host.name} {self.nic.netdev}"
 
     def at(self, *keys: str) -> Place:
-        """Name one value of it: `nic.at("sriov", "vlan")`."""
+        """Return the place of one value in it: `nic.at("sriov", "vlan")`."""
         return at((*self.path, *keys), attrgetter(".".join(keys))(self.nic))
 
 
@@ -148,11 +148,11 @@ class PlacedPort:
 
     @property
     def place(self) -> Place:
-        """Where the file says what is plugged in."""
+        """The place in the file with the other end of the port."""
         return at(self.path, self.port.to)
 
     def at(self, key: str) -> Place:
-        """Name one value of it: `port.at("mode")`."""
+        """Return the place of one value in it: `port.at("mode")`."""
         return at((*self.path, key), getattr(self.port, key))
 
     @property
@@ -162,7 +162,7 @@ class PlacedPort:
 
     @property
     def rail(self) -> str:
-        """The rail that the port says it belongs to."""
+        """The rail that the port's entry names."""
         return self.port.to.partition("/")[2]
 
 
@@ -182,7 +182,7 @@ class HostBlock(NamedTuple, Generic[_T]):
     hosts: tuple[Host, ...]
 
     def at(self, *keys: str) -> Place:
-        """Name one value of it: `block.at("buffers", "priorities")`."""
+        """Return the place of one value in it: `block.at("buffers", "priorities")`."""
         return at((*self.path, *keys), attrgetter(".".join(keys))(self.value))
 
 
@@ -218,7 +218,7 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
 
 
 def nics_by_host(spec: ClusterSpec) -> Iterator[list[PlacedNic]]:
-    """The NICs of each host that has some; two hosts may have one name by mistake."""
+    """Yield the NICs of each host that has NICs; by mistake two hosts can share one name."""
     for _, nics in groupby(list_nics(spec), key=lambda nic: nic.path[:2]):
         yield list(nics)
 
@@ -237,7 +237,7 @@ def list_link_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
 
 @once
 def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
-    """List all Ethernet ports, in the order of the file; InfiniBand has no rails of ours."""
+    """List the ports of all Ethernet switches, in the order of the file."""
     return tuple(
         PlacedPort(switch, name, port, ("switches", s, "ports", name))
         for s, switch in enumerate(spec.switches)

@@ -1,4 +1,4 @@
-"""Rules on virtual functions: who owns what they carry, and what a card can give them."""
+"""Rules on virtual functions: who owns their settings, and which ones a card supports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.model.places import vf_guids
 _MBIT: Final = 1000
 """Mbit/s in one Gbit/s."""
 _CARRIED: Final = ("vlan", "trust", "spoofchk", "min_rate_mbit_s", "max_rate_mbit_s")
-"""What the SR-IOV CNI plugin sets on a VF for its pod, and takes back after it."""
+"""Settings of a VF that the SR-IOV CNI plugin makes for its pod, and undoes afterwards."""
 
 
 def _carried(sriov: Sriov) -> tuple[str, ...]:
@@ -28,10 +28,10 @@ def _pods_have_vfs(spec: ClusterSpec) -> bool:
 
 
 def check_vf_owner(spec: ClusterSpec) -> Findings:
-    """What a VF carries is written where its owner is: the host, or the network attachment.
+    """Settings of a VF are written at their owner: the host, or the network attachment.
 
     With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates of a VF
-    when a pod gets it, and puts back what was there when the pod ends. A second owner would change
+    when a pod gets it, and restores the old values when the pod ends. A second owner would change
     them under running pods.
     """
     if not _pods_have_vfs(spec):
@@ -45,9 +45,9 @@ def check_vf_owner(spec: ClusterSpec) -> Findings:
 
 
 def check_vf_driver(spec: ClusterSpec) -> Findings:
-    """VFs that pods get have a driver of the host: without one there is no network device to give.
+    """VFs for pods need a driver on the host: without one they have no network device.
 
-    `autoprobe: false` is for VFs that virtual machines take.
+    `autoprobe: false` is for VFs that virtual machines use.
     """
     if not _pods_have_vfs(spec):
         return
@@ -59,9 +59,9 @@ def check_vf_driver(spec: ClusterSpec) -> Findings:
 
 
 def check_vf_effect(spec: ClusterSpec) -> Findings:
-    """What is written for VFs meets VFs: with none, or without their driver, it would do nothing.
+    """Settings for VFs need VFs: without VFs, or without their driver, they do nothing.
 
-    Without a driver of the host (`autoprobe: false`) a VF has no network device, and no MTU there.
+    Without a driver on the host (`autoprobe: false`) a VF has neither a network device nor an MTU.
     """
     for nic in list_nics(spec):
         if _pods_have_vfs(spec) and nic.host.role == "worker":
@@ -111,10 +111,10 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
 
 
 def check_vf_vlan(spec: ClusterSpec) -> Findings:
-    """The VLAN that a card puts on its VFs' frames is the rail's, and the switch port takes tags.
+    """The VLAN that a card adds to its VFs' frames is the rail's, and the switch port takes tags.
 
-    An access port drops tagged frames; a port of another VLAN drops them too. Where the card sends
-    untagged frames beside its VFs, the port has to be an access port, and the VFs need no tag.
+    An access port drops tagged frames, and so does a port of another VLAN. If the card sends
+    untagged frames in addition to those of its VFs, use an access port, and leave the VFs untagged.
     """
     on_the_card = spec.pod_network.mode == "rdma_shared" or spec.containers is not None
     for nic in list_nics(spec):
@@ -138,10 +138,10 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
 
 
 def check_eswitch_mode(spec: ClusterSpec) -> Findings:
-    """A card in switchdev mode has no VLAN, rates, trust or spoof check of VFs, and no pods on VFs.
+    """A card in switchdev mode supports no VLAN, rates, trust or spoof check of VFs for pods.
 
-    mlx5 refuses these settings there. A VF is reached through its representor on a bridge, which
-    Railyard does not build.
+    mlx5 refuses these settings there. Such a VF is reached through its representor on a bridge,
+    which Railyard does not build.
     """
     for nic in list_nics(spec):
         sriov = nic.nic.sriov
@@ -188,9 +188,9 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
 
 
 def check_hca_sriov(spec: ClusterSpec) -> Findings:
-    """VFs of InfiniBand ports are on hosts that have so many HCAs, each port once and no NIC's.
+    """VFs of InfiniBand ports need as many HCAs, list each port once, and share none with `nics`.
 
-    A port that is under `nics` too would have two numbers of VFs.
+    A port that is also under `nics` would have two numbers of VFs.
     """
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_sriov")
@@ -219,9 +219,9 @@ def _ethernet_port(host: Host, h: int, p: int) -> Findings:
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
-    """Receive buffers that are set by hand have room for every priority that is sent to them.
+    """Receive buffers in the file have room for every priority that uses them.
 
-    A priority whose buffer has no bytes loses each of its packets.
+    A priority whose buffer has 0 bytes loses each of its packets.
     """
     for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
         buffers, path = qos.buffers, (*qos_path, "buffers")
