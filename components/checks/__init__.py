@@ -1,1 +1,1 @@
-"""The rules across rooms: all run, all reported, nothing touched."""
+"""Rules across rooms: all of them run, report their findings and touch nothing."""

@@ -23,7 +23,7 @@ from components.remote.endpoint import endpoint_of
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
-"""How the keys of the examples end, which no device has: all examples hold the same ones."""
+"""Ends of the keys in the examples, which no real device has."""
 SSH_SECRETS: Final = ("password", "private_key", "passphrase", "sudo_password", "enable_password")
 
 

@@ -1,4 +1,4 @@
-"""Rules on addresses and networks: each thing has its own, and none overlap."""
+"""Rules on addresses and networks: unique addresses, and networks that do not overlap."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
 
 
 def _no_flat_fabric(spec: ClusterSpec) -> Findings:
-    """What keeps rails of one subnet from being one network; nothing if they have several."""
+    """Explain why rails with one subnet are not one network; yield nothing for several subnets."""
     first, vlans = spec.rails[0], sorted({rail.vlan for rail in spec.rails})
     what = f"all {len(spec.rails)} rails have the subnet {first.subnet}"
     if len(vlans) > 1:
@@ -195,7 +195,7 @@ def _subnets(spec: ClusterSpec) -> tuple[Place, ...]:
 
 
 def _cut_off(spec: ClusterSpec) -> tuple[str, str] | None:
-    """Two switches with cards of a flat fabric between which no trunk carries its VLAN."""
+    """Return two switches with cards of a flat fabric that no trunk with its VLAN joins."""
     holders = [name for names in switches_of_rails(spec).values() for name in names]
     joined = [reachable(spec, rail.name, holders[0]) for rail in spec.rails if holders]
     far = next((name for name in holders if not any(name in each for each in joined)), None)
@@ -271,7 +271,7 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Findings:
-    """The pod network has a /24 for each node; of kubespray, kubespray-nodes asks."""
+    """The pod network has a /24 for each node; for kubespray see kubespray-nodes."""
     kubernetes = spec.kubernetes
     if kubernetes is None or spec.kubespray is not None:
         return

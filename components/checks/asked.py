@@ -23,11 +23,11 @@ _DEFAULT_VLAN: Final = 1
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:
-    """No rail has a VLAN that the switches use themselves: VLAN 1, or one that the chip keeps.
+    """No rail has a VLAN that the switches use themselves: VLAN 1, or one that the chip reserves.
 
     VLAN 1 is the untagged VLAN of every port of a bridge until it gets another one (IEEE 802.1Q,
-    default PVID). A rail there gets frames without a tag, also of other networks, and pods that
-    tag get answers without one. Cumulus Linux keeps 3725 to 3999 by default, and refuses or
+    default PVID). A rail there receives untagged frames, also from other networks, and pods that
+    tag get untagged answers. Cumulus Linux reserves 3725 to 3999 by default, and refuses or
     silently loses a bridge VLAN there.
     """
     for r, rail in enumerate(spec.rails):
@@ -129,7 +129,7 @@ def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
 
 
 def check_exec_disruptive(spec: ClusterSpec) -> Findings:
-    """An exec that interrupts traffic is allowed in words, and nothing else needs the word.
+    """An exec that interrupts traffic is explicitly allowed, and other switches omit the key.
 
     An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
     every change of the file, even if the switch has them already.

@@ -95,7 +95,7 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
 
 
 def _example(spec: ClusterSpec, target: str) -> str:
-    """The line for a NIC with an unused port of a switch; without one, the form of the line."""
+    """Write the line for a NIC with an unused port of a switch, or the form of the line."""
     for switch in spec.switches:
         model, used = switch.hardware, set(switch.ports)
         if model is None or switch.os not in model.ports:

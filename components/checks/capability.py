@@ -23,7 +23,7 @@ from components.model.switch_models import UNCHECKED
 
 _USUAL_MTU_BYTES: Final = 9216
 _SERIES: Final = 3
-"""So many first signs that two models have in common make them one series: `SN5`, `706`."""
+"""Number of equal first characters that puts two models into one series: `SN5`, `706`."""
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 
@@ -105,7 +105,7 @@ def nearest_model(name: str, known: Sequence[str]) -> str | None:
 
 
 def _likeness(one: str, other: str) -> tuple[int, int]:
-    """Length of the common beginning, and how near the first numbers are."""
+    """Return the length of the common beginning, and the closeness of the first numbers."""
     pairs = zip(one, other, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     numbers = [int(found[0]) if (found := _NUMBER.search(text)) else 0 for text in (one, other)]
@@ -244,10 +244,10 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Findings:
-    """The file asks a Cumulus switch for what its RoCE profile gives.
+    """The file asks a Cumulus switch only for values that its RoCE profile offers.
 
     The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, and priority 6
-    for its congestion notifications. Thresholds, shares and strict classes may be others: they are
+    for its congestion notifications. Thresholds, shares and strict classes can differ: they become
     profiles that the ports name.
     """
     if spec.rdma.transport != "roce":
@@ -299,7 +299,7 @@ def check_port_split(spec: ClusterSpec) -> Findings:
 
 
 def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
-    """What `breakouts` says and the model has not."""
+    """Report splits in `breakouts` that the model does not support."""
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
@@ -369,7 +369,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
 def _unlike(
     s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
 ) -> Findings:
-    """Cards of several speeds on one port."""
+    """Report cards of several speeds on one port."""
     found = [
         (name, cables[switch.name, name].nic)
         for name in split.named

@@ -1,4 +1,4 @@
-"""Rules on cloud instances: what can be known before the cloud is asked."""
+"""Rules on cloud instances: mistakes that show before the cloud is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from components.reading.wording import did_you_mean
 
 _INSTANCES: Final = ("environment", "instances")
 _RESERVED: Final = 6
-"""Addresses of a subnet that no machine gets: the first five and the broadcast address (vendor)."""
+"""Addresses of a subnet that machines cannot use: the first five and the broadcast address
+(vendor)."""
 
 
 def _pools(spec: ClusterSpec) -> Iterator[tuple[InstancePool, SpecPath]]:
@@ -36,8 +37,8 @@ def _infiniband(spec: ClusterSpec) -> Iterator[tuple[InstancePool, InstanceType,
 def check_instance_type(spec: ClusterSpec) -> Findings:
     """Each pool has an instance type that this release knows.
 
-    GPUs, HCAs and the topology file follow from it. Whether the location has it is asked before
-    anything is made.
+    It decides GPUs, HCAs and the topology file. Railyard asks whether the location offers it before
+    it makes anything.
     """
     for pool, path in _pools(spec):
         if find_type(pool.type) is None:

@@ -23,8 +23,8 @@ from components.model.hosts import Host
 def check_nic_speed(spec: ClusterSpec) -> Findings:
     """No NIC is faster than the fastest port of its card's model.
 
-    Acceptance measures against the rate that the file says: one that no cable of this card can
-    carry fails every run.
+    Acceptance measures against the rate in the file: if no cable of this card can carry it, every
+    run fails.
     """
     for nic in list_nics(spec):
         fastest = nic.nic.fastest_gbit_s
@@ -43,7 +43,7 @@ def check_nic_speed(spec: ClusterSpec) -> Findings:
 def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
 
-    It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
+    Railyard sets it only if it manages the firmware: elsewhere the number would have no effect.
     """
     for block in host_blocks(spec, "firmware", Firmware):
         count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
@@ -58,7 +58,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
 
 
 def _offered_findings(host: Host, h: int, count: int) -> Findings:
-    """The ports of a host that need more VFs than all are to offer, or can offer less."""
+    """Report ports of a host that need more VFs than the setting offers, or support fewer."""
     ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
     for place, vfs, card in ports:
@@ -225,7 +225,7 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
 
 
 def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
-    """`flavour` and `at_least` say what must be there: of a driver that Railyard installs, no."""
+    """Report `flavour` and `at_least` if they do not apply to the driver."""
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
@@ -309,11 +309,11 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
 
 
 def check_driver_version(spec: ClusterSpec) -> Findings:
-    """A driver's version is one that can be read, and fits the kind, the cards and its package.
+    """A driver's version is readable, and fits the kind, the cards and its package.
 
-    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and cards since ConnectX-8 need it. A
-    package for a distribution for which NVIDIA builds no driver container of that line is a
-    warning: its packages follow the same list as far as is known.
+    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and cards since ConnectX-8 need it. If
+    NVIDIA builds no driver container of that line for the package's distribution, this is a
+    warning: as far as is known, packages follow the same list.
     """
     for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         key = "at_least" if driver.kind == "present" else "version"

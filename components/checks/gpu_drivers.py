@@ -41,7 +41,7 @@ def check_gpu_direct(spec: ClusterSpec) -> Findings:
 
 
 def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
-    """Where the file says how a host's cards reach GPU memory: at its group, or for all."""
+    """Return the place of the setting for a host's GPU memory: at its group, or for all hosts."""
     owner: HostDefaults | HostGroup = spec.host_defaults
     path: SpecPath = ("host_defaults",)
     for g, group in enumerate(spec.host_groups):
@@ -121,7 +121,7 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
 
 
 def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
-    """The short form and the long one, side by side, say the same."""
+    """Report a short form and a long form that contradict each other."""
     stated = "peermem" in owner.model_fields_set and owner.peermem is not None
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
         what = f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}."
@@ -185,9 +185,9 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
 
 
 def _lacks_peer_memory(spec: ClusterSpec, driver: DriverPackage) -> bool:
-    """The host loads the module over a driver without `ib_register_peer_memory_client`.
+    """Whether the host's driver lacks `ib_register_peer_memory_client`, which the module needs.
 
-    Where an operator's container brings the one driver or the other, it decides.
+    If an operator's container brings one of the two drivers, the container decides.
     """
     network = spec.operators.network
     by_operator = gpu_driver_owner(spec) == "operator" or (
@@ -199,7 +199,7 @@ def _lacks_peer_memory(spec: ClusterSpec, driver: DriverPackage) -> bool:
 def _why_not_nv_peer_mem(
     spec: ClusterSpec, driver: DriverPackage, branch: int | None
 ) -> str | None:
-    """Why the file says already that nv_peer_mem cannot load; the host's kernel is asked later."""
+    """Explain why nv_peer_mem cannot load by the file alone; the host's kernel is checked later."""
     version = driver.version or driver.at_least
     found = parse_driver_version(version or "")
     needs = f"it needs MLNX_OFED {show_version(NV_PEER_MEM_LEAST)}"
@@ -218,7 +218,7 @@ _TWO: Final = 2
 _OLD_CODING: Final = 0.8
 """Data bits of ten on a link of PCIe generation 1 or 2 (8b/10b, PCI Express Base 2.0)."""
 _CODING: Final = 128 / 130
-"""The same from generation 3 on (128b/130b, PCI Express Base 3.0)."""
+"""Data bits on a link from generation 3 on (128b/130b, PCI Express Base 3.0)."""
 _OLD_GT_S: Final = 5.0
 """The highest speed with the old coding."""
 
@@ -226,8 +226,9 @@ _OLD_GT_S: Final = 5.0
 def check_gpu_path(spec: ClusterSpec) -> Findings:
     """A GPU and the card that it sends through are on one NUMA node, best below one switch chip.
 
-    GPUDirect RDMA from one processor to the other (SYS) is slower than without; between the host
-    bridges of one NUMA node (NODE) it loses bandwidth. `railyard discover` finds nearer pairs.
+    GPUDirect RDMA from one processor to the other (SYS) is slower than a copy through the host;
+    between the host bridges of one NUMA node (NODE) it loses bandwidth. `railyard discover` finds
+    nearer pairs.
     """
     for nic in list_nics(spec):
         path = nic.nic.gpu_path
@@ -248,9 +249,9 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
 
 
 def check_gpu_pair(spec: ClusterSpec) -> Findings:
-    """A GPU sends through one card, and no more GPUs are named than the host has.
+    """A GPU sends through one card, and the file names no more GPUs than the host has.
 
-    Where there are more cards than GPUs, a GPU may have several.
+    With more cards than GPUs, a GPU may have several.
     """
     for h, host in enumerate(spec.hosts):
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]

@@ -1,4 +1,4 @@
-"""Rules on ESXi hosts, their virtual machines and the devices that these are given."""
+"""Rules on ESXi hosts, their virtual machines and the devices passed to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Placed: TypeAlias = tuple[Hypervisor, VirtualMachine, SpecPath]
 
 _NO_FIPS: Final = "ssh-ed25519"
 _WHOLE_CARD: Final = ":00.0"
-"""How the PCI address of a card ends: the one device of its bus, function 0 (PCIe base spec.)."""
+"""End of a card's PCI address: the one device of its bus, function 0 (PCIe base spec.)."""
 
 
 def _hypervisors(spec: ClusterSpec) -> Iterator[tuple[Hypervisor, SpecPath]]:

@@ -87,9 +87,9 @@ def check_sm_switch(spec: ClusterSpec) -> Findings:
 
 
 def check_adaptive_routing(spec: ClusterSpec) -> Findings:
-    """Adaptive routing is asked of an external subnet manager only.
+    """Only an external subnet manager is asked for adaptive routing.
 
-    The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
+    The one on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
     """
     fabric = spec.infiniband
     if fabric is not None and fabric.adaptive_routing and fabric.subnet_manager == "switch":
@@ -100,9 +100,10 @@ def check_adaptive_routing(spec: ClusterSpec) -> Findings:
 
 
 def check_external_partition(spec: ClusterSpec) -> Findings:
-    """With an external subnet manager, partitions and routing engine are known to be set there.
+    """With an external subnet manager the file sets no routing engine, and partitions only in UFM.
 
-    Railyard sets partitions in UFM alone; acceptance proves the keys on every member.
+    Other partitions are a warning: set them at the manager. Acceptance proves the keys on every
+    member.
     """
     fabric = spec.infiniband
     if fabric is None or fabric.subnet_manager == "switch":
@@ -164,7 +165,7 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
 
 
 def check_ib_rate(spec: ClusterSpec) -> Findings:
-    """The fabric's rate is one that every switch's ports have."""
+    """The ports of every switch support the fabric's rate."""
     fabric = spec.infiniband
     if fabric is None:
         return
@@ -277,7 +278,7 @@ distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` 
 def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between InfiniBand switches is named by the other end.
 
-    The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` count on them.
+    The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` rely on them.
     """
     named = {each.name: each for each in list_ib_switches(spec)}
     ethernet = {each.name for each in spec.switches} - {*named}  # `switch-transport` reports them
@@ -309,7 +310,8 @@ def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
 def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     """The cables of the file join all InfiniBand switches: one file is one subnet.
 
-    Switches without a path to each other have a master each, and their hosts never meet.
+    Switches without a path to each other each have their own master, and their hosts cannot
+    communicate.
     """
     switches = list_ib_switches(spec)
     others = any(each.carries != "infiniband" for each in spec.switches)
@@ -349,7 +351,7 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
 
 @once
 def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
-    """Switch to each switch that it has a path to, and the links on the shortest."""
+    """Map each switch to each switch that it can reach, with the links on the shortest path."""
     names = {each.name for each in list_ib_switches(spec)}
     beside = {
         each.name: {peer[0] for port in each.ports if (peer := each.peer(port))} & names

@@ -1,4 +1,4 @@
-"""Rules on the settings of jobs, and on what acceptance asks for."""
+"""Rules on the settings of jobs, and on the proofs of acceptance."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def check_pxn(spec: ClusterSpec) -> Findings:
 
 
 def _unrouted(spec: ClusterSpec) -> tuple[Rail, Rail] | None:
-    """Two rails without a way from one to the other; in the host's network gateways are one."""
+    """Return two rails without a path between them; in the host's network gateways are one."""
     pairs = permutations(spec.rails, 2)
     return next(((one, other) for one, other in pairs if not has_way(spec, one, other)), None)
 
@@ -138,7 +138,7 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
 
 
 def check_max_unavailable(spec: ClusterSpec) -> Findings:
-    """Not all workers may be down at once during an update; a single worker has to be."""
+    """`max_unavailable` leaves a worker in service, unless the site has only one."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
     if workers and count > 1 and count >= workers:
         what = f"max_unavailable {count} lets all workers be down at once: there are {workers}."

@@ -14,13 +14,13 @@ from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 
 _NEARLY: Final = 2
-"""Letters that a slip differs by, at most."""
+"""Letters by which a misspelling differs, at most."""
 _FORWARDING: Final = {
     "net.ipv4.ip_forward": "0",
     "net.ipv4.conf.all.forwarding": "0",
     "net.bridge.bridge-nf-call-iptables": "0",
 }
-"""What Kubernetes' networks cannot do without, and the value that takes it away."""
+"""Settings that Kubernetes' networks need, and the values that break them."""
 _PAIRS: Final = {
     "vm.dirty_bytes": "vm.dirty_ratio",
     "vm.dirty_background_bytes": "vm.dirty_background_ratio",
@@ -34,10 +34,10 @@ _MIB: Final = {"2mib": 2, "1gib": 1024}
 
 
 def check_sysctl_name(spec: ClusterSpec) -> Findings:
-    """The name of a kernel setting is not nearly that of a common one.
+    """The name of a kernel setting is not almost that of a common one.
 
-    The folders of /proc/sys are known, their contents differ from kernel to kernel: such a name is
-    a warning, and the host refuses one that its kernel does not have.
+    The folders of /proc/sys are known, but their contents differ from kernel to kernel: such a name
+    is a warning, and the host refuses one that its kernel lacks.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         for name, value in block.value.sysctls.items():
@@ -123,8 +123,8 @@ def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
 def check_hugepages(spec: ClusterSpec) -> Findings:
     """Huge pages are counted in all or node by node, and fit into the memory of virtual machines.
 
-    How much memory a bare machine has, the file does not say: there the kernel's answer is read
-    again, and fewer pages than asked for are an error of the host's step.
+    The file does not state the memory of a bare machine: there Railyard reads back the kernel's
+    answer, and the host's step fails if it has fewer pages than the file asks for.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         sizes = {
@@ -224,7 +224,7 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:
-    """Where a host has several rails with addresses, each address sends by its own card.
+    """If a host has several rails with addresses, each address sends by its own card.
 
     Without a route by source address, the kernel sends by the first card whose subnet fits, or by
     the default route: the other rails stay idle, and answers come from another address.

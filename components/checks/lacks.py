@@ -33,7 +33,7 @@ class _Asked:
     rdma: Rdma
     switch: Switch
     path: tuple[str, ...]
-    """Below the switch, or below the file if it begins with `rdma`."""
+    """Path below the switch, or below the file if it begins with `rdma`."""
     system: SwitchSystem
     title: str
 
@@ -66,7 +66,7 @@ class _Asked:
         return self.lengths_m[-1]
 
     def why(self, since: Release | str | None) -> str | None:
-        """Why the switch lacks what came with a release; None: it has it."""
+        """Explain why the switch lacks a feature of a release; None if it has it."""
         if since is None or isinstance(since, str):
             return since
         release = self.system.parse_release(self.switch.release)
@@ -79,7 +79,7 @@ _Why = Callable[[_Asked], Release | str | None]
 
 
 def _unless_routed(a: _Asked) -> Release | str | None:
-    """A routed link is reported at its port."""
+    """Skip a switch with routed ports: each port is reported instead."""
     routed = any(port.mode == "routed" for port in a.switch.ports.values())
     return None if routed else a.system.routing
 
@@ -126,7 +126,7 @@ def _too_long(a: _Asked) -> str | None:
 
 
 def _lossy(why: str) -> _Why:
-    """A reason that counts in each mode but lossless."""
+    """Make a reason that counts in each mode but lossless."""
     return lambda a: None if a.rdma.mode == "lossless" else f"{why}, and rdma.mode is {a.rdma.mode}"
 
 

@@ -1,4 +1,4 @@
-"""Rules on links between switches: both ends say the same, and no frame goes in circles."""
+"""Rules on links between switches: both ends agree, and frames cannot loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _is_answered(
 
 
 def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
-    """Why the other end does not answer, and what to do."""
+    """Explain why the other end does not answer, and how to fix it."""
     ports = {switch.name: switch.ports for switch in spec.switches}
     name, far = port.port.peer or ("", "")
     if name == port.switch.name:
@@ -132,7 +132,7 @@ def _named(one: PlacedPort, other: PlacedPort) -> str:
 def _unlike(
     one: PlacedPort, other: PlacedPort, key: str, values: Sequence[str], where: tuple[Place, ...]
 ) -> Finding:
-    """Both ends set one thing, and not alike."""
+    """Report a setting that both ends make differently."""
     what = f"{_named(one, other)} has {key} {values[0]} at one end and {values[1]} at the other."
     return Finding(what, where, f"write the same {key} at both ends.")
 
@@ -168,7 +168,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
 
 
 def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
-    """What both ends set, and not alike."""
+    """Report settings that both ends make differently."""
     ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
     for key in LinkSettings.model_fields:
         values = [getattr(each, key) for each in (ours, theirs)]
@@ -227,7 +227,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
 
 
 def _trained(spec: ClusterSpec) -> Findings:
-    """A line for all ports of an InfiniBand switch; `ib-port` names keys of a port."""
+    """Report link settings of a whole InfiniBand switch; `ib-port` reports single ports."""
     for s, switch in enumerate(spec.switches):
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
@@ -268,7 +268,7 @@ def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
 
 
 def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
-    """A speed that the port has not; else error correction that the speed has not."""
+    """Report a speed that the port lacks; else error correction that the speed excludes."""
     known = speeds_of(port.switch, port.name)
     splits = splits_of(port.switch).values()
     model, split = port.switch.hardware, any(port.name in each.parts for each in splits)
@@ -317,7 +317,7 @@ _ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
 
 
 def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
-    """The error correction that a speed can have on so many lanes; None: not known."""
+    """Return the error corrections for a speed on so many lanes; None: unknown."""
     lane = speed_gbit_s / lanes if lanes else 0
     if speed_gbit_s >= ALWAYS_RS_GBIT_S or lane >= PAM4_LANE_GBIT_S:
         return ("rs",)
@@ -331,8 +331,8 @@ def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
 def check_link_loop(spec: ClusterSpec) -> Findings:
     """The trunks between switches form no loop.
 
-    Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is
-    changes with the root. Routed links are for several paths at once.
+    Spanning tree would block one link of each loop: its bandwidth is lost, and the blocked link
+    changes with the root. Use routed links for several paths at once.
     """
     group = {switch.name: switch.name for switch in spec.switches}
 

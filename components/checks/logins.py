@@ -49,10 +49,10 @@ _OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
 
 
 def check_host_login(spec: ClusterSpec) -> Findings:
-    """Each host says how it is logged in to, or that nothing logs in to it (`login: none`).
+    """Each host has an `ssh` login, or `login: none`.
 
-    The latter is for workers of an existing cluster, as managed nodes of AKS, EKS and OKE are.
-    Everything else Railyard installs or sets itself, which takes a login.
+    `login: none` is for workers of an existing cluster, such as managed nodes of AKS, EKS and OKE.
+    Railyard installs or sets up all other hosts itself, which takes a login.
     """
     for h, host in enumerate(spec.hosts):
         if host.login == "none":
@@ -67,7 +67,7 @@ def check_host_login(spec: ClusterSpec) -> Findings:
 
 
 def _none(spec: ClusterSpec, h: int, host: Host) -> Findings:
-    """Why `login: none` cannot be."""
+    """Report why `login: none` is impossible."""
     path: SpecPath = ("hosts", h)
     place = at((*path, "login"), host.login)
     foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)

@@ -158,10 +158,10 @@ def check_duplicate_nic(spec: ClusterSpec) -> Findings:
 
 
 def check_device_identity(spec: ClusterSpec) -> Findings:
-    """A machine id is that of one host, and a serial number that of one switch.
+    """A machine id belongs to one host, and a serial number to one switch.
 
-    Two with the same would be one device under two names, and each update would give it the
-    settings of both.
+    Two entries with the same one would be one device under two names, and each update would give it
+    the settings of both.
     """
     fix = (
         "correct one of them: /etc/machine-id of the host, or `show version` or `show inventory` of"
@@ -177,10 +177,10 @@ def check_device_identity(spec: ClusterSpec) -> Findings:
 
 
 def check_card_serial(spec: ClusterSpec) -> Findings:
-    """A serial number is that of one card: only the ports of that card have it.
+    """A serial number belongs to one card: only the ports of that card have it.
 
-    A host refuses a card with another number than the file has. On one host a second slot may have
-    the same number, if the card is one with two connectors (Socket Direct): that is a warning.
+    A host refuses a card whose number differs from the file's. On one host a second slot can have
+    the same number if the card has two connectors (Socket Direct): that is a warning.
     """
     first: dict[str, tuple[int, str, Place]] = {}
     for h, host in enumerate(spec.hosts):
@@ -204,7 +204,7 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
 
 
 def check_bonded_rail(spec: ClusterSpec) -> Findings:
-    """A card is one port, and no bond: a bond hides which port carries what."""
+    """A card is one port, not a bond: a bond hides which port carries which traffic."""
     for nic in list_nics(spec):
         if _BOND.fullmatch(nic.nic.netdev):
             yield Finding(
@@ -215,7 +215,7 @@ def check_bonded_rail(spec: ClusterSpec) -> Findings:
 
 
 def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
-    """The workers that the file says are alike: those of one group, and those of none."""
+    """Yield groups of workers that should be alike: each host group, and the ungrouped."""
     groups: dict[str | None, list[tuple[int, Host]]] = {}
     for h, host in enumerate(spec.hosts):
         if host.role == "worker":
@@ -329,7 +329,7 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
 
 
 def check_host_role(spec: ClusterSpec) -> Findings:
-    """A storage or login host has a rail or nothing of RDMA, and no GPUs that would be set up.
+    """A storage or login host has a rail or no RDMA at all, and no GPUs to set up.
 
     Railyard gives such a host its user, kernel, driver and rails. GPU driver, peer memory and
     device plugins are for workers.

@@ -1,4 +1,4 @@
-"""Rules on names: unique, and such that Kubernetes takes them."""
+"""Rules on names: unique, and valid in Kubernetes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check_duplicate_name(spec: ClusterSpec) -> Findings:
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
-    """Each entry of `renamed` says which former device one of the file is.
+    """Each entry of `renamed` gives the former name of a device in the file.
 
-    `railyard rename` writes it. An entry may stay, until another device gets the former name: the
-    resources of two devices would then be claimed by one.
+    `railyard rename` writes it. An entry can stay until another device gets the former name: one
+    device would then claim the resources of two.
     """
     groups = {"hosts": spec.hosts, "switches": spec.switches}
     for group, devices in groups.items():

@@ -1,4 +1,4 @@
-"""Rules on what operators own and bring: VFs, firmware, parts of a cluster, whole GPUs."""
+"""Rules on the work of operators: VFs, firmware, parts of a cluster, whole GPUs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
 
 
 def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
-    """What only the hosts' own steps would set."""
+    """Report settings that only the hosts' own steps would make."""
     for nic in list_nics(spec):
         if nic.host.role != "worker":
             continue
@@ -172,7 +172,7 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
 
 
 def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
-    """Where the rest of the file asks for a part."""
+    """Return the places in the file that need a part."""
     if part in _BY_KEY:
         path: SpecPath = ("operators", _BY_KEY[part], "chart", "version")
         return (at(path, getattr(spec.operators, _BY_KEY[part]).chart.version),)

@@ -90,7 +90,7 @@ _IPV6_BYTES: Final = 1280
 
 
 def _largest(spec: ClusterSpec) -> _Hop:
-    """The PF with the largest MTU that its own port takes: of the others `mtu-chain` tells."""
+    """Return the PF with the largest MTU that its port takes; `mtu-chain` reports others."""
     cards = ((_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec))
     fit = (pf for pf, port in cards if pf.mtu_bytes <= port.mtu_bytes)
     return max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))

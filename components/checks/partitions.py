@@ -1,4 +1,4 @@
-"""Rules on the partitions of an InfiniBand fabric: keys, names, and who is in which."""
+"""Rules on the partitions of an InfiniBand fabric: keys, names and members."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def check_partition_key(spec: ClusterSpec) -> Findings:
 
 
 def check_partition_member(spec: ClusterSpec) -> Findings:
-    """Each member of a partition is a host of the file whose port GUIDs are known.
+    """Each member of a partition is a host of the file with known port GUIDs.
 
-    A subnet manager knows ports, not hosts. There is a member, and at least one is full: limited
-    ones do not reach each other.
+    A subnet manager knows ports, not hosts. A partition needs a full member: limited ones do not
+    reach each other.
     """
     for partition, path in list_partitions(spec.infiniband):
         if not partition.members:
@@ -89,7 +89,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
 def check_partition_limit(spec: ClusterSpec) -> Findings:
     """No partition asks for a larger MTU or a higher rate than the fabric has.
 
-    The multicast group of IPoIB is then made by no host, or joined by none.
+    Otherwise no host can create or join its multicast group of IPoIB.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -261,7 +261,7 @@ def _rail(
 def _wrong(
     spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
 ) -> tuple[str, str] | None:
-    """Why VFs would not come into a partition, and what mends it; None: they do."""
+    """Explain why VFs cannot join a partition, with the fix; None if they can."""
     external = fabric.subnet_manager == "external"
     if way_of(spec) != "sriov":
         return (

@@ -266,10 +266,10 @@ def check_agent_token(spec: ClusterSpec) -> Findings:
 def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     """`extra_vars` sets no variable that follows from the file, or that a run needs.
 
-    Two values for one thing are two truths: the plan would say one and the nodes have the other.
-    Among them are the addresses and logins of nodes, networks, the CNI, mirrors, the proxy and
-    Multus, and what would switch kubespray's own checks off. A variable that left before this
-    release is a warning: kubespray passes over it in silence.
+    With two values for one thing, the plan would show one and the nodes have the other. Among these
+    variables are the addresses and logins of nodes, networks, the CNI, mirrors, the proxy and
+    Multus, and those that switch off kubespray's own checks. A variable that was removed before
+    this release is a warning: kubespray silently ignores it.
     """
     plane = spec.kubespray
     for name, value in plane.extra_vars.items() if plane else ():
@@ -301,8 +301,8 @@ def check_kubespray_balancer(spec: ClusterSpec) -> Findings:
 def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
     """The pod network has a block for each node.
 
-    Each takes one of the length `node_prefix`; kubespray's own validation refuses less, but only
-    when it runs.
+    Each node takes one of the length `node_prefix`; kubespray's own validation refuses fewer, but
+    only when it runs.
     """
     plane = spec.kubespray
     if plane is None:
@@ -347,9 +347,9 @@ def check_kubespray_mtu(spec: ClusterSpec) -> Findings:
 
 
 def check_kubespray_login(spec: ClusterSpec) -> Findings:
-    """Jump hosts on the way to kubespray's nodes take a key or the agent, and no password.
+    """Jump hosts to kubespray's nodes take a key or the agent, but no password.
 
-    Ansible goes through them with OpenSSH, which asks a person for a password.
+    Ansible goes through them with OpenSSH, which prompts for a password.
     """
     if spec.kubespray is None:
         return

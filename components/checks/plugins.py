@@ -68,10 +68,10 @@ def _resource_names(spec: ClusterSpec, path: SpecPath) -> Findings:
 
 
 def check_rail_resource(spec: ClusterSpec) -> Findings:
-    """With `rdma_shared`, the resource of a rail is one that the plugin publishes for its cards.
+    """With `rdma_shared`, the plugin publishes each rail's resource for its cards.
 
-    Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so
-    several rails may share one.
+    Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so several
+    rails may share one.
     """
     network = spec.pod_network
     if network.mode != "rdma_shared" or not network.shared_devices:
@@ -116,7 +116,7 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
     """Cards that send on a rail themselves are plugged into access ports.
 
     Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
-    into another VLAN than the rail's. Where only VFs carry jobs, this is a warning.
+    into another VLAN than the rail's. If only VFs carry jobs, this is a warning.
     """
     if spec.rdma.transport == "infiniband":
         return

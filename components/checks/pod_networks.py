@@ -1,4 +1,4 @@
-"""Rules on how pods get onto the rails: transports, addresses, routes, blocks of nv-ipam."""
+"""Rules on the pods' access to rails: transports, addresses, routes, blocks of nv-ipam."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHOUT_LEAVES: Final = {
     "dhcp": "each needs a server that says the way to the others, and the file names one a rail",
     "static": "pods say an address and no gateway, and each leaf has a gateway of its own",
 }
-"""Ways in which a pod does not get what its node's leaf has, and why."""
+"""Modes whose pods cannot get their leaf's addresses, with the reason."""
 _RAILS: SpecPath = ("infiniband", "rails")
 _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
@@ -154,7 +154,7 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
 
 
 def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
-    """Rails whose pods would get no address of their node's leaf, or of no server."""
+    """Report rails whose pods would get no address of their node's leaf, or have no DHCP server."""
     network = spec.pod_network
     for r, rail in enumerate(spec.rails):
         if rail.leaves and network.ipam in _WITHOUT_LEAVES:
@@ -196,7 +196,7 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
 
 
 def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
-    """A next hop that pods on other leaves, or behind other routed ports, do not have."""
+    """Report a next hop that pods on other leaves, or behind other routed ports, cannot reach."""
     rail = spec.rail(route.rail)
     if route.via is not None and route.rail in pod_links(spec):
         return "each pod sends by its own switch port", "remove via"
@@ -232,7 +232,7 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
 
 
 _EXCLUDING = ("whereabouts", "nv-ipam")
-"""The ways in which Railyard says which addresses are not given."""
+"""The address managers that Railyard can give exclusions."""
 _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
@@ -298,9 +298,9 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
 
 
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
-    """Addresses that pods do not get are in the subnet of the rail that they are written for.
+    """Excluded addresses are in the subnet of their rail.
 
-    The API server takes any; nv-ipam's webhook, which is not installed, would refuse them.
+    The API server accepts any; nv-ipam's webhook, which is not installed, would refuse them.
     """
     network = spec.pod_network
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}

@@ -36,11 +36,11 @@ _SMALLEST: Final = 30
 
 
 _NAMED: Final = 2
-"""So many names are in a sentence; the others are counted."""
+"""Number of names in a sentence; the others are counted."""
 
 
 def in_words(names: Sequence[str]) -> str:
-    """`a and b`, `a, b and 30 more`."""
+    """Join names: `a and b`, `a, b and 30 more`."""
     first, more = names[:_NAMED], len(names) - _NAMED
     return f"{', '.join(first)} and {more} more" if more > 0 else " and ".join(first)
 
@@ -80,7 +80,7 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
 
 
 def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
-    """Each leaf is a switch with hosts of the rail, and it is routed."""
+    """Check that each leaf is a routed switch with hosts of the rail."""
     switches = {switch.name: switch for switch in spec.switches}
     # A port that leads to no rail may be the missing one: `port-target` tells of it.
     odd = {port.switch.name for port in list_ports(spec) if spec.rail(port.rail) is None}
@@ -103,7 +103,7 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
 
 
 def is_routed(switch: Switch) -> bool:
-    """It has numbers, or links for which `routing` asks for them."""
+    """Whether a switch has `routing`, or links that need it."""
     return switch.routing is not None or any(
         port.mode == "routed" for port in switch.ports.values()
     )
@@ -128,7 +128,7 @@ def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
 
 
 def _free_part(rail: Rail) -> IPv4Network | None:
-    """A part of the rail as large as the smallest that it has, and not taken."""
+    """Return a free part of the rail, as large as its smallest part."""
     taken = [each.subnet for each in rail.leaves.values()]
     prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
     parts = rail.subnet.subnets(new_prefix=prefix)
@@ -156,7 +156,7 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
 
 
 def _overlapping(rail: Rail) -> Iterator[list[str]]:
-    """Leaves whose parts overlap, each group once, in the order of addresses."""
+    """Yield leaves whose parts overlap, each group once, in the order of addresses."""
     group, end = list[str](), -1
     for leaf in sorted(rail.leaves, key=lambda leaf: rail.leaves[leaf].subnet):
         part = rail.leaves[leaf].subnet
@@ -169,7 +169,7 @@ def _overlapping(rail: Rail) -> Iterator[list[str]]:
 
 
 def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
-    """From the first leaf to each other one there is a way over routed links, and no trunk."""
+    """Check that routed links, and no trunk, lead from the first leaf to each other leaf."""
     leaves = [leaf for leaf in rail.leaves if leaf in holders]
     joined = joined_by_routes(spec)
     for leaf in leaves[1:]:
@@ -228,8 +228,8 @@ def _missing_link(
 def check_link_address(spec: ClusterSpec) -> Findings:
     """A link with an address is routed, and its /31 is in no other network.
 
-    Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. Two links with
-    one network, or a network within a rail's subnet, send packets to the wrong switch. A host's end
+    Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. If two links
+    share a network, or one is within a rail's subnet, packets go to the wrong switch. A host's end
     follows the card's own `address`.
     """
     for port in list_all_ports(spec):
@@ -317,7 +317,7 @@ def _has_pods_on_vfs(spec: ClusterSpec) -> bool:
 
 
 def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
-    """An address of a pod that no pod would get."""
+    """Report a pod's address that no pod would use."""
     for nic in list_nics(spec):
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
         if nic.nic.pod_address is None or (on_routed and _has_pods_on_vfs(spec)):
@@ -332,7 +332,7 @@ def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
 
 
 def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
-    """All that pods on VFs lack behind routed ports, in one message; None: nothing."""
+    """Report everything that pods on VFs lack behind routed ports in one message, or None."""
     if not cables or not _has_pods_on_vfs(spec):
         return None
     first, network = cables[0], spec.pod_network

@@ -152,11 +152,11 @@ def waive(
 
 
 def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings:
-    """Find the waivers that do not hold, and those that hide nothing.
+    """Find invalid waivers, and those that hide nothing.
 
     Args:
         spec: The site.
-        waived: What its waivers hide; None where not all rules could run.
+        waived: The problems that its waivers hide; None if some rules could not run.
     """
     for rule, reason in spec.waive.items():
         why = _why_not(rule)
@@ -170,7 +170,7 @@ def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings
 
 
 def _why_not(rule: str) -> str | None:
-    """Why a rule cannot be waived; None: it can."""
+    """Explain why a rule cannot be waived; None if it can."""
     if rule in NEVER_WAIVED:
         return f"{rule} cannot be waived: {NEVER_WAIVED[rule]}."
     names = [each.name for each in RULES]
@@ -221,4 +221,4 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
 NEVER_WAIVED: Final[Mapping[str, str]] = {
     rule: why for why, rules in _BY_REASON.items() for rule in sorted(rules)
 }
-"""Rule to the reason. The rules on the file say how it is read, and cannot be waived either."""
+"""Rule to the reason. The rules on the file decide how it is read, and cannot be waived either."""

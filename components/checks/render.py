@@ -14,9 +14,9 @@ from components.core.problem import Place, Problem, render_path
 _SHOWN: Final = 4
 """Places of joined problems in a text; JSON lists all."""
 _MANY: Final = 8
-"""Of more places than these one problem shows as few."""
+"""A problem with more places than this shows only a few."""
 _EACH: Final = "example-value"
-"""The rule whose places are all shown: a person goes from one to the next."""
+"""The rule whose places are all shown: the user edits one after the other."""
 RULES_PAGE: Final = "docs/reference/rules.md"
 
 
@@ -66,7 +66,7 @@ def render_problem(problem: Problem) -> str:
 
 
 def _shown_places(problem: Problem) -> Sequence[Place]:
-    """All places of one problem; of joined ones the first few, and a line that repeats once.
+    """Return the places of one problem; of joined ones the first few, each line once.
 
     YAML anchors bring one line of the file to several places of the site.
     """

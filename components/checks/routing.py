@@ -1,4 +1,4 @@
-"""Rules on routed switches: numbers and addresses, without which BGP comes up and loses routes."""
+"""Rules on routed switches: AS numbers and addresses, without which BGP loses routes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _cautions(spec: ClusterSpec) -> Findings:
 
 
 def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> str | None:
-    """It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
+    """Explain why an identifier is invalid: it becomes a loopback address that BGP announces."""
     rail = next((rail for rail in spec.rails if address in rail.subnet), None)
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
@@ -98,7 +98,7 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
 
 
 def _one_sided(spec: ClusterSpec) -> Findings:
-    """BFD is a talk of two: what only one side has stays down, and notices nothing."""
+    """Report BFD on only one end of a link: its session stays down, and detects nothing."""
     indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
     seen: set[tuple[str, str]] = set()
     for link in list_links(spec):
@@ -196,7 +196,7 @@ Numbers = Mapping[str, tuple[int, int]]
 
 
 def find_wrong_numbers(spec: ClusterSpec) -> Findings:
-    """Numbers that lose routes or paths, each cause once."""
+    """Report AS numbers that lose routes or paths, each cause once."""
     numbers = {s.name: (i, s.routing.asn) for i, s in enumerate(spec.switches) if s.routing}
     yield from _same_leaves(spec, numbers)
     yield from _same_ends(spec, numbers)
@@ -243,7 +243,7 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
 
 
 def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
-    """All that a leaf climbs over to one tier has one number."""
+    """Check that all switches of one tier above a leaf have one AS number."""
     seen: set[frozenset[str]] = set()
     for leaf in (name for name, tier in tiers_of(spec).items() if tier == LEAF):
         climbed, tier = above(spec, leaf), SPINE

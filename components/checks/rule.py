@@ -17,7 +17,7 @@ from components.reading.wording import show_value
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem before it is known which rule found it."""
+    """A problem before its rule is added."""
 
     what: str
     where: tuple[Place, ...]
@@ -60,7 +60,7 @@ def _value(owner: object, key: str | int) -> object:
 
 
 def repeated(values: Iterable[tuple[Hashable, Place]]) -> Iterator[tuple[Place, Place]]:
-    """Each place whose value another one had before, and the first place of that value."""
+    """Yield each place whose value occurred before, with the first place of that value."""
     first: dict[Hashable, Place] = {}
     for value, place in values:
         other = first.setdefault(value, place)
@@ -69,7 +69,7 @@ def repeated(values: Iterable[tuple[Hashable, Place]]) -> Iterator[tuple[Place, 
 
 
 def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Findings:
-    """A finding for each value that another place has too; `{}` in `what` is the value."""
+    """Yield a finding for each repeated value; `{}` in `what` is the value."""
     for place, other in repeated(values):
         yield Finding(what.replace("{}", place.value or ""), (place, other), fix)
 
@@ -82,7 +82,7 @@ def named(rule: str, findings: Iterable[Finding]) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `rule_of` makes it of a function."""
+    """One rule; `rule_of` makes it from a function."""
 
     check: Check
     name: str
@@ -100,6 +100,6 @@ class Rule:
 
 
 def rule_of(check: Check) -> Rule:
-    """The rule of a function: `check_mtu_chain` is `mtu-chain`, and its docstring is the text."""
+    """Make the rule of a function: `check_mtu_chain` is `mtu-chain`, its docstring the text."""
     name = str(getattr(check, "__name__", "")).removeprefix("check_").replace("_", "-")
     return Rule(check, name, inspect.getdoc(check) or "")

@@ -132,17 +132,17 @@ def _counted(group: Sequence[Problem]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSite:
-    """A site file after all rules."""
+    """A site file after all rules ran."""
 
     file: str
     spec: ClusterSpec | None
-    """None when there is an error; warnings leave it."""
+    """None if there is an error; warnings keep it."""
     problems: tuple[Problem, ...]
     """Errors and warnings, causes first and then by line; alike ones are joined."""
     waived: tuple[Waived, ...] = ()
     """The waivers of the file, with the number of problems that they hide."""
     lock: Lock = field(default_factory=Lock)
-    """What its lock says; a plan is made with it."""
+    """Its lock, for making the plan."""
     lines: Lines = field(default_factory=Lines)
     """The lines of its values; an update names them if it refuses an edit."""
     unpinned: Unpinned = field(default_factory=lambda: Unpinned((), ""))
@@ -184,7 +184,8 @@ _RULES_BY_ROLE: Final = frozenset(
 )
 """Rules that count hosts of a role; their results are wrong while a role is wrong or missing."""
 _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
-"""Keys by which things are found; of a wrong VLAN or MTU only its own rules must keep quiet."""
+"""Keys that identify devices; for other wrong values, such as a VLAN or MTU, only their own rules
+are silenced."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
@@ -274,7 +275,7 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Pro
 
 
 def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
-    """Whether a rule only met a value that replaces one which was left out."""
+    """Whether a rule only found a value that replaced a wrong one."""
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
     nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:
@@ -319,7 +320,7 @@ def _rules_that_need(path: SpecPath) -> frozenset[str]:
 
 
 def _is_shape(path: SpecPath, loaded: Loaded) -> bool:
-    """Whether a thing as such is missing, and not only one of its settings."""
+    """Whether a whole entry is missing, rather than one of its settings."""
     if path in loaded.replaced and path[-1] not in _SHAPE:
         return False
     named = {str(item) for item in path[-2:]}

@@ -1,4 +1,4 @@
-"""Rules on the files around a site: its stack file, its lock, its charts, its bundle."""
+"""Rules on the files around a site: stack file, lock, charts, bundle."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
 
 
 MENDED_BY_FETCHING: Final = frozenset({"lock-entry", "lock-file", "bundle", "project-path"})
-"""What `pin` and `bundle` are for, or do without."""
+"""Rules whose problems `pin` and `bundle` fix or can ignore."""
 _NAMED: Final = 6
-"""Names in one sentence; the rest is a number."""
+"""Names in one sentence; the others are counted."""
 
 
 def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
-    """A chart or bundle of the project is there.
+    """A chart or bundle of the project exists.
 
     The path is relative to the folder of `Pulumi.yaml`, from which the engine reads it.
     """
@@ -118,7 +118,7 @@ def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
 
 
 def _below(project: Path, words: str) -> str:
-    """With paths as the site has them: relative to the project."""
+    """Shorten paths as in the site file: relative to the project."""
     return words.replace(f"{project}/", "")
 
 
@@ -137,7 +137,7 @@ class Unpinned:
 
     artefacts: tuple[Artefact, ...]
     site: str
-    """The file, as the fix names it."""
+    """The file's name in the fix."""
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
@@ -183,9 +183,9 @@ def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
 
 
 def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
-    """The lock is that of the site: of its addresses and versions, and of nothing else.
+    """The lock matches the site: it has its addresses and versions, and no others.
 
-    A checksum of another release would be refused by every host, in the middle of an update.
+    Every host would refuse a checksum of another release, in the middle of an update.
     """
     wanted = {(each.kind, each.name): each for each in artefacts_of(spec)}
     for artefact in wanted.values():
@@ -216,7 +216,7 @@ def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
 
 
 def _release(of: Artefact | Entry) -> str:
-    """The release of a chart, which its address does not say."""
+    """Return the release of a chart, which its address does not contain."""
     return f" {of.version}" if of.kind == "chart" else ""
 
 

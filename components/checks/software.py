@@ -1,4 +1,4 @@
-"""Rules on what runs jobs: a cluster or containers, its members, versions and sources."""
+"""Rules on the cluster or containers that run jobs: members, versions and sources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_
 from components.operators.network import container_tag
 
 _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
-"""Public registries: each takes a push only from who is logged in."""
+"""Public registries: each accepts a push only after a login."""
 
 
 def check_payload_choice(spec: ClusterSpec) -> Findings:
@@ -86,7 +86,7 @@ def check_container_image(spec: ClusterSpec) -> Findings:
 def check_image_download(spec: ClusterSpec) -> Findings:
     """The RDMA libraries that the image's build downloads have a version and a checksum.
 
-    The guide takes them over plain HTTP and installs whatever came.
+    The guide downloads them over plain HTTP and installs them unchecked.
     """
     build = spec.containers.build if spec.containers else None
     if build is None or (build.mofed_version is None) == (build.mofed_sha256 is None):
@@ -140,7 +140,7 @@ _MIN_TEST_WORKERS: Final = 2
 
 
 def check_control_plane(spec: ClusterSpec) -> Findings:
-    """There is at least one control-plane host."""
+    """The site has at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
         what = "no host is a control_plane, so there is nothing to install the cluster on."
         fix = "give one host, or three, the role control_plane."
@@ -148,7 +148,7 @@ def check_control_plane(spec: ClusterSpec) -> Findings:
 
 
 def check_worker_count(spec: ClusterSpec) -> Findings:
-    """There are at least two workers: RDMA is proven between two hosts."""
+    """The site has at least two workers: RDMA is proven between two hosts."""
     count = len(spec.workers)
     if count < _MIN_TEST_WORKERS:
         yield Finding(
@@ -276,7 +276,7 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
 
 
 def check_chart_repository(spec: ClusterSpec) -> Findings:
-    """A chart from a repository says which one, and another chart names none."""
+    """A chart from a repository names the repository, and other charts name none."""
     for name, chart in _charts(spec):
         yield from _chart_home(chart.chart, chart.repo, ("operators", name, "chart"))
 

@@ -1,4 +1,4 @@
-"""Who is plugged into what: NICs and switch ports with their paths, and the tiers of switches."""
+"""Cables between NICs and switch ports, with their paths, and the tiers of switches."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from components.model.once import once
 
 
 def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
-    """The switches that the VLAN of a rail gets to over trunks between switches."""
+    """Return the switches that the VLAN of a rail reaches over trunks between switches."""
     return _joined(spec).get(rail, {}).get(start, frozenset({start}))
 
 
 @once
 def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Switch to all that routed links join it with, itself among them."""
+    """Map each switch to all switches that routed links join with it, including itself."""
     return _islands({name: {*far} for name, far in routed_neighbours(spec).items()})
 
 
@@ -44,7 +44,7 @@ def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
 
 
 def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]:
-    """Each switch with all that it is joined with, itself among them."""
+    """Map each switch to all switches joined with it, including itself."""
     island: dict[str, frozenset[str]] = {}
     for start in neighbours:
         if start in island:
@@ -79,7 +79,7 @@ def tiers_of(spec: ClusterSpec) -> Mapping[str, int]:
 
 
 def above(spec: ClusterSpec, name: str, step: int = 1) -> tuple[str, ...]:
-    """The switches of the next tier that a switch has links to."""
+    """Return the switches of the next tier that a switch has links to."""
     tiers = tiers_of(spec)
     wanted = tiers.get(name, LEAF) + step
     far = routed_neighbours(spec).get(name, ())
@@ -93,7 +93,7 @@ def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
 
 @once
 def leaves_below(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Switch to the leaves to which links lead down from it; a leaf to itself."""
+    """Map each switch to the leaves below it; a leaf to itself."""
     tiers = tiers_of(spec)
     found: dict[str, frozenset[str]] = {}
     for name in sorted(tiers, key=lambda name: tiers[name]):
@@ -104,7 +104,7 @@ def leaves_below(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
 
 @once
 def units_of(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Leaf to the leaves of its scalable unit: those that spines join without super-spines."""
+    """Map each leaf to the leaves of its unit: those that spines join without super-spines."""
     tiers = tiers_of(spec)
     unit = {name: {name} for name, tier in tiers.items() if tier == LEAF}
     for spine, tier in tiers.items():
@@ -157,7 +157,7 @@ class PlacedPort:
 
     @property
     def host(self) -> str:
-        """The host that the port says is plugged in."""
+        """The host that the port's entry names."""
         return self.port.to.partition("/")[0]
 
     @property
@@ -175,7 +175,7 @@ class Cable:
 
 
 class HostBlock(NamedTuple, Generic[_T]):
-    """Settings of hosts that the file has at one place, and the hosts that they hold for."""
+    """Settings of hosts at one place in the file, and the hosts that they apply to."""
 
     path: SpecPath
     value: _T
@@ -187,7 +187,7 @@ class HostBlock(NamedTuple, Generic[_T]):
 
 
 def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlock[_T]]:
-    """What `host_defaults` and each group of `host_groups` say below one key."""
+    """Yield the values of one key in `host_defaults` and in each group of `host_groups`."""
     groups = [(group.name, getattr(group, key)) for group in spec.host_groups]
     own = {name for name, value in groups if value is not None}
     if isinstance(value := getattr(spec.host_defaults, key), kind):
@@ -200,7 +200,7 @@ def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlo
 
 
 def block_path(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
-    """Where the file has what holds for a host: at its group, or for all hosts."""
+    """Return the place of a host's setting: at its group, or for all hosts."""
     for g, group in enumerate(spec.host_groups):
         if group.name == host.group and getattr(group, key) is not None:
             return ("host_groups", g, key)

@@ -85,9 +85,9 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
-    """The least rate of a VF is not above its most, and all VFs together fit the port.
+    """The minimum rate of a VF is not above its maximum, and all VFs together fit the port.
 
-    The kernel refuses a least rate above the most (EINVAL). Guaranteed rates that add up to more
+    The kernel refuses a minimum above the maximum (EINVAL). Guaranteed rates that add up to more
     than the line guarantee nothing.
     """
     for nic in list_nics(spec):
@@ -161,9 +161,9 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
 
 
 def check_vf_guid(spec: ClusterSpec) -> Findings:
-    """Each VF of an InfiniBand port has a GUID, which nothing else on the site has.
+    """Each VF of an InfiniBand port has a GUID that is unique on the site.
 
-    Of two ports with one GUID the subnet manager takes one.
+    If two ports share one GUID, the subnet manager accepts only one of them.
     """
     first: dict[str, Place] = {
         guid: at(("hosts", h, "hca_guids", g), guid)
@@ -240,7 +240,7 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
 
 
 def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Findings:
-    """PFC pauses one priority: others that fill the same buffer are not stopped."""
+    """Report a shared buffer: PFC pauses one priority, and others that fill the buffer continue."""
     lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
     others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
     if spec.rdma.host_pfc and others:

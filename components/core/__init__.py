@@ -1,1 +1,1 @@
-"""The few values that all rooms speak: errors, problems, settings, differences."""
+"""The few value types that all rooms share: errors, problems, settings, differences."""

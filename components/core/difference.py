@@ -21,9 +21,9 @@ class Effect(IntEnum):
     CLASS = 1
     """Running traffic keeps flowing, in another class, or with other marks or drops."""
     TRAFFIC = 2
-    """A port stops carrying something that it carried: a VLAN, a route, a bundle, a partition."""
+    """A port loses traffic that it carried: a VLAN, a route, a bundle, a partition."""
     LINK = 3
-    """A link goes down, if only for a moment, or we cannot prove that it stays up."""
+    """A link goes down, if only for a moment, or Railyard cannot prove that it stays up."""
     NODE = 4
     """A machine has to be drained, or restarts."""
 
@@ -76,14 +76,14 @@ def diff_settings(
 
 @dataclass(frozen=True, slots=True)
 class LostWay:
-    """A routed link of a switch whose BGP is not as the file says, or is not known."""
+    """A routed link of a switch whose BGP differs from the file or is unknown."""
 
     where: str
     """`port swp31`, or `switch`."""
     what: str
     """`BGP with spine-01:swp1 is Idle, not Established`."""
     fix: str
-    """What to ask next on the switch."""
+    """The next command on the switch."""
     kind: Literal["lost", "unread", "unsaid"] = "lost"
     """`unread`: the sessions are unknown. `unsaid`: they are known, but one fact about them is
     missing."""
@@ -98,13 +98,13 @@ class Beside:
     """One setting outside the plan that harms its traffic, as read from a device."""
 
     kind: str
-    """What sort of setting it is, as the file names it under `guards`: `switch.schedule`."""
+    """The kind of setting, as the file names it under `guards`: `switch.schedule`."""
     found: Difference
     """Its place and its value; `desired` is the value that does no harm."""
     breaks: str
     """The harm, and the traffic that suffers it: `losslessness of priority 3`."""
     fix: str
-    """How to mend it on the device, in its own words, or in the file."""
+    """How to correct it on the device, in its own words, or in the file."""
 
     @property
     def setting(self) -> str:

@@ -1,4 +1,4 @@
-"""The errors that Railyard raises, by who can mend them."""
+"""The errors that Railyard raises, by the person who can fix them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeviceError(RailyardError):
 
 
 class UnreachableError(DeviceError):
-    """No session could be had with a device within its deadline."""
+    """A session with a device could not be opened within its deadline."""
 
     exit_code = 4
 
@@ -43,4 +43,4 @@ class HostKeyError(DeviceError):
 
 
 class Bug(RailyardError):  # noqa: N818 - a bug is no error of the user, and reads so in a report
-    """Our own mistake; the report asks for an issue."""
+    """A mistake in Railyard; the report asks for an issue."""

@@ -149,7 +149,7 @@ def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_cards(values: dict[str, str]) -> dict[str, str]:
-    """Each card's own key in place of one for the cards together."""
+    """Replace one key for all cards by a key for each card."""
     shared = {
         key.removeprefix(_EVERY): value for key, value in values.items() if key.startswith(_EVERY)
     }
@@ -181,7 +181,7 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_vfs(values: dict[str, str]) -> dict[str, str]:
-    """Each VF's own key in place of one for a card's VFs together."""
+    """Replace one key for all VFs of a card by a key for each VF."""
     for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
         pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
         numbers = _vf_numbers(values, pci)
@@ -199,5 +199,5 @@ def _vf_numbers(values: Mapping[str, str], pci: str) -> list[str]:
 
 
 def diff_states(actual: HostState, desired: HostState) -> tuple[Difference, ...]:
-    """The wanted settings that the host does not have; keys we do not own are not compared."""
+    """Compare the wanted settings with the host's; other keys are not compared."""
     return diff_settings(texts(actual), texts(desired))

@@ -27,18 +27,18 @@ ANSWER_BYTES: Final = 8 << 20
 """Limit for one answer of a device. The longest expected one is the configuration or the state
 database of a large switch, about 1 MB (512 ports with some 2 KB each)."""
 LOG_BYTES: Final = 64 << 20
-"""Of one log of a pod or a probe: some 500,000 lines."""
+"""Limit for one log of a pod or a probe: some 500,000 lines."""
 FILE_BYTES: Final = 32 << 20
-"""Of a file that a user names: a site of 1,000 hosts has about 4 MB."""
+"""Limit for a file that a user names: a site of 1,000 hosts has about 4 MB."""
 PIECE_BYTES: Final = 1 << 16
 STREAM_BYTES: Final = 2 << 30
-"""Of a log on standard input: 1,000 ranks with `NCCL_DEBUG=INFO` write less than 1 GB."""
+"""Limit for a log on standard input: 1,000 ranks with `NCCL_DEBUG=INFO` write less than 1 GB."""
 STREAM_DEADLINE_S: Final = 3600.0
-"""For a log on standard input, which may be one that a job is still writing."""
+"""Deadline for a log on standard input: a job may still be writing it."""
 
 
 class TooLongError(OSError):
-    """What came from outside is longer than its limit, and was not kept."""
+    """Input from outside exceeds its limit, and was not kept."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"it sent more than {limit >> 20} MiB, which no sound answer has")
@@ -46,14 +46,14 @@ class TooLongError(OSError):
 
 @dataclass(slots=True)
 class Deadline:
-    """The end of one piece of work, however often its socket waits before."""
+    """The end of one piece of work, however often its socket waits before that."""
 
     seconds: float
     clock: Callable[[], float] = time.monotonic
     ends_at_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """It starts now."""
+        """Start the deadline now."""
         self.ends_at_s = self.clock() + self.seconds
 
     def left_s(self) -> float:
@@ -191,11 +191,11 @@ def read_text(path: Path, limit: int = FILE_BYTES) -> str:
 
 
 def refuse_endless(path: Path) -> os.stat_result:
-    """Refuse a device or a pipe: to open one may wait for ever, and to read one may never end.
+    """Refuse a device or a pipe: opening one may wait for ever, and reading one may never end.
 
     Raises:
-        UsageError: It is one.
-        OSError: It is not there.
+        UsageError: The path is a device or a pipe.
+        OSError: The file does not exist.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):

@@ -52,7 +52,7 @@ def counted(count: int, word: str, plural: str = "") -> str:
 
 
 _LONGEST: Final = 2_000
-"""Characters of one code span: a whole log in one line would push all else out of a comment."""
+"""Characters of one code span: a whole log in one line would push the rest out of a comment."""
 _BREAK: Final = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -106,17 +106,17 @@ def placeholder(instance: str, fact: str) -> str:
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether a text waits for an instance."""
+    """Whether a text has a hole for a fact of an instance."""
     return _HOLE.search(text) is not None
 
 
 def instances_in(text: str) -> tuple[str, ...]:
-    """The instances that a text waits for, sorted."""
+    """Return the instances whose facts a text needs, sorted."""
     return tuple(sorted({match[1] for match in _HOLE.finditer(text)}))
 
 
 def fill_known(text: str, facts: Facts) -> str:
-    """The text with the holes filled that can be; the others stay."""
+    """Fill the holes whose facts are known; the others stay."""
 
     def known(match: re.Match[str]) -> str:
         return facts.get(match[1], {}).get(match[2], match[0])
@@ -125,7 +125,7 @@ def fill_known(text: str, facts: Facts) -> str:
 
 
 def matches(text: str, recorded: str) -> bool:
-    """Whether a recorded text is this one with something in every hole."""
+    """Whether a recorded text equals this one with some text in every hole."""
     if _HOLE.search(text) is None:  # most texts: no expression of the whole text is compiled
         return text == recorded
     parts: list[str] = []

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value as a YAML or JSON file holds it."""
 SpecPath: TypeAlias = tuple[str | int, ...]
-"""Where a value is below `railyard:cluster`: keys and list positions."""
+"""Place of a value below `railyard:cluster`: keys and list positions."""
 Severity: TypeAlias = Literal["error", "warning"]
 
 _PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
@@ -39,7 +39,7 @@ class Place:
     file: str | None = None
     line: int | None = None
     default: bool = False
-    """The value is not in the file: it is our default, and `line` is its parent's."""
+    """The value is not in the file: it is Railyard's default, and `line` is its parent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class Problem:
     fix: str
     severity: Severity = "error"
     more: int = 0
-    """How many problems in the same words are joined to this one; `where` has all their places."""
+    """How many problems with the same words are joined to this one; `where` has all their
+    places."""
 
     @property
     def line(self) -> int:
@@ -128,8 +129,8 @@ class Lines:
 
 
 Level = Literal["problem", "unreachable", "warning"]
-"""`problem`: an update would be refused or fail. `unreachable`: the look had no answer, so nothing
-is known. `warning`: an update works, and something is not as it should be."""
+"""`problem`: an update would be refused or fail. `unreachable`: the device did not answer, so
+nothing is known. `warning`: an update works, but something is wrong."""
 GOOD: Final = 0
 PROBLEMS: Final = 1
 UNREACHABLE: Final = 4
@@ -141,9 +142,9 @@ class Finding:
     """One fault of one device, in values."""
 
     device: str
-    """As the file names it; `this machine` for the one that runs Railyard."""
+    """Its name in the file; `this machine` for the one that runs Railyard."""
     cause: str
-    """What kind of lack it is, for example `clock`: a report joins the devices that share it."""
+    """The kind of fault, for example `clock`: a report joins the devices that share it."""
     what: str
     """One sentence without the device, the same words for each device that shares the cause."""
     actual: str
@@ -153,7 +154,7 @@ class Finding:
 
 
 def exit_code(findings: tuple[Finding, ...]) -> int:
-    """0: nothing to do but warnings, 1: problems, 4: a device gave no answer (4 wins over 1)."""
+    """Return 0 without problems, 1 with problems, 4 if a device gave no answer (4 wins over 1)."""
     found = {finding.severity for finding in findings}
     if "unreachable" in found:
         return UNREACHABLE

@@ -76,14 +76,14 @@ class Impact:
     """How a change of a setting affects running traffic."""
 
     effect: Effect = Effect.LINK
-    """Of another value, and of the setting going away."""
+    """Effect of another value, and of removing the setting."""
     why: str = ""
     new: Effect | None = None
     """Effect of a value that the device did not have before; None: as for any other value."""
     to: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    """Of these values."""
+    """Effect of single values."""
     systems: Mapping[str, tuple[Effect, str]] = field(default_factory=dict[str, tuple[Effect, str]])
-    """What differs on some systems, and why; it holds for every change there."""
+    """Effect and reason on systems that differ; they hold for every change there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Setting:
     each: Kind = "one"
     """The kind of each entry of a map."""
     spell: Callable[[Any], tuple[Any, ...]] = tuple
-    """The entries of a list; of a word, such as `all`, the ones that it means."""
+    """Return the entries of a list; for a word such as `all`, the entries that it means."""
     puts_back: bool = True
     """Whether an undo sets it; else the words under `native` bring it back."""
     does: Impact = Impact()
@@ -133,7 +133,7 @@ def is_shared(setting: Setting) -> bool:
 
 
 def is_state(value: object) -> TypeGuard[BaseModel]:
-    """Whether a value consists of settings itself, and is not one value as a whole."""
+    """Whether a value consists of settings, rather than being a single value."""
     return isinstance(value, BaseModel) and bool(table(type(value)))
 
 
@@ -217,7 +217,7 @@ def without(one: Iterable[ValueT], other: Iterable[ValueT]) -> tuple[ValueT, ...
 
 
 def overlay(base: StateT, top: StateT) -> StateT:
-    """One state over another: what `top` says wins, and its shared lists are all there are."""
+    """Lay one state over another: values in `top` win, and its shared lists replace the base's."""
     changes = {
         name: _over(setting, getattr(base, name), getattr(top, name))
         for name, setting in table(type(top))
@@ -333,7 +333,7 @@ def _restored(setting: Setting, held: object, owned: object, before: object) -> 
 
 
 def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
-    """Our entries as they were recorded."""
+    """Return our entries as they were recorded."""
     back: Map = {}
     entry = Setting(setting.each)
     for key, ours in owned.items():

@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import Final
 
 _OBJECTS_A_COLLECTION: Final = 1_000_000
-"""New objects between two looks for garbage (Python: 700). Importing the models and reading a site
-make many objects and next to no garbage: an eighth of the time of `check` went to looking, and a
-quarter of that of the program's imports. With 100,000 a program still looked twice, for 0.1 s."""
+"""New objects between two garbage collections (Python: 700). Importing the models and reading a
+site create many objects and next to no garbage: collections took an eighth of the time of `check`,
+and a quarter of the program's imports. With 100,000 a program still collected twice, for 0.1 s."""
 
 
 def start_quickly() -> None:

@@ -15,16 +15,16 @@ from pydantic import BaseModel
 from components.core.plain_text import indented
 
 OMIT_EMPTY: Final = {"omit_empty": True}
-"""Metadata of a field that came later: while it is empty, plans and their digests stay as they
-were, and nothing is proven again for its sake."""
+"""Metadata of a field that was added later: while it is empty, plans and their digests stay
+unchanged, and nothing is proven again because of it."""
 
 
 HIDDEN: Final = {"hidden": True}
-"""Metadata of a field that another one names by its digest: a long text, which no plan shows."""
+"""Metadata of a field that another field identifies by digest: a long text, which plans omit."""
 
 
 _DEEP: Final = 3
-"""So many levels are written piece by piece: the plan, its list of hosts, and each host."""
+"""Levels that are written piece by piece: the plan, its list of hosts, and each host."""
 
 
 @cache
@@ -62,7 +62,7 @@ def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _opened(value: object) -> object:
-    """One level of a value that JSON does not know, as one that it does."""
+    """Convert one level of a value that JSON does not support into one that it does."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):

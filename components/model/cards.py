@@ -87,24 +87,23 @@ class Firmware(Frozen):
     """
 
     manage: bool = False
-    """Set SR-IOV and its number of VFs as `nics[].vfs` asks, and on cards whose ports can be
-    either, the link type as `rdma.transport` asks. Of InfiniBand, the ports under `hca_sriov` are
-    set, and no others."""
+    """Set SR-IOV and its number of VFs as `nics[].vfs` asks, and on cards with switchable ports the
+    link type as `rdma.transport` asks. On InfiniBand it sets only the ports under `hca_sriov`."""
     num_of_vfs: Annotated[int, Field(ge=1, le=127)] | None = None
     """VFs that every port offers (`NUM_OF_VFS`), with `manage`; default the greatest `vfs` of the
     card's ports, which share the setting."""
     ats: bool = False
     """Set `ATS_ENABLED`: GPUDirect RDMA in virtual machines."""
     relaxed_ordering: bool = False
-    """Set `PCI_WR_ORDERING` to `force_relax`, for all memory keys; `ADVANCED_PCI_SETTINGS` comes
-    with it. Where the card shows the one only after it started with the other, it takes two
-    starts."""
+    """Set `PCI_WR_ORDERING` to `force_relax`, for all memory keys, together with
+    `ADVANCED_PCI_SETTINGS`. If the card shows the first only after a start with the second, it
+    takes two starts."""
     min_versions: tuple[FirmwareFloor, ...] = ()
-    """Oldest releases that may run; at least what Railyard needs of a model, where known."""
+    """Oldest allowed releases; at least the ones that Railyard needs for a model, if known."""
 
     @property
     def sets_anything(self) -> bool:
-        """Railyard writes firmware settings on these hosts."""
+        """Whether Railyard writes firmware settings on these hosts."""
         return self.manage or self.ats or self.relaxed_ordering
 
     def floor_of(self, model: str) -> str | None:
@@ -130,10 +129,10 @@ class Sriov(Frozen):
     """
 
     eswitch: Literal["legacy", "switchdev"] | None = None
-    """Mode of the card's embedded switch. Left out, it is expected to be legacy, and a card in
-    switchdev mode is refused; written, it is set, and the VFs are recreated."""
+    """Mode of the card's embedded switch. Without it Railyard expects legacy mode, and refuses a
+    card in switchdev mode; with it, Railyard sets the mode and recreates the VFs."""
     autoprobe: bool | None = None
-    """Whether the kernel binds a driver to new VFs; false where virtual machines take them."""
+    """Whether the kernel binds a driver to new VFs; set false if virtual machines use them."""
     min_rate_mbit_s: MbitPerSecond | None = None
     """Guaranteed bandwidth of each VF, in Mbit/s; 0 guarantees nothing."""
     max_rate_mbit_s: MbitPerSecond | None = None
@@ -217,12 +216,12 @@ class DriverPackage(Frozen):
     """The RDMA driver of the hosts."""
 
     kind: Literal["inbox", "present", "doca_ofed", "mlnx_ofed"] = "inbox"
-    """`inbox` is the kernel's own driver, and `present` one that the hosts have already, as DGX OS
-    and clouds' images do: it is verified, and nothing is installed. The others are packages that
+    """`inbox` is the kernel's own driver, and `present` one that the hosts already have, as DGX OS
+    and clouds' images do: Railyard verifies it and installs nothing. The others are packages that
     Railyard installs from `source` or `repository`."""
     flavour: Literal["ofed", "doca", "inbox", "any"] = "ofed"
     """What `present` must be: `ofed` is MLNX_OFED or DOCA-OFED, `doca` the latter alone, `inbox`
-    the kernel's own; of `any` no more is planned than the kernel's own can do."""
+    the kernel's own; with `any` the plan uses only features of the kernel's own driver."""
     at_least: ReleaseText | None = None
     """Oldest version that `present` may have, as `ofed_info -s` says it, or a DOCA release."""
     version: ReleaseText | None = None
@@ -235,12 +234,12 @@ class DriverPackage(Frozen):
     repository: DriverRepository | None = None
     """A repository with the driver, in place of `source`."""
     packages: tuple[PackageName, ...] = ()
-    """What to install from `repository`; default `doca-ofed`, or `mlnx-ofed-all`."""
+    """Packages to install from `repository`; default `doca-ofed`, or `mlnx-ofed-all`."""
     rebuild: bool = True
     """Rebuild the driver's modules for a kernel that lacks them: the running one, and that of the
     next boot. Without it a kernel upgrade falls back to the inbox driver."""
     add_kernel_support: bool = False
-    """Give `--add-kernel-support` to the MLNX_OFED installer: it builds its packages for this
+    """Pass `--add-kernel-support` to the MLNX_OFED installer: it builds its packages for this
     kernel. Only with a `.tgz`."""
 
     @property

@@ -39,8 +39,8 @@ class SwitchWaves(Frozen):
     """How many switches go first, each in a separate wave."""
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 120
     """Seconds that a changed switch has until its links, LLDP neighbours and BGP sessions are back;
-    it is asked again and again, and goes on as soon as they are. Default 120: lldpd sends every
-    30 s, and FRR dials a BGP neighbour again after 120 s at most."""
+    Railyard checks repeatedly, and continues as soon as they are. Default 120: lldpd sends every 30
+    s, and FRR dials a BGP neighbour again after 120 s at most."""
 
 
 class Disruption(Frozen):
@@ -60,7 +60,7 @@ class Disruption(Frozen):
     max_unavailable: Annotated[int, Field(ge=1)] = 1
     """Most workers that may be out of service at once; control-plane hosts go one at a time."""
     drain_deadline_s: Annotated[int, Field(ge=10, le=86400)] = 600
-    """Seconds until the pods of a node must have left it; a disruption budget may hold them."""
+    """Seconds for the pods of a node to leave it; a disruption budget can hold them."""
     boot_deadline_s: Annotated[int, Field(ge=60, le=7200)] = 1800
     """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
     switches: SwitchWaves | None = None
@@ -69,7 +69,7 @@ class Disruption(Frozen):
 
     @property
     def switch_waves(self) -> SwitchWaves:
-        """What holds for the waves, whether or not the file has `switches`."""
+        """The settings for waves, whether or not the file has `switches`."""
         return self.switches or SwitchWaves()
 
 
@@ -82,7 +82,7 @@ class SwitchDeadlines(Frozen):
     read_s: Seconds = 60
     """Base of one reading, in seconds: the login and the first answers."""
     write_s: Seconds = 180
-    """Base of a change, in seconds; a switch may take long to put it in force."""
+    """Base of a change, in seconds; some switches are slow to apply one."""
     command_s: Annotated[float, Field(gt=0, le=600)] = 0.75
     """Seconds that each command adds, so that a switch with more ports has more time. SONiC starts
     a program for each line, which may take 0.5 to 2 s (assumed, not measured)."""
@@ -92,7 +92,7 @@ class HostDeadlines(Frozen):
     """How long the work on one host may take; installations have longer deadlines."""
 
     look_s: Seconds = 60
-    """Seconds for one look; a host whose cores are all busy takes some ten."""
+    """Seconds for one reading; a host whose cores are all busy takes some ten."""
     converge_s: Seconds = 300
     """Seconds to set all settings; at least 900 if Docker is installed, and 1800 with a driver."""
 
@@ -110,7 +110,7 @@ class Deadlines(Frozen):
 
 
 class Renamed(Frozen):
-    """Devices that got another name and stayed the same machine: new name to former name."""
+    """Devices with another name that are still the same machines: new name to former name."""
 
     hosts: dict[HostName, HostName] = Field(default_factory=dict)
     """Hosts, for example `{mgmt02: mgmt01}`."""
@@ -155,15 +155,15 @@ class ClusterSpec(Frozen):
     hosts: tuple[Host, ...] = ()
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
-    """What all hosts share."""
+    """Settings that all hosts share."""
     renamed: Renamed = Renamed()
     """Devices that were renamed; `railyard rename` writes it."""
     host_groups: tuple[HostGroup, ...] = ()
-    """Where groups of hosts differ from `host_defaults`; a host names its group."""
+    """Groups of hosts that differ from `host_defaults`; a host names its group."""
     kubernetes: Kubernetes | None = None
-    """How the control plane is installed; either this or `containers`."""
+    """The installation of the control plane; write either this or `containers`."""
     containers: Containers | None = None
-    """The payload without Kubernetes; either this or `kubernetes`."""
+    """Jobs in containers, without Kubernetes; write either this or `kubernetes`."""
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
     deadlines: Deadlines = Deadlines()
@@ -173,18 +173,18 @@ class ClusterSpec(Frozen):
     operators: Operators = Operators()
     """Operators to install."""
     pod_network: PodNetwork = PodNetwork()
-    """How pods get onto the rails."""
+    """How pods connect to the rails."""
     jobs: Jobs
     """Image and settings of the jobs."""
     acceptance: Acceptance = Acceptance()
-    """What must be proven, and the least numbers."""
+    """The required proofs, and the least numbers."""
 
     versions: VersionSetName | None = None
     """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts
     whose version the file leaves out. A version in the file wins. `railyard versions` prints both
     sets. Default none: write K3s' version; charts have their own defaults."""
     sources: Sources = Sources()
-    """Where everything that the site brings comes from; default upstream itself."""
+    """Sources of everything that the site installs; default upstream itself."""
     waive: Waivers = Field(default_factory=dict)
     """Rules that are wrong for this site's hardware, by name, each with the reason: `{numa-leaf:
     "two leaves by the vendor's reference design"}`. Every report shows them."""
@@ -216,7 +216,7 @@ class ClusterSpec(Frozen):
         return _hosts_by_name(self).get(name)
 
     def settings_of(self, host: Host) -> HostDefaults:
-        """What holds for one host: what its group sets, and `host_defaults` for the rest."""
+        """Return the settings of one host: its group's, and `host_defaults` for the rest."""
         return _settings_by_group(self).get(host.group or "", self.host_defaults)
 
     @property
@@ -231,7 +231,7 @@ class ClusterSpec(Frozen):
 
     @property
     def unreached(self) -> tuple[Host, ...]:
-        """The hosts that nothing logs in to, in the order of the file."""
+        """The hosts without a login, in the order of the file."""
         return tuple(host for host in self.hosts if host.ssh is None)
 
     @property
@@ -246,7 +246,7 @@ class ClusterSpec(Frozen):
 
     @property
     def k3s(self) -> K3sPlane | None:
-        """The K3s that we install; None for an existing cluster, or for none at all."""
+        """The K3s that Railyard installs; None for an existing cluster, or without a cluster."""
         return self.kubernetes if isinstance(self.kubernetes, K3sPlane) else None
 
     @property
@@ -266,7 +266,7 @@ class ClusterSpec(Frozen):
 
     @property
     def ib_fabric(self) -> InfiniBandFabric | None:
-        """What every worker must find of InfiniBand, whoever owns the switches; None with RoCE."""
+        """The InfiniBand that every worker must have, whoever owns the switches; None with RoCE."""
         return self.cloud.fabric if self.cloud else self.infiniband
 
     @property
@@ -278,7 +278,7 @@ class ClusterSpec(Frozen):
 
 @once
 def _hosts_by_name(spec: ClusterSpec) -> Mapping[str, Host]:
-    """Of two with one name the first: `duplicate-name` refuses the site."""
+    """Map names to hosts; if two share a name, the first (`duplicate-name` refuses it)."""
     return {host.name: host for host in reversed(spec.hosts)}
 
 

@@ -83,8 +83,8 @@ ApiAddress = Annotated[
         }
     ),
 ]
-"""An https address; plain http only on this machine. Requests are signed and not secret: over http
-everybody on the way could read and repeat them."""
+"""An https address; plain http only on this machine. Requests are signed but not secret: over http
+everyone on the path could read and repeat them."""
 AllowedNetworks = Annotated[
     tuple[
         Annotated[
@@ -102,7 +102,7 @@ AllowedNetworks = Annotated[
     ],
     Field(min_length=1),
 ]
-"""Networks by which a door of the cloud may be reached, and never everybody."""
+"""Networks that can reach an open port of the cloud, never the whole internet."""
 
 
 class InfiniBandFabric(Frozen):
@@ -113,11 +113,11 @@ class InfiniBandFabric(Frozen):
     rate_gbit_s: Annotated[int, Field(gt=0)] = 400
     """Rate of one HCA in Gbit/s: NDR is 400."""
     expected_hcas: tuple[HcaName, ...] = ()
-    """Names that must be found, for example `mlx5_0`; empty: whatever is found."""
+    """Expected HCA names, for example `mlx5_0`; empty accepts any."""
 
 
 class BringYourOwn(Frozen):
-    """Instances made outside Railyard: `hosts` says how they are reached."""
+    """Instances made outside Railyard: `hosts` has their logins."""
 
     kind: Literal["bring_your_own"]
     """Who makes the instances."""
@@ -227,10 +227,10 @@ class Hypervisor(Frozen):
     vms: Annotated[tuple[VirtualMachine, ...], Field(min_length=1)]
     """Its virtual machines, in the order in which they are powered on again."""
     power_off: Literal["guest", "hard"] = "guest"
-    """How a machine that must stop is stopped: `guest` asks its VMware Tools and waits, and gives
-    up after `shutdown_s`; `hard` then cuts its power."""
+    """How to stop a machine: `guest` asks its VMware Tools, and gives up after `shutdown_s`; `hard`
+    then cuts its power."""
     shutdown_s: Annotated[int, Field(ge=10, le=3600)] = 300
-    """Seconds that one guest has for its shutdown."""
+    """Seconds for the shutdown of one guest."""
 
 
 class Esxi(Frozen):
@@ -253,7 +253,7 @@ class CloudIb(Frozen):
     instances: Annotated[BringYourOwn | CrusoeProvision, Field(discriminator="kind")]
     """Who makes the instances: you (`hosts` lists them), or this stack."""
     fabric: InfiniBandFabric = InfiniBandFabric()
-    """What every worker must find of the cloud's InfiniBand."""
+    """The cloud's InfiniBand that every worker must have."""
     api_allowed: AllowedNetworks
     """Networks that may reach the Kubernetes API."""
     ssh_allowed: AllowedNetworks

@@ -51,10 +51,8 @@ class Rdma(Frozen):
     """RDMA over Converged Ethernet, version 2; or InfiniBand, of a cloud or of own switches."""
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"] = "lossy_ecn"
     """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `dscp`'s priority.
-
     `semi_lossless` is PFC between host and switch only: the switch obeys a pause of a NIC and
-    passes none on. Onyx has it (`roce semi-lossless`), the other systems have not.
-    """
+    passes none on. Only Onyx supports it (`roce semi-lossless`)."""
     pfc_watchdog: bool = False
     """Let each lossless port drop packets that a pause storm holds up. Default off, as on the
     switches.
@@ -72,7 +70,8 @@ class Rdma(Frozen):
     """DSCP of congestion notification packets. Default 48: priority 6, strict on the switch."""
     cnp_class: TrafficClass | None = None
     """Priority and class of the notifications on card and switch. Default: that of `cnp_dscp`;
-    Broadcom's and AMD's guides put DSCP 48 into 7. Only with EOS and SONiC, whose maps are set."""
+    Broadcom's and AMD's guides put DSCP 48 into 7. Only with EOS and SONiC, whose maps Railyard
+    sets."""
     ecn_min_kib: Kib | None = None
     """Queue depth in KiB at which marking starts. Default: the vendor's recommendation for the
     speed of the port (docs/reference/marking.md): 150 on Onyx, 150,000 bytes on Cumulus.
@@ -88,21 +87,19 @@ class Rdma(Frozen):
     the vendor's recommendation. Onyx lacks the setting and marks all of them."""
     ecn_by_speed: dict[Gbit, Marking] = Field(default_factory=dict[int, Marking])
     """Speed of a port in Gbit/s to its marking: `{400: {min_kib: 600, max_kib: 3000}}`; other
-    speeds follow the settings above. SONiC has one for the switch, that of its fastest port."""
+    speeds follow the settings above. SONiC uses one for the switch, that of its fastest port."""
     schedule: Schedule | None = None
     """How the classes share a port: `{shares: {0: 50, 3: 50}}`. Default: the shares of the system,
     with the notifications served strictly; on EOS every class is then strict."""
     adaptive_routing: bool = False
-    """Let routed links spread each packet by load, and the cards put them in order: Spectrum-4 with
-    Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware has it (`mlxreg`). For
-    InfiniBand see `infiniband.adaptive_routing`."""
+    """Let routed links spread packets by load, and let the cards reorder them: Spectrum-4 with
+    Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware supports it (`mlxreg`).
+    For InfiniBand see `infiniband.adaptive_routing`."""
     mtu_bytes: MtuBytes = 9000
     """MTU of PF, VF and pod interface; at least 4192 for an RDMA path MTU of 4096."""
     port_mtu_bytes: MtuBytes = 9216
-    """MTU of the switch ports: room for the VLAN tag and encapsulation over `mtu_bytes`.
-
-    A port of EOS has 9214 at most.
-    """
+    """MTU of the switch ports: room for the VLAN tag and encapsulation over `mtu_bytes`. A port of
+    EOS supports 9214 at most."""
 
     @property
     def priority(self) -> int:
@@ -150,16 +147,16 @@ RouterId = Annotated[
     AfterValidator(_router_id),
     WithJsonSchema({"type": "string", "format": "ipv4", "pattern": MACHINE_IPV4}),
 ]
-"""It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
+"""It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 
 class LeafSubnet(Frozen):
     """The part of a rail that is on one leaf."""
 
     subnet: Ipv4Net
-    """Addresses there: a part of the rail's `subnet`, which no other leaf has."""
+    """Addresses on this leaf: a part of the rail's `subnet` that no other leaf has."""
     gateway: Ipv4
-    """Address of the leaf in it, by which the rail's other leaves are reached."""
+    """Address of the leaf in `subnet`, by which the rail's other leaves are reached."""
 
 
 class Rail(Frozen):
@@ -180,10 +177,8 @@ class Rail(Frozen):
     dhcp_server: Ipv4 | None = None
     """Address of the DHCP server on this VLAN; needed only with `ipam: dhcp`."""
     gateway: Ipv4 | None = None
-    """Address of the leaf on this rail, by which other rails are reached over the spines.
-
-    Only where switches are routed; the leaf that carries the rail has it.
-    """
+    """Address of the leaf on this rail, by which other rails are reached over the spines. Only with
+    routed switches; the leaf that carries the rail has it."""
     leaves: dict[DnsLabel, LeafSubnet] = Field(default_factory=dict)
     """Leaf to its part of the rail, if the rail is on several routed leaves; then leave out
     `gateway`. Default: the rail is one subnet."""
@@ -213,7 +208,8 @@ class SwitchPort(Frozen):
     VFs, for example to boot over the network. It must differ from the rails' VLANs, and links
     between switches do not carry it. Default: the system's own handling of such frames."""
     rails: tuple[DnsLabel, ...] | None = None
-    """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
+    """Rails whose VLANs a link between switches carries; default all. Both ends list the same
+    rails."""
     address: Ipv4 | None = None
     """Address of this end of a routed link with addressed BGP: `10.254.0.0`. The other end gets the
     other address of the /31, and needs no line for it. Default: none, and BGP uses link-local
@@ -267,23 +263,23 @@ class Routing(Frozen):
 
 
 class Inband(Frozen):
-    """Where the SSH session of a switch comes in, if not by its management port."""
+    """The port and VLAN of a switch's SSH session, if it does not use the management port."""
 
     port: PortName
-    """The front panel port that carries the session. No file may touch it."""
+    """The front panel port that carries the session. The file must not set it."""
     vlan: VlanId | None = None
     """The VLAN of the session; None on a routed port."""
 
 
 class OtherSwitch(Frozen):
-    """A switch of another network than the rails: it is named for people, and left alone."""
+    """A switch of another network than the rails: it is listed for readers, and left alone."""
 
     name: DnsLabel
     """Name of the switch."""
     network: Literal["management", "storage"]
     """The network that the switch carries."""
     model: ModelName | None = None
-    """Hardware model; nothing is held against it."""
+    """Hardware model; Railyard checks nothing against it."""
     ports: dict[PortName, PluggedIn] = Field(default_factory=dict)
     """The other end of each port, bonds included, in any words: `swp1: gpu01/bond0`."""
 
@@ -300,7 +296,7 @@ class Switch(Frozen):
     name: DnsLabel
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
     os: SystemName
-    """Switch system that runs on it."""
+    """The switch's operating system."""
     model: ModelName
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; docs/howto/switch-models.md lists
     the known ones, and `switch_models` describes others."""
@@ -347,12 +343,12 @@ class Switch(Frozen):
     from the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
     """
     links: LinkSettings = LinkSettings()
-    """What all of `ports` run at: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
-    parts may have exceptions. Default: left to the switch."""
+    """Link settings of all `ports`: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
+    parts can have exceptions. Default: left to the switch."""
     edge_ports: bool = False
     """Whether the switched ports to hosts are spanning-tree edge ports with BPDU guard: they
-    forward as soon as they are up, and go down if they hear a BPDU, which only another switch or
-    bridge sends. Cumulus and EOS have it. Default false: left to the switch."""
+    forward as soon as they are up, and go down if they receive a BPDU, which only another switch or
+    bridge sends. Cumulus and EOS support it. Default false: left to the switch."""
     mlag_peer: DnsLabel | None = None
     """The switch with which this one is an MLAG pair. You set the pair and its bundles yourself;
     Railyard leaves them alone, and never changes both switches in one wave. Default: none."""
@@ -365,7 +361,7 @@ class Switch(Frozen):
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 
     _described: SwitchModel | None = PrivateAttr(default=None)
-    """The model as `switch_models` of the file has it."""
+    """The model as `switch_models` in the file describes it."""
 
     @property
     def hardware(self) -> SwitchModel | None:
@@ -374,7 +370,7 @@ class Switch(Frozen):
 
     @property
     def is_described(self) -> bool:
-        """The file itself says what its model can do."""
+        """Whether the file describes its model."""
         return self._described is not None
 
     def link_of(self, name: str) -> LinkSettings:

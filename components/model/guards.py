@@ -20,15 +20,15 @@ class SwitchGuards(Frozen):
     rewrite: Way | None = None
     """A rewrite of DSCP on a port of a rail: the next hop sorts the packets wrongly."""
     ecn_elsewhere: Way | None = None
-    """ECN or RED on other classes than the planned ones."""
+    """ECN or RED on classes other than the planned ones."""
     pfc_elsewhere: Way | None = None
     """PFC outside of the plan: a lossy class that pauses, or priorities other than the file's."""
     dscp_map: Seen | None = None
     """Other DSCPs in the file's class, or its DSCPs in another class."""
     foreign_ports: Seen | None = None
-    """Ports that the file does not name, in the VLAN of a rail."""
+    """Ports outside of the file in the VLAN of a rail."""
     other_vlans: Seen | None = None
-    """VLANs that the file does not name, on our trunks."""
+    """VLANs outside of the file on trunks of the file."""
 
 
 class HostGuards(Frozen):
@@ -41,10 +41,10 @@ class HostGuards(Frozen):
     """Shares and strictness of the card's traffic classes. `repair` sets the card's defaults: all
     classes in turn."""
     rate_limit: Way | None = None
-    """Rate limits of the class of RoCE and of VFs. `repair` takes them off."""
+    """Rate limits of the class of RoCE and of VFs. `repair` removes them."""
     dscp_map: Way | None = None
-    """DSCPs that the card sorts into the priority of RoCE or of CNPs, and by its own map would not.
-    `repair` sets the card's own map for them."""
+    """DSCPs that the card sorts into the priority of RoCE or of CNPs, although its default map
+    would not. `repair` sets the default map for them."""
     vf_rights: Way | None = None
     """Link state of VFs, and spoof check and trust of VFs in pods. `repair` sets the link state:
     the network attachment owns the others."""

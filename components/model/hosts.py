@@ -1,4 +1,4 @@
-"""The hosts: who they are, how they are reached, and their RDMA cards."""
+"""The hosts: names, logins and RDMA cards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from components.model.units import (
 _USER: Final = r"[a-z][a-z0-9_-]{0,31}"
 _SYSTEM_USERS: Final = ("root", "daemon", "bin", "sys", "nobody", "sshd", "www-data")
 _NETDEV: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
-"""Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
+"""Linux' IFNAMSIZ is 16 with the closing zero; udev's names use these characters."""
 _RESERVED_HOSTS: Final = ("localhost", "kubernetes")
 
 
@@ -85,7 +85,7 @@ UserName = Annotated[
         {"type": "string", "pattern": rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"},
     ),
 ]
-"""A name that useradd accepts and that no system account has."""
+"""A name that useradd accepts and that is not a system account."""
 NetdevName = Annotated[
     str, AfterValidator(_netdev), WithJsonSchema({"type": "string", "pattern": rf"^{_NETDEV}$"})
 ]
@@ -102,7 +102,7 @@ HostName = Annotated[
         }
     ),
 ]
-"""A label of DNS that no hosts file gives to something else."""
+"""A DNS label that no hosts file uses for something else."""
 
 
 def _netdev_of(data: dict[str, Any]) -> str:
@@ -133,8 +133,8 @@ class Nic(Frozen):
     """Name for the PF's RDMA device, with `host_defaults.rail_names`; default the driver's or
     rdma-core's."""
     model: ModelName = "ConnectX-5"
-    """Card model: it decides the PCI id, the limit of VFs and the fastest rate. Others of NVIDIA
-    than the known ones are described in `nic_models`."""
+    """Card model: it decides the PCI id, the limit of VFs and the highest rate. Describe unknown
+    models of NVIDIA in `nic_models`."""
     speed_gbit_s: Annotated[int, Field(gt=0)] = 100
     """Line rate in Gbit/s."""
     vfs: Annotated[int, Field(ge=0)] = 8
@@ -153,18 +153,18 @@ class Nic(Frozen):
     """For a card on a routed switch port: IPv4 address of the one pod that uses the card's VF. The
     port gets the other address of the /31. Needs `vfs: 1` and `ipam: nv-ipam`."""
     link_gt_s: LinkGtS | None = None
-    """PCIe speed of a lane that the card must run at; default what card and slot can."""
+    """PCIe speed of a lane that the card must run at; default that of card and slot."""
     link_width: LinkWidth | None = None
-    """PCIe lanes that the card must run with; default what card and slot can."""
+    """PCIe lanes that the card must run with; default the most of card and slot."""
     lanes: PortLanes | None = None
     """SerDes lanes that the port must run with, 4 for `100 Gb/sec (4X EDR)`; default any."""
     gpu_pci: tuple[PciAddress, ...] = ()
     """PCI addresses of the GPUs that send through this card, as `railyard discover` finds them."""
     gpu_path: GpuPath | None = None
-    """The longest way between the card and these GPUs, in the words of `nvidia-smi topo -m`."""
+    """The longest allowed path from the card to these GPUs, in words of `nvidia-smi topo -m`."""
 
     _described: DescribedNic | None = PrivateAttr(default=None)
-    """The model as `nic_models` of the file has it."""
+    """The model as `nic_models` in the file describes it."""
 
     def describe(self, described: DescribedNic) -> None:
         """Take the file's description of its model; only the site calls this, once it is read."""
@@ -172,37 +172,37 @@ class Nic(Frozen):
 
     @property
     def is_described(self) -> bool:
-        """The file itself says what its model can do."""
+        """Whether the file describes its model."""
         return self._described is not None
 
     @property
     def card(self) -> CardModel | None:
-        """Its model of the catalogue; None: only the file knows it, or nothing does."""
+        """Its model in the catalogue; None if the catalogue lacks it."""
         return None if self._described else find_card(self.model)
 
     @property
     def pf_device(self) -> str | None:
-        """PCI device id of the card; None: not known."""
+        """PCI device id of the card; None if unknown."""
         return self.card.pf_device if self.card else self._fact("pci_id")
 
     @property
     def vf_device(self) -> str | None:
-        """PCI device id of its VFs; None: not known."""
+        """PCI device id of its VFs; None if unknown."""
         return self.card.vf_device if self.card else self._fact("vf_pci_id")
 
     @property
     def vf_limit(self) -> int | None:
-        """VFs that a port of the model can have; None: not known."""
+        """Number of VFs that a port of the model supports; None if unknown."""
         return self.card.max_vfs if self.card else self._fact("vf_limit")
 
     @property
     def fastest_gbit_s(self) -> int | None:
-        """The fastest rate of a port of the model; None: not known."""
+        """The highest rate of a port of the model; None if unknown."""
         return self.card.fastest_gbit_s if self.card else self._fact("speed_gbit_s")
 
     @property
     def is_too_fast(self) -> bool:
-        """The file gives it a rate that no port of its model has."""
+        """Whether the file gives it a rate that no port of its model has."""
         return self.fastest_gbit_s is not None and self.speed_gbit_s > self.fastest_gbit_s
 
     def _fact(self, key: str) -> Any:  # noqa: ANN401 - a text or a number, by the key
@@ -210,7 +210,7 @@ class Nic(Frozen):
 
     @property
     def passes_vfs(self) -> bool:
-        """Virtual machines take its VFs."""
+        """Whether virtual machines use its VFs."""
         return self.vfs > 0 and self.sriov.autoprobe is False
 
 
@@ -238,15 +238,15 @@ class Host(Frozen):
     name: HostName
     role: HostRole
     """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts. `storage`
-    and `login` get user, kernel, driver and the rails that they have, and nothing of the cluster,
-    of jobs or of GPUs."""
+    and `login` hosts get their user, kernel, driver and rails, but no part of the cluster, of jobs
+    or of GPUs."""
     ssh: Ssh | None = None
-    """How it is logged in to; only with `login: none` it is left out."""
+    """SSH login of the host; leave it out only with `login: none`."""
     login: Literal["ssh", "none"] = "ssh"
     """`none` for a worker of an existing cluster without any login, as nodes of AKS, EKS and OKE
     are: Railyard sets and reads nothing on it, and proves only what pods can show."""
     group: DnsLabel | None = None
-    """Its group of `host_groups`: what that group sets wins over `host_defaults`."""
+    """Its group in `host_groups`, whose settings win over `host_defaults`."""
     node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
     node_name: NodeName | None = None
@@ -256,9 +256,9 @@ class Host(Frozen):
     """Content of its `/etc/machine-id`. Railyard then refuses another machine; after a replacement,
     write the new id. Default: the id that the last update read."""
     domain: DomainName | None = None
-    """What fails together with it, for example its leaf, rack or unit: hosts of different domains
-    are never in one group of `disruption.max_unavailable`. Default: the hosts without one are one
-    domain."""
+    """The group of hosts that fail together, for example by leaf, rack or unit: hosts of different
+    domains are never down together under `disruption.max_unavailable`. Default: the hosts without
+    one are one domain."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: ModelName | None = None
@@ -267,8 +267,8 @@ class Host(Frozen):
     """RDMA cards, one on each rail that the host is on. Other network devices, such as bonds of
     management or storage, are left alone and need no line."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
-    """InfiniBand HCAs; their names are discovered, and nothing is set on them but what `hca_sriov`
-    and `firmware` ask of ports with an address."""
+    """InfiniBand HCAs; their names are discovered, and Railyard sets on them only what `hca_sriov`
+    and `firmware` ask for on ports with an address."""
     hca_sriov: tuple[HcaPf, ...] = ()
     """InfiniBand ports by address: those with VFs, and those whose firmware is set."""
     hca_guids: tuple[PortGuid, ...] = ()
@@ -280,7 +280,7 @@ class Host(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _no_vfs_outside(cls, data: object) -> object:
-        """No VF is made on a host outside of the cluster, or without a login: the default is 0."""
+        """Default to 0 VFs on a host outside of the cluster, or without a login."""
         values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         role, nics = cast("object", values.get("role")), cast("object", values.get("nics"))
         outside = isinstance(role, str) and role in OUTSIDE
@@ -292,7 +292,7 @@ class Host(Frozen):
 
     @property
     def is_outside(self) -> bool:
-        """The host is on the rails, and no part of the cluster."""
+        """Whether the host is on the rails but outside of the cluster."""
         return self.role in OUTSIDE
 
     @property
@@ -302,7 +302,7 @@ class Host(Frozen):
 
     @property
     def address(self) -> str:
-        """The node's address in the cluster; empty where neither the file nor a login tells it."""
+        """The node's address in the cluster; empty if neither the file nor a login has one."""
         return self.node_ip or (self.ssh.address if self.ssh else "")
 
     @property
@@ -326,17 +326,17 @@ class Manage(Frozen):
     """Keep names and addresses in a marked block of `/etc/hosts`: of the host itself and of all
     hosts but workers; with `containers`, where `mpirun` finds workers by name, of all hosts."""
     network_manager: bool = True
-    """Keep the cards in `nics` and their VFs from NetworkManager, by a udev rule: it would run DHCP
-    on them and remove addresses that it did not set. False leaves them to it."""
+    """Hide the cards in `nics` and their VFs from NetworkManager, by a udev rule: it would run DHCP
+    on them and remove addresses that it did not set. False lets it manage them."""
 
 
 class HostDefaults(Frozen):
-    """What all hosts of the site share."""
+    """Settings that all hosts of the site share."""
 
     user: User | None = None
-    """A common user that Railyard makes on every host; default none is made."""
+    """A common user that Railyard makes on every host; default none."""
     manage: Manage = Manage()
-    """What Railyard may take over of a host's identity and network."""
+    """Parts of a host's identity and network that Railyard can take over."""
     jump: JumpNames = ()
     """Jump hosts to hosts whose `ssh` has no `jump`; default none."""
     architecture: Architecture = "amd64"
@@ -353,13 +353,13 @@ class HostDefaults(Frozen):
     Linux 5.12 and the open GPU kernel modules; `none` copies through the host. Default by
     `peermem`. `nv_peer_mem` is the module for GPU drivers before 470."""
     gpu_driver: Literal["operator", "host"] | None = None
-    """Who owns the GPU driver; default `operators.gpu.driver`. A host's own is never installed."""
+    """Who owns the GPU driver; default `operators.gpu.driver`. Hosts bring their own driver."""
     gpu_driver_version: GpuDriverVersion | None = None
     """Version of a GPU driver that the host owns, for example `580.126.20`; it is verified."""
     rail_names: bool = False
     """Write the names of `nics[].netdev` and `nics[].rdma`, by PCI address: a systemd `.link` file
-    and a udev rule for each card, which count from the next boot. Without it the names that the
-    host uses are written in the file."""
+    and a udev rule for each card, applied at the next boot. Without it the file needs the hosts'
+    names."""
     toolkit: ContainerToolkit | None = None
     """NVIDIA's container toolkit. Default: the operator's own with the GPU operator's driver; with
     Docker, installed from the hosts' repositories; else `present`."""
@@ -374,7 +374,7 @@ class HostDefaults(Frozen):
 
     @property
     def gpu_path(self) -> GpuDirect:
-        """How cards reach GPU memory, in whichever form it was written."""
+        """How cards reach GPU memory, from either form in the file."""
         return self.gpu_direct or ("peermem" if self.peermem else "none")
 
 
@@ -397,4 +397,4 @@ class HostGroup(Frozen):
     qos: HostQos | None = None
     """RoCE settings of this group; replaces the whole block."""
     kernel: KernelSettings | None = None
-    """The kernel of this group; the whole block replaces the defaults'."""
+    """Kernel settings of this group; replaces the whole block."""

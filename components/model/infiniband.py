@@ -153,7 +153,7 @@ class IbPartition(Frozen):
 class IbRail(Frozen):
     """One rail of the fabric: the same HCA of every worker, which pods ask for by its own name.
 
-    Without rails a pod has HCAs by count, and cannot say which.
+    Without rails a pod gets HCAs by count, and cannot choose which.
     """
 
     name: DnsLabel
@@ -194,12 +194,12 @@ class FabricSwitch(Frozen):
 
 
 class Ufm(Frozen):
-    """NVIDIA UFM Enterprise, the subnet manager of the fabric, as its REST API is reached."""
+    """NVIDIA UFM Enterprise, the subnet manager of the fabric, with its REST API."""
 
     name: DnsLabel = "ufm"
     """Its name in plans and reports, and the beginning of its steps' names."""
     address: SshAddress
-    """IPv4 address or DNS name; of two in high availability the one that they share."""
+    """IPv4 address or DNS name; for two in high availability, the shared one."""
     port: TcpPort = 443
     """Port of HTTPS."""
     user: LoginName = "admin"
@@ -207,22 +207,22 @@ class Ufm(Frozen):
     password: SecretRef
     """Secret with its password."""
     certificate_sha256: Sha256
-    """SHA-256 of its certificate in DER form: no password goes to another one. `openssl s_client
-    -connect ufm:443 </dev/null | openssl x509 -outform der | sha256sum` prints it."""
+    """SHA-256 of its certificate in DER form: Railyard sends the password to no other. `openssl
+    s_client -connect ufm:443 </dev/null | openssl x509 -outform der | sha256sum` prints it."""
 
 
 class InfiniBand(InfiniBandFabric):
     """The InfiniBand fabric; `hcas` and `rate_gbit_s` are those of every worker."""
 
     mtu_bytes: IbMtuBytes = 4096
-    """Active MTU that every port must have; 4096 is the largest that there is."""
+    """Active MTU that every port must have; 4096 is the largest one."""
     subnet_manager: Literal["switch", "external"] = "switch"
     """`switch`: the switches with `sm_priority` run it. `external`: UFM or opensm on a host; then
     no switch may run one, and Railyard sets partitions only through `ufm`."""
     adaptive_routing: bool = False
-    """Switches choose among equal paths packet by packet, and NCCL is set for it. Only an external
-    subnet manager can. It is looked for, in UFM and by acceptance, and not set: `routing_engine
-    ar_updn` of its opensm.conf is the default of NVIDIA's since 5.10."""
+    """Let switches choose among equal paths packet by packet, and set NCCL for it. It needs an
+    external subnet manager. Railyard checks it, in UFM and by acceptance, but does not set it:
+    `routing_engine ar_updn` in its opensm.conf is the default of NVIDIA's since 5.10."""
     routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
     """Routing engine of the switches' subnet manager; default: the switches' own (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
@@ -230,7 +230,7 @@ class InfiniBand(InfiniBandFabric):
     switches: tuple[FabricSwitch, ...] = ()
     """Switches without a login, in addition to those in `switches`. Default: empty."""
     ufm: Ufm | None = None
-    """UFM, with `subnet_manager: external`: it gets the partitions. Default none: partitions are
-    only looked for then."""
+    """UFM, with `subnet_manager: external`: it gets the partitions. Default none: Railyard then
+    only checks partitions."""
     rails: tuple[IbRail, ...] = ()
-    """HCAs as rails: a resource for each. Default none: pods have HCAs by count."""
+    """HCAs as rails: a resource for each. Default none: pods get HCAs by count."""

@@ -1,4 +1,4 @@
-"""What runs on the cluster or in containers, and what acceptance must prove with it."""
+"""Jobs on the cluster or in containers, and the proofs that acceptance needs of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GdrLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS", "0", "1", "2", "3", "4", "
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
 """Of a persistent volume (Kubernetes core/v1, PersistentVolumeAccessMode)."""
 ARENA_RESOURCE: Final = "hca"
-"""What Arena's `--rdma` requests, after the prefix (its charts)."""
+"""The resource that Arena's `--rdma` requests, after the prefix (its charts)."""
 
 
 class TopologyFile(Frozen):
@@ -58,9 +58,9 @@ class DeepSpeed(Frozen):
     path: ExportPath = "/data"
     """Folder on the server or node."""
     mount_path: AbsolutePath = "/data"
-    """Where the pods see it."""
+    """Folder of the volume in the pods."""
     log_dir: AbsolutePath = "/data/deepspeed_data"
-    """Where training writes checkpoints and TensorBoard logs."""
+    """Folder for checkpoints and TensorBoard logs."""
     tensorboard: bool = True
     """Run TensorBoard on `log_dir`."""
     host_network: bool = False
@@ -93,22 +93,20 @@ class OwnPods(Frozen):
     """
 
     namespaces: tuple[DnsLabel, ...] = ()
-    """Namespaces of the users, which have to be there; default `pod_network.namespace`."""
+    """Existing namespaces of the users; default `pod_network.namespace`."""
     admission: bool = False
     """Let the API server put the environment, and the topology file, into every container in these
-    namespaces that asks for a resource of the rails. It takes Kubernetes 1.36."""
+    namespaces that asks for a resource of the rails. It needs Kubernetes 1.36."""
 
 
 class Jobs(Frozen):
-    """What runs on the cluster."""
+    """Settings of jobs on the cluster."""
 
     image: PinnedImage
-    """Image of the acceptance and sample jobs, with a tag or digest.
-
-    `railyard image build` makes it; docs/reference/probe-image.md says what another one must have.
-    """
+    """Image of the acceptance and sample jobs, with a tag or digest. `railyard image build` makes
+    it; docs/reference/probe-image.md says what another one must have."""
     programs: Programs = Programs()
-    """Where a foreign image has its programs."""
+    """Folders of the programs in a foreign image."""
     env: dict[EnvironmentName, AnyLine] = Field(default_factory=dict)
     """Environment of all jobs, for example `NCCL_IB_SL: "1"`. Variables that the plan decides are
     refused."""
@@ -176,7 +174,7 @@ class Containers(Frozen):
     """SSH port of the hosts among each other, by which `mpirun` starts its daemons; default each
     host's `ssh.port`."""
     shm_size_gib: Annotated[int, Field(ge=1)] = 1
-    """Shared memory in GiB; NCCL's shared-memory transport lives there."""
+    """Shared memory in GiB, for NCCL's shared-memory transport."""
     stack_bytes: Annotated[int, Field(gt=0)] = 67108864
     """`--ulimit stack`: 64 MiB, the guide's value."""
 
@@ -234,7 +232,7 @@ MessageSize = Annotated[
         }
     ),
 ]
-"""A size as nccl-tests takes it, from 1 GiB on, on which bandwidth is judged."""
+"""A size as nccl-tests takes it, at least 1 GiB, where bandwidth is judged."""
 CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
 
 
@@ -296,12 +294,12 @@ class LossLimits(Frozen):
     """At each port, however little the probe moved: a VLAN filter discards some frames of LLDP,
     ARP and neighbour discovery, a few a minute (a choice)."""
     discards_per_tb: Annotated[float, Field(ge=0)] | None = 100
-    """Packets that a port or NIC threw away. RoCE with PFC is to lose none of the 244 million of
-    4096 bytes in 1 TB; 100 is what other traffic may lose (a choice)."""
+    """Packets that a port or NIC discarded. RoCE with PFC should lose none of the 244 million of
+    4096 bytes in 1 TB; other traffic may lose 100 (a choice)."""
     out_of_sequence_per_tb: Annotated[float, Field(ge=0)] | None = 2000
-    """Packets that arrived out of sequence: IEEE 802.3 asks of a link a bit error ratio of 10^-12,
-    so 8 lost packets in 1 TB; each makes those in flight late, 250 on 400 Gb/s with 20 us. A
-    fabric with adaptive routing may need more."""
+    """Packets that arrived out of sequence: IEEE 802.3 allows a link a bit error ratio of 10^-12,
+    so 8 lost packets in 1 TB; each delays those in flight, 250 on 400 Gb/s with 20 us. A fabric
+    with adaptive routing may need more."""
     retransmissions_per_tb: Annotated[float, Field(ge=0)] | None = 2000
     """Packets that were sent again: as many as were out of sequence."""
     pauses_per_tb: Annotated[float, Field(ge=0)] | None = 400_000
@@ -320,11 +318,9 @@ class Acceptance(Frozen):
 
     accept: Literal["changed", "always", "never", "canary"] = "changed"
     """When an update proves: if something `changed` or is not proven, `always`, or `never`.
-
-    `canary` is `changed` on one pair of workers. `railyard:accept` of a stack goes before it.
-    """
+    `canary` is `changed` on one pair of workers. `railyard:accept` of a stack overrides it."""
     scope: Literal["all", "changed"] = "all"
-    """`changed`: after a whole proof, an update proves changed hosts and their partners alone."""
+    """`changed`: after a full proof, an update proves only changed hosts and their partners."""
     when_busy: Literal["warn", "wait", "fail"] = "warn"
     """How the gate acts if other pods hold resources that a probe needs; it never evicts them.
 
@@ -336,8 +332,8 @@ class Acceptance(Frozen):
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which no further probe starts; the parts proven longest ago go first."""
     max_age_days: Annotated[int, Field(ge=1)] = 30
-    """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
-    more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
+    """Days for which a proof counts; then `changed` proves again, and the gate no longer accepts
+    it. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
 
     suite: SuiteName = "quick"
     """How much is proven; `railyard plan` prints the coverage and the duration of a suite.
@@ -350,7 +346,7 @@ class Acceptance(Frozen):
     """Seconds of load in all rounds of `soak` together. Default: 4 hours, in which a link with a
     bit error ratio of 10^-15 at 400 Gb/s shows some five errors (a choice)."""
     latency_tail_us: Annotated[float, Field(gt=0)] = 50.0
-    """Most that 99.9 % of the small messages of a latency test may take, in microseconds. A pair on
+    """Longest time for 99.9 % of the small messages of a latency test, in microseconds. A pair on
     one leaf takes 2 to 5; a retransmission or a pause takes hundreds (a choice)."""
     gate: Literal["fail", "warn"] = "fail"
     """`fail`: `pulumi up` fails with the verdict table."""
@@ -365,9 +361,9 @@ class Acceptance(Frozen):
     nccl_min_version: ReleaseText | None = None
     """Least NCCL version that the log must show, for example `2.19`."""
     nccl_algo: Literal["RING", "TREE"] | None = None
-    """NCCL_ALGO; two nodes need RING, else a tree's number is above line rate."""
+    """NCCL_ALGO; two nodes need RING, since a tree's number exceeds the line rate."""
     collectives: tuple[Collective, ...] = ("all_reduce",)
-    """Which of nccl-tests run over all workers."""
+    """The nccl-tests to run over all workers."""
     perftest: tuple[PerftestCase, ...] = ()
     """More perftests between the first two workers."""
     resnet50: ResNet50 | None = None
@@ -377,4 +373,4 @@ class Acceptance(Frozen):
     timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of one probe in seconds."""
     limits: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
-    """How much may be lost, sent again, paused or marked on the way of a probe."""
+    """How many packets may be lost, sent again, paused or marked on a probe's path."""

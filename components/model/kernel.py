@@ -89,7 +89,7 @@ def _flaw_of_name(name: str) -> PydanticCustomError | None:
 
 
 def _flaw_of_number(name: str, value: str) -> PydanticCustomError | None:
-    """A number that the kernel refuses, or that it would show in another form."""
+    """Report a number that the kernel refuses or prints in another form."""
     words = value.split()
     if (plain := _in_kernel_form(name, words)) != words:
         meant = "" if name == _PORT_RANGE else ", if it counts bytes"
@@ -139,7 +139,7 @@ def _value(value: object) -> object:
 
 
 SysctlValue = Annotated[str, BeforeValidator(_value), Field(pattern=SYSCTL_VALUE)]
-"""Value of a kernel setting; the signs are those that the hosts' scripts take."""
+"""Value of a kernel setting; the hosts' scripts accept these characters."""
 _VALUES: Final[TypeAdapter[str]] = TypeAdapter(SysctlValue)
 
 

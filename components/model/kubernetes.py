@@ -1,4 +1,4 @@
-"""The control plane: installed by us, or there already with parts that others may own."""
+"""The control plane: installed by Railyard, or an existing one with parts that others can own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ClusterParts(Frozen):
     rdma_cni: Owner | None = None
     """The CNI program that moves a VF's RDMA device into its pod."""
     cni_plugins: Owner | None = None
-    """Those of the reference programs that the site needs."""
+    """The reference programs that the site needs."""
     sriov_device_plugin: Owner | None = None
     """The device plugin that publishes VFs, or whole HCAs."""
     shared_device_plugin: Owner | None = None
@@ -204,14 +204,14 @@ class Alignment(Frozen):
     """
 
     policy: TopologyPolicy = "best-effort"
-    """`best-effort` takes a pod whose parts cannot be near each other, the others refuse it. A job
-    over all GPUs of a host with two NUMA nodes is such a pod."""
+    """`best-effort` accepts a pod whose parts cannot be near each other; the others refuse it. A
+    job over all GPUs of a host with two NUMA nodes is such a pod."""
     scope: Literal["container", "pod"] = "container"
     """Whether each container or the whole pod is aligned; kubelet's default."""
     reserved_cpus: CpuList
-    """CPUs of every worker that no pod gets for itself, for the system and all other pods: with
-    none, kubelet's static policy does not start. Both threads of a core, and some of each NUMA
-    node: `0-1,64-65`."""
+    """CPUs of every worker that no pod gets exclusively, for the system and all other pods: without
+    any, kubelet's static policy does not start. Both threads of a core, and some of each NUMA node:
+    `0-1,64-65`."""
     job_cpus: Annotated[int, Field(ge=1)]
     """CPUs that each pod of a job asks for."""
     job_memory_gib: Annotated[int, Field(ge=1)]
@@ -220,7 +220,7 @@ class Alignment(Frozen):
 
 
 class Plane(Frozen):
-    """What every control plane has."""
+    """Settings of every control plane."""
 
     version: Annotated[str, StringConstraints(pattern=KUBERNETES_VERSION)]
     """For example `v1.36.3+k3s1`."""
@@ -234,23 +234,23 @@ class Plane(Frozen):
     """Registry of the site's own images, for example `192.168.100.10:5000`: nodes speak plain HTTP
     with it, and no image gets another name. `sources.registry` has TLS, a login and all images."""
     alignment: Alignment | None = None
-    """GPUs, cards and CPUs of a pod from one NUMA node; default kubelet's own: none."""
+    """GPUs, cards and CPUs of a pod from one NUMA node; default kubelet's own: off."""
 
 
 class Snapshots(Frozen):
-    """Snapshots of etcd that every server takes of itself, by K3s' own schedule."""
+    """Snapshots of etcd on every server, by K3s' own schedule."""
 
     schedule: Annotated[str, StringConstraints(pattern=CRON)] = "0 */12 * * *"
     """When, as five fields of cron in the server's time zone; K3s' default is twice a day."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
     """How many snapshots each server keeps; K3s' default."""
     folder: FolderPath | None = None
-    """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which
-    goes with the server's data: name one on another disk or a share."""
+    """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which is
+    lost with the server's data: name one on another disk or a share."""
 
 
 class VirtualAddress(Frozen):
-    """The address of the API that one of two balancers has, and the other takes when it is lost."""
+    """The API's address on one of two balancers; the other takes it over if the first fails."""
 
     address: Ipv4
     """A free address of the network that both balancers are in."""
@@ -273,20 +273,21 @@ class K3sPlane(Plane):
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
     """Join token of the cluster."""
     agent_token: SecretRef | None = None
-    """Join token of workers alone, who then never get `token`; to be chosen before the first
-    install, and refused later. Default: workers join with `token`."""
+    """Join token of workers alone, who then never get `token`; choose it before the first install:
+    later it is refused. Default: workers join with `token`."""
     api_from: tuple[Ipv4Net, ...] = ()
-    """Networks that reach the API, of every node and of who runs Railyard: a filter of nftables on
-    servers and balancer drops all else on that port. Default: whoever the site's network lets."""
+    """Networks that can reach the API: those of all nodes and of the machine that runs Railyard. A
+    filter of nftables on servers and balancer drops other packets to that port. Default: left to
+    the site's network."""
     snapshots: Snapshots | None = None
     """Snapshots of etcd; default K3s' own schedule, number and folder."""
     virtual_address: VirtualAddress | None = None
     """The one address of two balancers; default none, with one balancer at its own address."""
     secrets_encryption: bool = False
-    """Encrypt Secrets in etcd; to be chosen before the first install, and refused later."""
+    """Encrypt Secrets in etcd; choose it before the first install: later it is refused."""
     reset: Literal["allow", "deny"] = "deny"
-    """Whether an update or `destroy` may uninstall the last server, and with it all that the
-    cluster stores. Run an update with `allow` first: the last update's value counts."""
+    """Whether an update or `destroy` may uninstall the last server, and with it all data of the
+    cluster. Run an update with `allow` first: the last update's value counts."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
 
@@ -307,16 +308,16 @@ class KubesprayPlane(Plane):
     `pip-compile --generate-hashes requirements.txt` or `uv pip compile --generate-hashes` writes it
     from the tree's own file, which lacks hashes."""
     python: LocalPath = "python3"
-    """The Python on this machine that kubespray's environment is made with. The Ansible of v2.31
-    takes 3.11 to 3.13."""
+    """The Python on this machine for kubespray's environment. The Ansible of v2.31 takes 3.11 to
+    3.13."""
     container_runtime: Literal["containerd"] = "containerd"
-    """What runs the containers."""
+    """The container runtime."""
     cni: Literal["calico", "flannel"] = "calico"
     """The cluster's own pod network. Calico takes each node's own address, and flannel the
     interface of the default route: rails are left alone."""
     mtu_bytes: ClusterMtu | None = None
-    """MTU of pods on the cluster's own network with Calico; default what Calico finds. The nodes'
-    own must be larger by 50 bytes, since kubespray's Calico has VXLAN between nodes."""
+    """MTU of pods on the cluster's own network with Calico; default: Calico detects it. The nodes'
+    own must be larger by 50 bytes, since kubespray's Calico uses VXLAN between nodes."""
     pod_cidr: Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
     """Addresses of pods on the cluster's own network; kubespray's default."""
     service_cidr: ServiceNet = Field(default="10.233.0.0/18", validate_default=True)
@@ -331,7 +332,7 @@ class KubesprayPlane(Plane):
 
 
 class CniFolders(Frozen):
-    """Where kubelet of an existing cluster looks for CNI."""
+    """Folders in which kubelet of an existing cluster looks for CNI."""
 
     net_d: FolderPath
     """Folder of CNI configurations on every node, for example `/etc/cni/net.d`."""

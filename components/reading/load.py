@@ -33,7 +33,7 @@ _SITES: Final = (SITE_KEY, CONFIG_KEY)
 TEMPLATE: Final = "x-"
 """Begins a top-level key that the reader ignores, as in a Compose file."""
 MARK: Final = "# CHANGE: "
-"""Begins the comment on a line whose value a person has to change, and then takes away."""
+"""Begins the comment on a line whose value the user must change; the user then deletes it."""
 _EXAMPLE_RULE: Final = "example-value"
 _LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
 
@@ -63,7 +63,7 @@ class Loaded:
     partial: ClusterSpec | None = None
     """The spec without its wrong parts, so the rules can still run on the rest."""
     left_out: tuple[SpecPath, ...] = ()
-    """What `partial` lacks of the file."""
+    """The parts of the file that `partial` lacks."""
     replaced: frozenset[SpecPath] = frozenset()
     """The paths among these whose value was refused, though of the right kind; another one replaced
     it."""
@@ -168,7 +168,7 @@ class _Stack:
 
 
 def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
-    """Read the file that a stack names; its problems have its own name and lines."""
+    """Read the file that a stack names; problems show that file's name and lines."""
     if both:
         return stack.refuse(
             f"the stack has both `{SITE_KEY}` and `{CONFIG_KEY}`, and a site is described once.",
@@ -246,7 +246,7 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
 
 
 def _without_templates(written: YamlText) -> YamlText:
-    """The file without `x-` keys at its top: they hold what YAML anchors repeat elsewhere."""
+    """Return the file without top-level `x-` keys, whose contents YAML anchors repeat elsewhere."""
     if not isinstance(written.value, dict):
         return written
     kept = {key: each for key, each in written.value.items() if not key.startswith(TEMPLATE)}
@@ -254,7 +254,7 @@ def _without_templates(written: YamlText) -> YamlText:
 
 
 def _is_consequence(detail: ErrorDetails) -> bool:
-    """A list of enough entries is too short for pydantic once it has left out the wrong ones."""
+    """Whether a list is too short only because its wrong entries were left out."""
     if detail["type"] != "too_short" or not isinstance(detail["input"], list):
         return False
     least = cast("int", detail.get("ctx", {}).get("min_length", 0))

@@ -23,7 +23,7 @@ from components.core.problem import Json, SpecPath
 
 @cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
-    """Texts by key, without the line ends' indents; a key without a docstring is not there."""
+    """Return the documentation of each key on one line; keys without a docstring are omitted."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:
@@ -102,14 +102,14 @@ def tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[Base
 
 @cache
 def _tags_of(member: type[BaseModel]) -> tuple[object, ...]:
-    """All choices of all its keys."""
+    """Return all choices of all its keys."""
     fields = member.model_fields.values()
     return tuple(choice for info in fields for choice in get_args(info.annotation))
 
 
 @cache
 def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
-    """The models that an annotation is about: itself, or inside a tuple, dict, union."""
+    """Return the models in an annotation: itself, or inside a tuple, dict or union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     return tuple(found for part in get_args(annotation) for found in models_in(part))

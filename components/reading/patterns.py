@@ -296,7 +296,8 @@ _OTHER_WORDS: Final = {
 _PATH: Final = re.compile(
     r"(~|\.{1,2}|\$HOME|\$\{HOME\}|/(home|root|etc|Users|opt|var|tmp|mnt|srv|run|usr))/[\w.@+/-]+"
 )
-"""Beginnings that no password or key has by chance; `/` alone is one of base64's letters."""
+"""Beginnings of paths that passwords and keys never have; base64 includes `/`, so `/` alone is not
+one."""
 _FORMS: Final = "{secret: NAME}, {env: NAME} or {command: [PROGRAM, ARGUMENT]}"
 
 
@@ -336,7 +337,7 @@ def _name_for(path: SpecPath) -> str:
 
 
 def _whole(value: str) -> str:
-    """Without a shell nothing replaces `~`."""
+    """Write `~` out as a home folder: without a shell nothing replaces it."""
     return re.sub(r"^(~|\$HOME|\$\{HOME\})/", "/home/NAME/", value)
 
 

@@ -27,20 +27,20 @@ from components.reading.yaml_text import YamlText
 RULE = "port-range"
 _BRACKETS = re.compile(r"\[([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
 _MOST = 1024
-"""More numbers in one bracket than any switch has ports."""
+"""Limit for the numbers in one bracket: more than any switch has ports."""
 
 
 @dataclass(slots=True)
 class _Spread:
-    """One switch at work."""
+    """The state of spreading one switch."""
 
     path: SpecPath
-    """Of its `ports`."""
+    """Path of its `ports`."""
     name: str
     system: str
     ports: dict[str, Json] = field(default_factory=dict[str, Json])
     written: dict[str, str] = field(default_factory=dict[str, str])
-    """Port to the key that it was written as."""
+    """Port to its key in the file."""
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def refuse(self, keys: Sequence[str], what: str, fix: str) -> None:

@@ -34,7 +34,7 @@ _SHORT_FORMS: Final = {
         },
     ),
 }
-"""What may also be written as one text: its place, and the text."""
+"""Values that can also be written as one text: their place, and the text."""
 
 
 class _Documented(GenerateJsonSchema):
@@ -89,14 +89,14 @@ def _replaced(part: Any, old: dict[str, Any], new: dict[str, Any]) -> Any:  # no
 
 
 def _name_default_plane(schema: dict[str, Any]) -> None:
-    """Take `plane` from what K3s needs: the model adds it before pydantic chooses."""
+    """Remove `plane` from K3s' required keys: the model adds it before pydantic chooses."""
     k3s = schema["$defs"]["K3sPlane"]
     k3s["required"] = [key for key in k3s["required"] if key != "plane"]
     k3s["properties"]["plane"]["default"] = "k3s"
 
 
 def _suggest_models(schema: dict[str, Any]) -> None:
-    """Offer the known models; another one is refused by a rule, which can be waived."""
+    """Offer the known models; a rule, which can be waived, refuses others."""
     model = schema["$defs"]["Switch"]["properties"]["model"]
     del model["type"]
     model["anyOf"] = [{"enum": sorted(MODELS)}, {"type": "string"}]

@@ -31,7 +31,7 @@ class SiteText:
     """The text of a site file, with its path."""
 
     path: Path
-    """As problems name it."""
+    """The path as problems show it."""
     text: str
 
 
@@ -97,15 +97,15 @@ def _path_of(written: Json) -> str:
 
 
 def _shown(path: Path) -> Path:
-    """Without `..`, and from the folder that one is in, as a user would name the file."""
+    """Shorten a path as a user would write it: without `..`, relative to the current folder."""
     plain, here = Path(os.path.normpath(path)), Path.cwd()
     return plain.relative_to(here) if plain.is_relative_to(here) else plain
 
 
 def _inside(written: str, stack_file: Path) -> Path:
-    """The real path of the site, which must lie in the project.
+    """Return the real path of the site, which must be inside the project.
 
-    Whoever may edit a stack's file in a pull request must not make a run read, and show lines of,
+    A person who edits a stack's file in a pull request must not make a run read, and show lines of,
     files elsewhere on the machine that runs it.
     """
     if Path(written).is_absolute():
@@ -131,7 +131,7 @@ def _inside(written: str, stack_file: Path) -> Path:
 
 
 def find_project(folder: Path) -> Path | None:
-    """The folder of the Pulumi project that a folder is in, or None outside of any."""
+    """Return the folder of the Pulumi project around a folder, or None."""
     for each in (folder, *folder.parents):
         if any((each / name).is_file() for name in _PROJECT_FILES):
             return each

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _WORD: Final = re.compile(r"[^a-z0-9]+")
-"""What separates the words of a name."""
+"""Separates the words of a name."""
 _LOGIN: Final = re.compile(r"//[^/@\s]+@")
 """A user and password in an address."""
 _DIGIT: Final = re.compile(r"[0-9]")
@@ -118,12 +118,12 @@ def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, 
 
 
 def is_refinement(detail: ErrorDetails) -> bool:
-    """Whether a value is of the right kind, and beyond its limits or without its form."""
+    """Whether a value has the right kind but breaks its limits or its form."""
     return detail["type"] in {REFUSED, "string_pattern_mismatch", *_BOUNDS}
 
 
 def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
-    """Say that a value is of the wrong kind."""
+    """Report that a value has the wrong kind."""
     kind = _kind_of(value)
     hint = " (without quotes)" if isinstance(value, str) and "number" in wanted else ""
     if wanted == "a text" and isinstance(value, int | float):
@@ -275,7 +275,7 @@ def _enclosing(text: str) -> IPv4Network | None:
 
 
 _LONGEST_REASON: Final = 300
-"""Characters of a refusal in the words of a library."""
+"""Limit in characters for a library's explanation."""
 
 
 def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
@@ -343,7 +343,7 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
 
 
 def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
-    """A list with too few entries or too many."""
+    """Report a list with too few or too many entries."""
     context, key = detail.get("ctx", {}), str(path[-1])
     info = owner.model_fields.get(key) if owner else None
     limits = [

@@ -28,7 +28,7 @@ their cards by an alias expand to six; a few nested aliases can expand to billio
 _TAGS: Final = frozenset(
     TAG + name for name in ("bool", "float", "int", "map", "null", "seq", "str")
 )
-"""Types that a person may write before a value; a tag of another program means nothing here."""
+"""Types that can be written before a value; tags of other programs mean nothing here."""
 _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 """Line breaks of YAML 1.1 and so of libyaml; editors and YAML 1.2 count them as characters."""
 
@@ -88,9 +88,9 @@ class _Anchored:
     read: _Read | None = None
     """None while it is being read: an alias there would contain itself."""
     text: str | None = None
-    """Of a scalar, as it is written."""
+    """Text of a scalar, as written."""
     size: int = 0
-    """How many values it has, aliases written out."""
+    """Number of its values, with aliases expanded."""
 
 
 def _kind(event: _Event) -> str:
@@ -218,7 +218,7 @@ class _Reader:
         return None
 
     def _drop(self, key: str | None, line: int, keys: dict[str, Spot]) -> None:
-        """Pass over the value of a key that cannot be, and say why."""
+        """Skip the value of an invalid key, and explain why."""
         known = len(self.problems)
         self.value(next(self.events))
         del self.problems[known:]
@@ -229,7 +229,7 @@ class _Reader:
             self._duplicate((*path, key), keys[key].line, line)
 
     def _sources(self, line: int) -> Iterator[_Read]:
-        """The mappings that `<<` names."""
+        """Yield the mappings behind `<<`."""
         read = self.value(next(self.events))
         sources, inner = read[0], read[1].inner
         if isinstance(sources, list) and isinstance(inner, list):
@@ -344,7 +344,7 @@ def _read(events: Iterator[object], file: str) -> YamlText:
 
 
 def _read_fast(text: str, file: str) -> YamlText | None:
-    """None where libyaml cannot read the text: ruamel then says why, or takes it."""
+    """Return None if libyaml cannot read the text: ruamel then explains why, or accepts it."""
     if not yaml.__with_libyaml__ or _OLD_BREAKS.search(text):
         return None
     try:
