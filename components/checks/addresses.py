@@ -63,7 +63,7 @@ def check_duplicate_address(spec: ClusterSpec) -> Findings:
         if path[0] not in {"switches", "hosts"}:
             continue
         names = default_way(spec, path) if ssh.jump is None else ssh.jump
-        way = f" by {', '.join(names)}" if names else ""  # another network may have it too
+        way = f" by {', '.join(names)}" if names else ""  # another network may contain it too
         key = f"{ssh.address} port {ssh.port}{way}"
         other, other_path = first.setdefault(key, (name, path))
         if other != name:
@@ -171,7 +171,7 @@ def _no_flat_fabric(spec: ClusterSpec) -> Findings:
     what = f"all {len(spec.rails)} rails have the subnet {first.subnet}"
     if len(vlans) > 1:
         if shares_resource(spec):
-            return  # `resource-name` tells of it
+            return  # `resource-name` reports it
         what += f" and are in the VLANs {', '.join(map(str, vlans))}"
         fix = f"write vlan: {vlans[0]} for all of them"
     elif any(rail.leaves for rail in spec.rails):
@@ -248,7 +248,7 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
 def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
     """Report a subnet without room; `pods` counts those on shared cards, None if each has a VF."""
     own = sum(card.address is not None for card in cards)
-    # More VFs than a card can have are a mistake that `vf-limit` reports.
+    # `vf-limit` reports a card with more VFs than its limit.
     vfs = sum(min(card.vfs, card.vf_limit or card.vfs) for card in cards)
     needed = {
         f"{vfs} VFs" if pods is None else f"{pods} pods": vfs if pods is None else pods,
@@ -256,7 +256,7 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
         f"{own} card{'s' * (own > 1)}": own,
         "the gateway": int(subnet.gateway is not None),
     }
-    # The network's own address and its broadcast address belong to no host.
+    # Hosts cannot use the network's own address and its broadcast address.
     free = max(subnet.network.num_addresses - 2, 0)
     if free < (total := sum(needed.values())):
         wanted = ", ".join(words for words, count in needed.items() if count)
@@ -311,9 +311,9 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
     rail = spec.rail(nic.nic.rail)
     place = subnet_of(spec, rail, nic.host) if rail is not None else None
     if rail is None or place is None or nic.nic.address is None:
-        return  # `nic-rail` tells of a rail that is not there, `rail-leaf` of a leaf without it
+        return  # `nic-rail` reports a missing rail, `rail-leaf` a leaf without it
     if (nic.host.name, rail.name) in routed_cards(spec):
-        return  # `routed-port` tells of these
+        return  # `routed-port` reports these
     address, subnet = IPv4Address(nic.nic.address), place.network
     ends = (subnet.network_address, subnet.broadcast_address)
     if subnet.prefixlen >= _NO_MACHINES:

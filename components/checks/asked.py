@@ -120,11 +120,11 @@ def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     model = switch.hardware
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
     if not known or lacks_any(spec, switch):
-        return None  # another rule names what the switch cannot do
+        return None  # another rule reports the missing feature of the switch
     try:
         (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
     except SpecError:
-        return None  # another rule names the rail that is not there
+        return None  # another rule reports the missing rail
     return plan
 
 

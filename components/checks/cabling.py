@@ -24,7 +24,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
     for port in list_ports(spec):
         reason = _why_nowhere(spec, port)
-        # On a switch of another transport than the site's, `switch-transport` tells the cause.
+        # If a switch has another transport than the site, `switch-transport` reports the cause.
         if reason is not None and port.switch.carries == spec.rdma.transport:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
@@ -73,8 +73,8 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
         plugged[cable.nic.path].append(cable.port)
     rails = {rail.name for rail in spec.rails}
     nics = [nic for nic in list_nics(spec) if nic.nic.rail in rails]
-    # As many NICs as there are ports that lead nowhere are probably those: `port-target` tells it.
-    # So does a second port of one NIC: it was probably meant for the NIC that has none.
+    # Ports that lead nowhere probably belong to unplugged NICs: `port-target` reports them.
+    # A second port of one NIC was probably meant for a NIC without a port.
     lost = sum(_why_nowhere(spec, port) is not None for port in list_ports(spec))
     lost += sum(len(ports) - 1 for ports in plugged.values())
     unplugged = sum(not plugged[nic.path] for nic in nics)
@@ -138,7 +138,7 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
     for port in list_ports(spec):
         host = spec.host(port.host)
         if host is not None and host.is_outside:
-            continue  # it has no VFs for pods: its card sends on the rail itself
+            continue  # without VFs for pods its card sends on the rail itself
         if port.port.mode == "access":
             what = f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods."
             where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
@@ -199,7 +199,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
     """
     for port in list_ports(spec):
         if port.port.lacp and spec.rail(port.rail) is None:
-            continue  # a bond of management or storage: `port-target` says what to do
+            continue  # a bond of management or storage: `port-target` has the fix
         if port.port.lacp:
             where = (port.at("lacp"),)
             fix = "remove lacp and give each NIC a rail of its own."
@@ -221,7 +221,7 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
             continue
         rail = spec.rail(port.rail)
         if (port.switch.routing and other.switch.routing) or (rail is not None and rail.leaves):
-            continue  # `rail-gateway` and `rail-leaf` ask for the subnets and the way between them
+            continue  # `rail-gateway` and `rail-leaf` require the subnets and the path between them
         seen.add(key)
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
@@ -245,7 +245,7 @@ def check_numa_leaf(spec: ClusterSpec) -> Findings:
     reached: dict[str, set[str]] = defaultdict(set)
     for cable in list_cables(spec):
         reached[cable.nic.host.name].add(cable.port.switch.name)
-        if cable.nic.nic.numa >= 0:  # -1: the machine does not say
+        if cable.nic.nic.numa >= 0:  # -1: unknown to the machine
             groups[cable.nic.host.name, cable.nic.nic.numa].append((cable.nic, cable.port))
     for (host, numa), members in groups.items():
         used = sorted({port.switch.name for _, port in members})

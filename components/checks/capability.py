@@ -229,7 +229,7 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
         model, speed = switch.hardware, link_speed(switch, name)
         if model is None or nic.is_too_fast or not 0 < speed < nic.speed_gbit_s:
-            continue  # `nic-speed` reports a rate that the card cannot have either
+            continue  # `nic-speed` reports a rate above the card's own
         split = next((each for each in splits_of(switch).values() if name in each.parts), None)
         what = f"a port of {model.described}"
         if split is not None:
@@ -359,7 +359,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
     if not splits or system.splits is None or release >= system.splits:
         return
     if release < least_release(switch.os, switch.hardware):
-        return  # `switch-release` names that alone
+        return  # only `switch-release` reports that
     title = driver_of(switch.os).title
     what = f"{switch.name} has ports to split; {title} {switch.release} uses other lines for it."
     fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."

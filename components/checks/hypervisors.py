@@ -103,7 +103,7 @@ def check_hypervisor_name(spec: ClusterSpec) -> Findings:
         for group, devices in (("switches", spec.switches), ("hosts", spec.hosts))
         for number, each in enumerate(devices)
     ]
-    names = list(dict(names).items())  # of two that are no hypervisors `duplicate-name` tells
+    names = list(dict(names).items())  # `duplicate-name` reports two other devices
     doors: list[tuple[str, Place]] = []
     for each, path in _hypervisors(spec):
         door = f"{each.ssh.address}:{each.ssh.port}"

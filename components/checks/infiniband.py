@@ -264,7 +264,7 @@ def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
     host = spec.host(name)
     if host is None or not hca.isdigit():
         return False
-    # A worker with fewer HCAs than the fabric says is what `ib-hcas` tells.
+    # `ib-hcas` reports a worker with fewer HCAs than the fabric's number.
     fabric = spec.infiniband.hcas if spec.infiniband and host.role == "worker" else 0
     return int(hca) < max(host.hcas, fabric)
 

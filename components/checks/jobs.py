@@ -279,7 +279,7 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
         return
     if fitting_kind(spec, sample.workers, sample.gpus) is not None:
         return
-    # The kind that comes nearest is the one with the most GPUs among those with hosts enough.
+    # The nearest kind has the most GPUs among those with enough hosts.
     kinds = worker_kinds(spec)
     able = [kind for kind in kinds if len(kind.hosts) >= sample.workers] or [
         max(kinds, key=lambda kind: len(kind.hosts))

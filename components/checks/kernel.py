@@ -162,7 +162,7 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
     machine could reach the memory of another.
     """
     if not spec.hypervisors and crusoe_of(spec) is None:
-        return  # machines that you bring may be bare
+        return  # machines that you bring may be bare metal
     kind = "ESXi" if spec.hypervisors else "a cloud"
     for block in host_blocks(spec, "kernel", KernelSettings):
         asked = {

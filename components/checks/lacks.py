@@ -71,7 +71,7 @@ class _Asked:
             return since
         release = self.system.parse_release(self.switch.release)
         if release >= since or release < least_release(self.switch.os, self.switch.hardware):
-            return None  # too old for anything: `switch-release` names that alone
+            return None  # too old for everything: only `switch-release` reports that
         return f"it came with release {self.system.show_release(since)}"
 
 

@@ -27,7 +27,7 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
     seen: set[tuple[str, str]] = set()
     # `switch-transport` reports a switch of the other transport.
     other_kind = {each.name for each in spec.switches if each.carries != "roce"}
-    # First those whose other end is not broken itself: the others may only be their far ends.
+    # Report ends with a sound other end first: the others may only be their far ends.
     for key in sorted(broken, key=lambda key: broken[key].port.peer in broken):
         port, peer = broken[key], broken[key].port.peer or ("", "")
         if peer in seen or peer[0] in other_kind:
@@ -148,8 +148,8 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     if not any(parts) or 0 in {ours, theirs} or ours == theirs:
         return
     if all(said):
-        return  # `_settings` says it
-    is_stuck = parts[ours < theirs]  # the faster end is a part
+        return  # `_settings` reports it
+    is_stuck = parts[ours < theirs]  # whether the faster end is a part
     where, severity = (one.place, other.place), "error" if is_stuck else "warning"
     if any(said):
         set_to, left_at = (theirs, ours) if said[1] else (ours, theirs)
@@ -258,7 +258,7 @@ def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
     if system.parse_release(switch.release) >= max(form.since, system.min_release):
         return
     if form.since <= system.min_release:
-        return  # `switch-release` names that alone
+        return  # only `switch-release` reports that
     yield Finding(
         f"{' and '.join(keys)} of port {port.name} cannot be set on {switch.release}: the lines "
         f"are known from {system.show_release(form.since)} on.",

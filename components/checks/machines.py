@@ -41,7 +41,7 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         model, where = nic.nic.model, nic.at("model")
         if nic.nic.card is not None or nic_vendor(model) is not None:
-            continue  # of another maker's card `other-vendor` tells
+            continue  # `other-vendor` reports cards of other makers
         described = spec.nic_models.get(model)
         lacking = [words for key, words in _FACTS.items() if getattr(described, key, None) is None]
         known = "is only described by this file" if described else "is unknown"
@@ -147,7 +147,7 @@ def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     """On one host, each NIC has its own PCI address, network device and rail."""
     fix = "each NIC is one PCI function with one network device on one rail."
     for nics in nics_by_host(spec):
-        # A network device that is not written follows from the PCI address.
+        # An omitted network device follows from the PCI address.
         written = [nic for nic in nics if "netdev" in nic.nic.model_fields_set]
         for key, those in (("pci", nics), ("netdev", written), ("rail", nics)):
             if len({getattr(nic.nic, key) for nic in those}) == len(those):
@@ -241,7 +241,7 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
         for h, host in members:
             own = {nic.rail for nic in host.nics}
             missing = sorted(used - own)
-            # A NIC on a rail that does not exist is `nic-rail`'s problem, probably the missing one.
+            # `nic-rail` reports a NIC on an unknown rail: probably the missing one.
             if missing and own <= rails:
                 what = f"{host.name} has no NIC on {', '.join(missing)}, which other {words} have."
                 yield Finding(what, (at(("hosts", h, "nics")),), _apart("add the NIC"), "warning")
@@ -266,7 +266,7 @@ def check_rail_speed(spec: ClusterSpec) -> Findings:
 
 
 def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
-    # Of two speeds that are equally frequent, the first one of the file is the usual one.
+    # If two speeds are equally frequent, the first one in the file is the usual one.
     usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
     other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
     for nic in nics:
@@ -310,7 +310,7 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
     nics = [nic for host in spec.workers for nic in host.nics]
     lost = any(nic.rail not in rails or nic.is_too_fast for nic in nics)
     if lost or any(next(cause(spec), None) for cause in causes):
-        return  # what is different by mistake, and named by its own rule
+        return  # another rule reports this mistake
     places = tuple(
         at(("hosts", h, "gpus"), host.gpus)
         for h, host in enumerate(spec.hosts)

@@ -108,7 +108,7 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     card = _largest(spec)
     for port in list_link_ports(spec):
         if is_told and port.port.mtu_bytes is None:
-            continue  # `mtu-chain` tells of `rdma.port_mtu_bytes`
+            continue  # `mtu-chain` reports `rdma.port_mtu_bytes`
         hop, limit = _port(spec, port), (card.place,)
         bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
         least, why = card.mtu_bytes, "the cards send packets of"

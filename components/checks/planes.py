@@ -201,7 +201,7 @@ def check_api_from(spec: ClusterSpec) -> Findings:
             return
         address = as_ipv4(host.address)
         if address is None:
-            continue  # a name: the host itself knows where it comes from
+            continue  # a name: only the host can resolve it
         if not any(address in network for network in plane.api_from):
             what = f"{host.name} cannot reach the API: {host.address} is not in api_from."
             yield Finding(what, (place, here), "add the network of the nodes to api_from.")

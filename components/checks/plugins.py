@@ -235,7 +235,7 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
         if host.role == "worker" and host.gpus
     ]
     ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
-    if with_gpus and ours and none and "operator" not in asked:  # else others say so
+    if with_gpus and ours and none and "operator" not in asked:  # else other rules report it
         yield Finding(
             "workers have GPUs, and nothing publishes them as nvidia.com/gpu: their pods stay "
             "Pending.",

@@ -82,7 +82,7 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
 def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
     """Check that each leaf is a routed switch with hosts of the rail."""
     switches = {switch.name: switch for switch in spec.switches}
-    # A port that leads to no rail may be the missing one: `port-target` tells of it.
+    # A port to an unknown rail may be the missing one: `port-target` reports it.
     odd = {port.switch.name for port in list_ports(spec) if spec.rail(port.rail) is None}
     for leaf in rail.leaves:
         where = (at(_path(r, leaf)),)
@@ -137,7 +137,7 @@ def _free_part(rail: Rail) -> IPv4Network | None:
 
 def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     whole = at(("rails", r, "subnet"), rail.subnet)
-    # Then the rail's own subnet is the wrong one, which `subnet-overlap` tells.
+    # Then the rail's own subnet is wrong: `subnet-overlap` reports it.
     is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
     for leaf, part in rail.leaves.items():
         if not is_wrong and not part.subnet.subnet_of(rail.subnet):
@@ -203,7 +203,7 @@ def check_spine_link(spec: ClusterSpec) -> Findings:
             linked = [leaf for leaf in on if leaf in under]
             lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in named]
             if linked and tiers[spine] > SPINE:
-                # One link to a unit serves all of its leaves: it is missed once.
+                # One link to a unit serves all of its leaves: report it once.
                 lacking = [*{units[leaf]: leaf for leaf in reversed(lacking)}.values()][::-1]
             for leaf in lacking if linked else ():
                 named |= {(spine, each) for each in (leaf, *units[leaf]) if tiers[spine] > SPINE}
@@ -291,7 +291,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     supported, and neither are larger networks for several pods behind one port.
     """
     routed = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
-    # `routed-link` tells of ports that cannot be routed.
+    # `routed-link` reports ports that cannot be routed.
     cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
     yield from _unused_pod_addresses(spec)
     pods, taken = _without_links(spec, cables), dict[str, Cable]()
@@ -381,7 +381,7 @@ def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
     where = (at((*port.path, "mode"), "routed"), nic.at(key))
     address = link_address(nic.nic)
     if rail is None or address is None:
-        return  # `host-network` and `container-hosts` ask for an address
+        return  # `host-network` and `container-hosts` require an address
     named = f"{port}"
     network, own = link_of(address)
     other = taken.setdefault(str(network), cable)

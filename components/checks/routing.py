@@ -88,7 +88,7 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
     logins = {host.way.address: host.name for host in spec.reached}
-    # Its own address is what `management-port` tells of.
+    # `management-port` reports its own address.
     logins |= {each.ssh.address: each.name for each in spec.switches if each.name != name}
     if str(address) in logins:
         return f"is the address of {logins[str(address)]}"
@@ -233,7 +233,7 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
         one, other = link.one.switch.name, link.other.switch.name
         if link.one.port.mode != "routed" or not {one, other} <= {*numbers}:
             continue
-        # Leaves with one number get others, and so differ from what is above them.
+        # Leaves that share a number get new ones, which then differ from those above.
         if numbers[one][1] == numbers[other][1] and not {one, other} & alike:
             found.setdefault(numbers[one][1], {}).update({one: None, other: None})
     for asn, names in found.items():

@@ -121,7 +121,7 @@ def _counted(group: Sequence[Problem]) -> str:
     """The others of a group in words: `31 more ports`."""
     first, more = group[0], len(group) - 1
     path = first.where[0].path if first.where else ()
-    # Of the innermost list or mapping; where all are about one place, nothing can be counted.
+    # Count in the innermost list or mapping; if all share one place, there is no count.
     kinds = [key for key in map(str, path[:-1]) if key in _NOUNS]
     alone = len({problem.where[:1] for problem in group}) <= more
     if not kinds or alone:
@@ -333,6 +333,6 @@ def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
         return path[:1] == left_out or loaded.places.spot(path[:1]) is None
     if path[: len(left_out)] == left_out or path == parent:
         return True
-    # Beside it stand settings that mean something together, but not in a mapping of free names.
+    # Its neighbours are related settings, except in a mapping of free names.
     beside = path[:-1] == parent and parent[-1] not in _FREE
     return beside and left_out not in loaded.replaced

@@ -65,7 +65,7 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
     """
     for nic in list_nics(spec):
         if _pods_have_vfs(spec) and nic.host.role == "worker":
-            continue  # `vf-count`, `vf-owner` and `vf-driver` tell more
+            continue  # `vf-count`, `vf-owner` and `vf-driver` report it
         mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic}"
         mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
         if nic.nic.vfs == 0:
@@ -178,7 +178,7 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
                 fix = "list one GUID for each VF, or none: then they are derived."
                 yield Finding(what, (at((*path, "guids")), at((*path, "vfs"), pf.vfs)), fix)
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
-                continue  # one port in two places is what `hca-sriov` tells
+                continue  # `hca-sriov` reports one port in two places
             for g, guid in enumerate(vf_guids(spec.name, host, pf)):
                 own = at((*path, "guids", g), guid) if pf.guids else at((*path, "pci"), pf.pci)
                 other = first.setdefault(guid, own)

@@ -143,7 +143,7 @@ def run_within(
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"no end within {seconds:g} s") from None
         finally:
-            child.kill()  # does nothing to one that has ended
+            child.kill()  # does nothing if it has ended
         out, err = (b"".join(each.pieces) for each in held.values())
         return status, out, err
 
@@ -248,6 +248,6 @@ class Stream:
 
 
 def bounded(file: IO[bytes]) -> Stream | IO[bytes]:
-    """Standard input with its limits; data that is already in memory needs no limit."""
+    """Standard input with its limits; data in memory needs no limit."""
     in_memory: IO[bytes] | None = file if isinstance(file, io.BytesIO) else None
     return in_memory or Stream(file)

@@ -35,7 +35,7 @@ class Place:
 
     path: SpecPath
     value: str | None = None
-    """The value as the file writes it, or None if there is nothing to show."""
+    """The value as the file writes it; None shows nothing."""
     file: str | None = None
     line: int | None = None
     default: bool = False
@@ -89,7 +89,7 @@ class Lines:
     root: Spot | None = None
 
     def spot(self, path: SpecPath) -> Spot | None:
-        """Return the spot at a path, or None if the file has no value there."""
+        """Return the spot at a path, or None if the file lacks it."""
         found = self.root
         for item in path:
             if found is None:
@@ -98,7 +98,7 @@ class Lines:
         return found
 
     def line_of(self, path: SpecPath) -> int | None:
-        """Return the line of the value at a path, or None if the file has no value there."""
+        """Return the line of the value at a path, or None if the file lacks it."""
         found = self.spot(path)
         return found.line if found else None
 

@@ -67,7 +67,7 @@ def or_default(value: str) -> str:
 
 
 def always(word: str) -> Callable[[object], str]:
-    """Give every entry the same text, for entries that are either present or absent."""
+    """Give every entry the same text, for entries that only exist or not."""
     return lambda _: word
 
 
@@ -103,7 +103,7 @@ class Setting:
     split: Callable[[str], tuple[str, str]] | None = None
     """From the key of an entry to its owner and its name, if the key contains both."""
     blank: Any = NOTHING
-    """The value that an undo puts back if the baseline has none."""
+    """The value that an undo restores if the baseline lacks the setting."""
     asked: Any = NOTHING
     """The value by which a baseline asks for it; nothing: a baseline does not ask for it."""
     each: Kind = "one"
@@ -240,7 +240,7 @@ def _over(setting: Setting, base: object, top: object) -> object:
 
 
 def join(actual: StateT, desired: StateT) -> StateT:
-    """Merge the wanted settings into a state as an apply does, and keep those of others."""
+    """Merge the wanted settings into a state as an apply does; other settings stay."""
     changes = {
         name: _joined(setting, getattr(actual, name), getattr(desired, name))
         for name, setting in table(type(desired))
@@ -275,7 +275,7 @@ def drop(previous: StateT, desired: StateT) -> StateT:
 
 
 def _gone(setting: Setting, previous: object, desired: object) -> object:
-    """Return the rest of a value that is no longer wanted, or None."""
+    """Return the unwanted rest of a value, or None."""
     is_whole = setting.kind == "one" or is_state(previous)
     if previous is None or (is_whole and desired is None):
         return previous
@@ -301,7 +301,7 @@ def restore(actual: StateT, owned: StateT, baseline: StateT, *, whole: bool = Fa
     Args:
         actual: The state of the device now.
         owned: The settings that Railyard set, and that the undo puts back.
-        baseline: The state that was recorded before.
+        baseline: The state recorded before Railyard's first change.
         whole: Return the complete state that must remain, instead of only Railyard's settings.
     """
     changes: dict[str, object] = {}
@@ -345,7 +345,7 @@ def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
 
 
 def _shared_entries(held: Map, owned: Map, before: Map) -> Map:
-    """Keep others' entries and restore ours; drop a new one of ours unless others use it."""
+    """Keep the entries of others and restore the recorded ones; drop new ones unless in use."""
     back = {key: value for key, value in held.items() if key not in owned}
     for key in (key for key in {**held, **before} if key in owned):
         if is_state(ours := owned[key]):

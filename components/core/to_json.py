@@ -74,7 +74,7 @@ def _opened(value: object) -> object:
     if isinstance(value, Sequence):
         return [*cast("Sequence[object]", value)]
     if isinstance(value, set | frozenset):
-        # A set has no order of its own, and another one in each process.
+        # The order of a set differs in each process.
         return sorted((to_json(item) for item in cast("frozenset[object]", value)), key=json.dumps)
     raise TypeError(f"a plan must not hold a {type(value).__name__}")
 

@@ -341,10 +341,10 @@ class CniFolders(Frozen):
 
 
 class Toleration(Frozen):
-    """One taint of the nodes that our pods tolerate, in the words of Kubernetes."""
+    """One taint of the nodes that Railyard's pods tolerate, in the words of Kubernetes."""
 
     key: QualifiedName | None = None
-    """Key of the taint; none with `operator: Exists` tolerates all."""
+    """Key of the taint; `operator: Exists` without a key tolerates all taints."""
     operator: Literal["Equal", "Exists"] = "Equal"
     value: LabelValue | None = None
     """Value of the taint, with `Equal`."""
@@ -373,7 +373,7 @@ class ExistingPlane(Plane):
     """RuntimeClass of pods with GPUs, for example `nvidia`, if the nodes' default runtime hides
     GPUs from containers; default none."""
     components: ClusterParts = ClusterParts()
-    """Who brings each part: `{multus: theirs, gpu_operator: theirs}`."""
+    """The owner of each part: `{multus: theirs, gpu_operator: theirs}`."""
 
 
 def _with_plane(value: object) -> object:

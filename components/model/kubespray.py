@@ -52,11 +52,11 @@ def _texts(value: JsonValue, place: str) -> Iterator[tuple[str, str]]:
 
 
 ExtraVars = Annotated[dict[Variable, JsonValue], AfterValidator(_no_templates)]
-"""Plain values, lists and mappings, as JSON has them: nothing that Ansible would have to guess."""
+"""Plain values, lists and mappings, as in JSON: Ansible must not have to guess."""
 
 
 class KubespraySource(Frozen):
-    """Where kubespray comes from: a folder, an archive or a git repository, and which release."""
+    """Source of kubespray: a folder, an archive or a git repository, and its release."""
 
     release: Annotated[str, StringConstraints(pattern=KUBESPRAY_TAG)]
     """The release, for example `v2.31.0`: the tag in `git`, and the version in the tree itself."""
@@ -72,7 +72,7 @@ class KubespraySource(Frozen):
     git: Annotated[str, StringConstraints(pattern=GIT_ADDRESS)] | None = None
     """An https address of the repository; with `commit`."""
     commit: Annotated[str, StringConstraints(pattern=COMMIT)] | None = None
-    """The commit that the tag `release` names: a tag can be moved, and then nothing runs."""
+    """The commit of the tag `release`: if someone moves the tag, Railyard refuses to run."""
 
     @model_validator(mode="after")
     def _one_pinned_place(self) -> Self:
@@ -97,5 +97,5 @@ class KubespraySource(Frozen):
 
     @property
     def pin(self) -> str:
-        """What exactly is taken: the checksum or the commit."""
+        """The checksum or commit that pins the tree."""
         return self.tree_sha256 or self.archive_sha256 or self.commit or ""

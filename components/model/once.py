@@ -1,4 +1,4 @@
-"""What keeps a large site fast: values worked out once, and a garbage collector that waits."""
+"""Speed for large sites: values computed once, and a garbage collector that waits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Result = TypeVar("Result")
 def once(build: Callable[[Source], Result]) -> Callable[[Source], Result]:
     """Keep the result of a pure function of one frozen value for as long as that value lives.
 
-    It goes by identity: to compare two sites would cost as much as to read one. The result must
-    not hold the value itself, which would then never go, and must not be changed by who gets it.
+    It compares by identity: comparing two sites would cost as much as reading one. The result must
+    not refer to the value, which could then never be freed, and callers must not change it.
     """
     kept: dict[int, tuple[weakref.ref[Source], Result]] = {}
 

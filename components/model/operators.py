@@ -29,11 +29,11 @@ VERSION_PATHS: Final[Mapping[Component, SpecPath]] = {
     "network-operator": ("operators", "network", "chart", "version"),
     "nvidia-device-plugin": ("operators", "gpu_device_plugin", "chart", "version"),
 }
-"""Where a file says the version of a component."""
+"""Place of a component's version in the file."""
 
 
 def versions_of(spec: ClusterSpec) -> dict[Component, str]:
-    """The versions that a site uses; nothing without Kubernetes."""
+    """Return the versions that a site uses; empty without Kubernetes."""
     if spec.kubernetes is None:
         return {}
     found: dict[Component, str] = {"kubernetes": spec.kubernetes.version}
@@ -111,7 +111,7 @@ class ChartSource(Frozen):
     chart: ChartName
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = None
-    """Address of a chart repository, over https; upstream's where `chart` is left out too."""
+    """Address of a chart repository, over https; upstream's if `chart` is left out too."""
     version: ChartRelease
     """One exact release."""
 
@@ -130,7 +130,7 @@ class GpuOperatorChart(ChartSource):
     chart: ChartName = "gpu-operator"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
-    """Address of a chart repository; none where only `chart` is written."""
+    """Address of a chart repository; none if only `chart` is written."""
     version: ChartRelease = upstream.GPU_OPERATOR_RELEASE
     """One exact release: a range or `latest` would install another chart on the next run."""
 
@@ -141,7 +141,7 @@ class NetworkOperatorChart(ChartSource):
     chart: ChartName = "network-operator"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
-    """Address of a chart repository; none where only `chart` is written."""
+    """Address of a chart repository; none if only `chart` is written."""
     version: ChartRelease = upstream.NETWORK_OPERATOR_RELEASE
     """One exact release: a range or `latest` would install another chart on the next run."""
 
@@ -152,7 +152,7 @@ class GpuDevicePluginChart(ChartSource):
     chart: ChartName = "nvidia-device-plugin"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
-    """Address of a chart repository; none where only `chart` is written."""
+    """Address of a chart repository; none if only `chart` is written."""
     version: ChartRelease = upstream.GPU_DEVICE_PLUGIN_RELEASE
     """One exact release: a range or `latest` would install another chart on the next run."""
 
@@ -177,7 +177,7 @@ class GpuOperator(ByChart):
 
 
 class IbKubernetes(Frozen):
-    """ib-kubernetes: gives each pod's VF a GUID, and puts it into a partition of UFM."""
+    """ib-kubernetes: gives each pod's VF a GUID, and adds it to a partition of UFM."""
 
     ufm_secret: DnsLabel
     """A Secret in the namespace nvidia-network-operator with UFM_USERNAME, UFM_PASSWORD and
@@ -187,7 +187,7 @@ class IbKubernetes(Frozen):
     last_guid: PortGuid = "02ffffffffffffff"
     """The last GUID of the range; UFM must not know any other GUID in it."""
     period_s: Annotated[int, Field(ge=1, le=3600)] = 5
-    """Seconds between two looks for pods."""
+    """Seconds between two searches for pods."""
 
 
 class NetworkOperator(ByChart):
@@ -198,7 +198,7 @@ class NetworkOperator(ByChart):
     driver: Literal["host", "operator"] = "host"
     """Who owns the RDMA driver: the host's image, or the operator's DOCA-OFED container."""
     driver_tag: DriverTag | None = None
-    """Tag of that container; default the one that the operator's release was made with."""
+    """Tag of that container; default the tag of the operator's release."""
     vfs: Literal["host", "operator"] = "host"
     """With `pod_network.mode: sriov`: who makes the workers' VFs and sets their MTU, the hosts'
     own steps or the SR-IOV network operator, which drains a node when it does."""
@@ -220,7 +220,8 @@ class Operators(Frozen):
     """The operators of the cluster."""
 
     gpu: GpuOperator | None = None
-    """The GPU operator; without it nothing is installed for GPUs."""
+    """The GPU operator; without it Railyard installs nothing for GPUs, except
+    `gpu_device_plugin`."""
     network: NetworkOperator | None = None
     """The network operator."""
     gpu_device_plugin: GpuDevicePlugin | None = None

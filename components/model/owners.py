@@ -43,13 +43,13 @@ def guids_by_pods(spec: ClusterSpec) -> bool:
 
 @once
 def gpu_paths(spec: ClusterSpec) -> frozenset[GpuDirect]:
-    """How cards reach GPU memory, over all workers with GPUs; without one, by the defaults."""
+    """Return how cards reach GPU memory on all workers with GPUs; without any, the default."""
     found: set[GpuDirect] = {spec.settings_of(h).gpu_path for h in spec.workers if h.gpus}
     return frozenset(found or {spec.host_defaults.gpu_path})
 
 
 def has_own_rdma_driver(spec: ClusterSpec) -> bool:
-    """Whether a worker's RDMA driver is NVIDIA's: the GPU driver's container builds on it then."""
+    """Whether a worker uses NVIDIA's RDMA driver: the GPU driver's container builds on it."""
     found = [spec.settings_of(host).driver for host in spec.workers]
     return any(driver.is_ofed for driver in found or [spec.host_defaults.driver])
 
@@ -78,19 +78,19 @@ def toolkit_owner(spec: ClusterSpec) -> Literal["present", "host", "operator"]:
 
 
 def runs_docker(spec: ClusterSpec) -> bool:
-    """Containers run in Docker, with or without K3s above it."""
+    """Whether containers run in Docker, with or without K3s above it."""
     by_k3s = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     return spec.host_defaults.docker or by_k3s
 
 
 Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
-"""How pods get onto the rails: `mode`, and with shared cards the interface on them."""
+"""How pods connect to the rails: `mode`, and with shared cards their interface."""
 _ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
 Program = Literal[
     "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
 ]
 _OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
-"""What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
+"""Programs that `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
 _OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
 """Programs that the daemon of the SR-IOV network operator copies onto each node."""
 IMAGES: Final[dict[Program, Part]] = {
@@ -150,7 +150,7 @@ def gives_addresses(spec: ClusterSpec) -> bool:
 
 
 def draws_blocks(spec: ClusterSpec) -> bool:
-    """Whether nv-ipam has anything to give."""
+    """Whether nv-ipam has addresses to give."""
     return spec.pod_network.ipam == "nv-ipam" and _has_addresses(spec)
 
 
@@ -194,7 +194,7 @@ def _programs(spec: ClusterSpec) -> Iterator[Program]:
     if network.source_routing:
         yield "sbr"
     if network.ipam != "whereabouts" and not (fabric and network.ipam == "nv-ipam"):
-        yield "static"  # of the probe's server too, which clients must know beforehand
+        yield "static"  # also for the probe's server, which clients must know beforehand
     if network.ipam == "dhcp":
         yield "dhcp"
 
@@ -304,7 +304,7 @@ _SHOWN: Final = 8
 
 
 def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
-    """What becomes of hosts that nothing logs in to, as one line; none without such hosts."""
+    """Describe in one line how Railyard treats hosts without a login; empty without such hosts."""
     if not hosts:
         return ()
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
@@ -313,7 +313,7 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def runs_on_foreign_fabric(spec: ClusterSpec) -> bool:
-    """Whether rails of RoCE run over switches that the file does not have."""
+    """Whether rails of RoCE run over switches outside of the file."""
     return bool(spec.rails) and spec.rdma.transport == "roce" and not spec.switches
 
 

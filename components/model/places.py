@@ -1,4 +1,4 @@
-"""Where things of a site are: ways to devices, subnets of leaves, InfiniBand switches."""
+"""Paths to devices, subnets of leaves, and InfiniBand switches of a site."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:
 
 
 def with_ways(spec: ClusterSpec) -> ClusterSpec:
-    """The same site with each device's jump hosts looked up.
+    """Return the site with each device's jump hosts looked up.
 
-    A way that cannot be gone stays as it is written: the rule `jump-host` refuses it.
+    An impossible path stays as written: the rule `jump-host` refuses it.
     """
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
     if not known:
@@ -105,7 +105,7 @@ def shares_resource(spec: ClusterSpec) -> bool:
 
 
 def has_way(spec: ClusterSpec, one: Rail, other: Rail) -> bool:
-    """Whether pods on one rail reach another one; in the host's network a gateway is a way."""
+    """Whether pods on one rail reach another one; in the host's network a gateway is enough."""
     ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
     by_host = spec.pod_network.host_network and all(each.gateway for each in subnets_of(one))
     return is_flat(spec) or by_host or any(other.subnet.subnet_of(to) for to in ways)
@@ -122,7 +122,7 @@ def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
 
 @once
 def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
-    """Host and rail to the switch that the host's card there is plugged into; of two the first."""
+    """Map host and rail to the switch of the host's card there; the first one of several."""
     found: dict[tuple[str, str], str] = {}
     for switch in spec.switches:
         for port in switch.ports.values():
@@ -145,7 +145,7 @@ def routed_cards(spec: ClusterSpec) -> frozenset[tuple[str, str]]:
 
 
 def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
-    """The network of a card on a routed port, of two addresses (RFC 3021), and the switch's one."""
+    """Return the /31 of a card on a routed port (RFC 3021), and the switch's address in it."""
     network = IPv4Network((address, _TWO_ENDS), strict=False)
     return network, next(each for each in network if each != address)
 
@@ -161,7 +161,7 @@ def link_address(card: Nic) -> IPv4Address | None:
 
 @once
 def pod_links(spec: ClusterSpec) -> Mapping[str, Mapping[str, IPv4Address]]:
-    """Rail to worker to the address of the one pod there, where cards are on routed ports."""
+    """Map rail to worker to the address of its one pod, for cards on routed ports."""
     found: dict[str, dict[str, IPv4Address]] = {}
     for host in spec.workers:
         for nic in host.nics:
@@ -206,10 +206,10 @@ class IbSwitch:
     names: tuple[str, ...]
     """Its ports on the front; empty for an unknown model."""
     halves: tuple[tuple[str, ...], ...]
-    """The same by the switches in its housing."""
+    """Its ports, grouped by the switches in its housing."""
     speeds_gbit_s: tuple[int, ...]
     ports: Mapping[str, str]
-    """Port to `host/hca-n`, or to `switch:port` at the other end of a link."""
+    """Port to `host/hca-n`, or to `switch:port` for a link."""
 
     hardware: SwitchModel | None
     """The facts of a managed switch's model, from the catalogue or the file."""
@@ -220,7 +220,7 @@ class IbSwitch:
         return name in self.names if model is None else model.has_port("mlnxos", name)
 
     def describe_ports(self) -> str:
-        """Their names, for people."""
+        """Describe the names of its ports."""
         if self.hardware is not None:
             return self.hardware.describe_ports("mlnxos")
         return ", and ".join(f"{half[0]} to {half[-1]}" for half in self.halves)
@@ -233,7 +233,7 @@ class IbSwitch:
 
 @once
 def list_ib_switches(spec: ClusterSpec) -> tuple[IbSwitch, ...]:
-    """Those of `switches` in the order of the file, then those of `infiniband.switches`."""
+    """List the InfiniBand switches in `switches`, then those in `infiniband.switches`."""
     return (*_managed(spec), *_plain(spec))
 
 

@@ -1,4 +1,4 @@
-"""How pods get onto the rails."""
+"""How pods connect to the rails."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ResourcePrefix = Annotated[
         }
     ),
 ]
-"""A DNS name that Kubernetes does not keep for itself."""
+"""A DNS name that Kubernetes does not reserve."""
 SharedPlugin = Annotated[
     ImageName,
     AfterValidator(_shared_plugin),
@@ -80,8 +80,8 @@ registries is years old and its source was never published, so it cannot be corr
 
 
 Ipam = Literal["whereabouts", "nv-ipam", "static", "dhcp"]
-"""Who gives addresses to pods. The DeepOps RoCE guide uses DHCP and does not say who serves it;
-`whereabouts` and `nv-ipam` need no server."""
+"""Who gives addresses to pods. The DeepOps RoCE guide uses DHCP without naming a server;
+`whereabouts` and `nv-ipam` need none."""
 
 
 class PodRoute(Frozen):
@@ -96,14 +96,14 @@ class PodRoute(Frozen):
 
 
 class Exclusion(Frozen):
-    """Addresses of a rail that something else has."""
+    """Addresses of a rail that other devices use."""
 
     rail: DnsLabel
     """The rail whose subnet they are in."""
     first: Ipv4
-    """The first address that no pod gets."""
+    """The first excluded address."""
     last: Ipv4 | None = None
-    """The last one; default the first alone."""
+    """The last excluded address; default the first alone."""
 
 
 class SharedDevice(Frozen):
@@ -112,7 +112,7 @@ class SharedDevice(Frozen):
     resource: ResourceName
     """Extended resource name without prefix, for example `hca_shared_devices_b`."""
     hca_max: Annotated[int, Field(ge=1, le=1000)] = 500
-    """Most pods on one node that share the cards (`rdmaHcaMax`)."""
+    """Largest number of pods on one node that share the cards (`rdmaHcaMax`)."""
     vendors: tuple[PciId, ...] = ()
     """Selector: PCI vendor ids, for example `15b3`."""
     device_ids: tuple[PciId, ...] = ()
@@ -125,7 +125,7 @@ class SharedDevice(Frozen):
 
 
 class PodNetwork(Frozen):
-    """How a pod gets onto the rails."""
+    """How pods connect to the rails."""
 
     mode: Literal["sriov", "rdma_shared", "host_device"] = "sriov"
     """`sriov`: a VF for each pod. `rdma_shared`: the host's cards, shared. `host_device`: whole
@@ -136,28 +136,29 @@ class PodNetwork(Frozen):
     InfiniBand, whose RDMA works without addresses."""
     ipam: Ipam = "whereabouts"
     """Who gives addresses to pods. `whereabouts`: the cluster itself, from the rail's subnet.
-    `nv-ipam`: the node, from a block of the rail's subnet that the cluster gave it.
-    `dhcp`: the `dhcp_server` of each rail, asked by a daemon on every node. `static`: each pod
-    says its own in its annotation, which workers of an MPIJob cannot."""
+    `nv-ipam`: the node, from its block of the rail's subnet. `dhcp`: the `dhcp_server` of each
+    rail, through a daemon on every node. `static`: each pod names its own in its annotation, which
+    workers of an MPIJob cannot."""
     addresses_per_node: Annotated[int, Field(ge=1, le=65534)] | None = None
-    """With `nv-ipam`: addresses of each rail that one node has (`perNodeBlockSize`). Default with
-    VFs the power of two from twice their number on, with shared cards 32. Another number gives
-    every node another block: pods that run keep theirs, and may meet new ones."""
+    """With `nv-ipam`: addresses of each rail for one node (`perNodeBlockSize`). Default with VFs:
+    the first power of two that is at least twice their number; with shared cards 32. A new number
+    gives every node a new block: running pods keep their addresses, which may then collide with new
+    ones."""
     exclusions: tuple[Exclusion, ...] = ()
     """With `whereabouts` or `nv-ipam`: addresses that no pod gets, in addition to those of the
     gateway, the cards and the bandwidth test's server."""
     rdma_isolation: bool = False
-    """With `sriov`: a pod sees its own RDMA devices alone. The hosts need
-    `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all of its node, and opens
-    its own."""
+    """With `sriov`: a pod sees only its own RDMA devices. The hosts need
+    `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all devices of its node,
+    and opens its own."""
     routes: tuple[PodRoute, ...] = ()
     """Networks that pods reach over rails; default none but the rail's own subnet."""
     source_routing: bool = False
     """Send packets with a rail's address by that rail (the CNI plugin `sbr`): its gateway and
     routes go into a separate table. Default: the main table alone."""
     multus: Literal["install", "operator"] = "install"
-    """Who brings Multus and the reference CNI plugins. `install`: Railyard, or whoever
-    `kubernetes.components` names. `operator`: the network operator, by its policy."""
+    """Who brings Multus and the reference CNI plugins. `install`: Railyard, or the owner in
+    `kubernetes.components`. `operator`: the network operator, by its policy."""
     resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
     mtu_bytes: MtuBytes | None = None
@@ -171,6 +172,6 @@ class PodNetwork(Frozen):
     shared_plugin: SharedPlugin = SHARED_DEVICE_PLUGIN
     """With `rdma_shared`: the plugin's image."""
     periodic_update_s: Annotated[int, Field(ge=0)] = 300
-    """With `rdma_shared`: seconds between two looks for cards; 0 never looks again."""
+    """With `rdma_shared`: seconds between two searches for cards; 0 searches only once."""
     host_device_resource: ResourceName = "hostdev"
-    """With `host_device` and no rails: name of the resource, after the prefix."""
+    """With `host_device` and without rails: name of the resource, after the prefix."""

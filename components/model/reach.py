@@ -64,7 +64,7 @@ def _ssh_address(text: str) -> str:
 
 
 def _link_local(text: str) -> str:
-    """Why a link-local address cannot be written; empty for any other text."""
+    """Explain why a link-local address is refused; empty for any other text."""
     bare, zone, _ = text.strip("[]").partition("%")
     address = _as_ipv6(bare)
     if address is None or not (address.is_link_local or zone):
@@ -119,7 +119,7 @@ def how_to_pin(address: str, port: int) -> str:
 def _host_key(key: str, info: ValidationInfo) -> str:
     flaw = None if has_placeholder(key) else _flaw(key)
     if flaw is not None:
-        # Address and port are written above the key; a wrong one is refused on its own.
+        # Address and port come before the key; a wrong one has its own error.
         known = info.data
         fix = how_to_pin(known.get("address", "ADDRESS"), known.get("port", 22))
         raise refuse(flaw, f"{fix}.")
@@ -186,4 +186,4 @@ _KEY_LINE: Final = WithJsonSchema(
 HostKey = Annotated[str, AfterValidator(_host_key), _KEY_LINE]
 """An ed25519, ECDSA or RSA key; an RSA key is checked by SHA-2 signatures."""
 PublicKey = Annotated[str, AfterValidator(_public_key), _KEY_LINE]
-"""One line of OpenSSH's: each line more would be another key that may log in."""
+"""One line of OpenSSH's: each further line would be another key with access."""

@@ -23,29 +23,29 @@ class JumpHost(Frozen):
     """An SSH server that only forwards; Railyard changes nothing on it."""
 
     name: DnsLabel
-    """What `jump` calls it."""
+    """Its name in `jump`."""
     ssh: Ssh
-    """How it is reached: it may lie behind another one itself, and its host key is pinned too."""
+    """Its own SSH login: it can be behind another jump host, and its host key is pinned too."""
 
 
 class ReachedSsh(Ssh):
-    """The `ssh` of a device with its jump hosts looked up; a file never says this."""
+    """The `ssh` of a device with its jump hosts looked up; files never contain this."""
 
     hops: tuple[JumpHost, ...] = ()
     """The jump hosts to it, the first one to reach at the beginning."""
 
 
 class Proxy(Frozen):
-    """The HTTP proxy by which hosts download; one that asks for a login is not supported.
+    """The HTTP proxy by which hosts download; proxies with a login are not supported.
 
-    The networks of the site, its addresses and the cluster's names are never asked through it: the
-    plan adds them to `no_proxy`.
+    Hosts never use it for the site's networks and addresses and the cluster's names: the plan adds
+    them to `no_proxy`.
     """
 
     http: Annotated[str, StringConstraints(pattern=PROXY_URL)] | None = None
     """Address for `http://` downloads, without a login: `http://proxy.example.com:3128`."""
     https: Annotated[str, StringConstraints(pattern=PROXY_URL)] | None = None
-    """Address for `https://` downloads; default `http`. It is most often `http://` as well."""
+    """Address for `https://` downloads; default `http`. It usually begins with `http://` too."""
     no_proxy: tuple[Annotated[str, StringConstraints(pattern=NO_PROXY)], ...] = ()
     """Names, addresses and networks to reach directly, in addition to those of the site."""
 
@@ -80,10 +80,10 @@ def _way_to(
 
 
 def with_way(ssh: Ssh, default: tuple[str, ...], known: Mapping[str, JumpHost]) -> Ssh:
-    """The same `ssh` with its way looked up; one without jump hosts stays as it is.
+    """Return the `ssh` with its jump hosts looked up; without jump hosts it stays as it is.
 
     Raises:
-        JumpError: The way cannot be gone.
+        JumpError: A jump host is unknown, or the jump hosts form a circle.
     """
     names = default if ssh.jump is None else ssh.jump
     if not names:
@@ -102,23 +102,23 @@ LONGEST_PEM = 16_000
 MirrorAddress = Annotated[str, StringConstraints(pattern=HTTPS_ADDRESS)]
 """An https address without a login, a query or a fragment in it."""
 RegistryAddress = Annotated[str, StringConstraints(pattern=REGISTRY_ADDRESS)]
-"""A registry as `host:port`, with a path where images go below one; without a scheme."""
+"""A registry as `host:port`, with a path if images are below one; without a scheme."""
 Pem = Annotated[str, StringConstraints(pattern=PEM_CERTIFICATES, max_length=LONGEST_PEM)]
 """Certificates in PEM form, `|` and then the lines: they are public."""
 
 
 class Mirror(Frozen):
-    """A web server of the site's own that serves upstream's files and charts.
+    """The site's own web server with upstream's files and charts.
 
     The address of a file there is `url`, then upstream's host and path: a bundle's folder `files`
-    is laid out so, and can be served by any web server.
+    has this layout, and any web server can serve it.
     """
 
     url: MirrorAddress
     """For example `https://mirror.site1.example/railyard`."""
     ca: Pem | None = None
-    """Certificates that its own is signed by; default those that this machine trusts. With it, or
-    with `login`, files reach the hosts through this machine, which checks them on the way."""
+    """Certificates that sign its own; default those that this machine trusts. With it, or with
+    `login`, files reach the hosts through this machine, which checks them on the way."""
     login: RegistryLogin | None = None
     """Login by HTTP basic authentication."""
 
@@ -133,7 +133,7 @@ class Registry(Frozen):
     address: RegistryAddress
     """For example `registry.site1.example:5000/railyard`."""
     ca: Pem | None = None
-    """Certificates that its own is signed by; default those that the hosts trust."""
+    """Certificates that sign its own; default those that the hosts trust."""
     login: RegistryLogin | None = None
     """Login of nodes and pods, which only pull."""
     insecure: bool = False
@@ -166,7 +166,7 @@ class Images(Frozen):
 
 
 class Sources(Frozen):
-    """Where everything that a site brings comes from; default upstream itself."""
+    """Sources of everything that a site installs; default upstream itself."""
 
     mirror: Mirror | None = None
     """A web server for files and charts."""

@@ -24,7 +24,7 @@ class Marking(Frozen):
     min_kib: Kib
     """Queue depth in KiB at which marking starts."""
     max_kib: Kib
-    """Queue depth in KiB from which on most packets are marked."""
+    """Queue depth in KiB above which most packets are marked."""
     mark_percent: Percent = 100
     """How many packets are marked there, in percent. Default 100, as on NVIDIA's switches."""
 
@@ -46,15 +46,15 @@ class WatchdogTimes(Frozen):
     detect: Annotated[int, Field(ge=100, le=5000)]
     """How long a class is held up before its packets are dropped. 100 to 5000: sonic-pfcwd.yang."""
     restore: Annotated[int, Field(ge=100, le=60_000)]
-    """For how long it is dropped then."""
+    """For how long its packets are then dropped."""
 
 
 class LinkSettings(Frozen):
     """Speed, error correction and auto-negotiation of the ports in `ports`."""
 
     speed_gbit_s: Gbit | None = None
-    """Speed in Gbit/s: 400. Default: left to the switch, which takes that of the module or the
-    fastest of the port."""
+    """Speed in Gbit/s: 400. Default: left to the switch, which takes the module's speed or the
+    port's highest."""
     fec: Fec | None = None
     """`rs`, `fc` (BASE-R, for lanes of up to 25 Gbit/s) or `none`. Default: left to the switch.
     Lanes of 50 Gbit/s and more have no link without `rs` (IEEE 802.3bs and 802.3cd)."""
@@ -80,7 +80,8 @@ class DescribedSwitch(Frozen):
     speeds_gbit_s: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
     """Speeds of a whole port in Gbit/s."""
     breakouts: tuple[Mode, ...] = ()
-    """How a port may be split, and the speed of each part: `[2x400, 4x200]`; default not at all."""
+    """How a port can be split, and the speed of each part: `[2x400, 4x200]`; default: not at
+    all."""
     mtu_bytes: Annotated[int, Field(ge=1500, le=65535)] | None = None
     """The largest MTU of a port in bytes; default the system's."""
     lossless_priorities: Annotated[int, Field(ge=0, le=8)] = 1
@@ -90,7 +91,7 @@ class DescribedSwitch(Frozen):
     on, else 4."""
 
     def as_model(self, name: str, system: str) -> SwitchModel:
-        """The same facts as the catalogue holds them, for one switch system."""
+        """The same facts in the catalogue's form, for one switch system."""
         lanes = self.lanes or (8 if max(self.speeds_gbit_s) >= _WIDE_GBIT_S else 4)
         infiniband = SWITCH_SYSTEMS[system].carries == "infiniband"
         return SwitchModel(
@@ -117,6 +118,6 @@ class DescribedNic(Frozen):
     vf_pci_id: PciId | None = None
     """PCI device id of its VFs; without it the device plugin selects VFs by the PF's name alone."""
     vf_limit: Annotated[int, Field(ge=1)] | None = None
-    """VFs of a port that its firmware can be set to."""
+    """Largest number of VFs of a port that its firmware accepts."""
     speed_gbit_s: Annotated[int, Field(gt=0)] | None = None
-    """The fastest rate of a port in Gbit/s."""
+    """The highest rate of a port in Gbit/s."""

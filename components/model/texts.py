@@ -66,7 +66,7 @@ QualifiedName = Annotated[str, StringConstraints(pattern=QUALIFIED_NAME, max_len
 (Kubernetes, IsQualifiedName)."""
 RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=RULE_NAME)]
 Waivers: TypeAlias = dict[RuleName, LineText]
-"""Rules that a site goes without, each with the reason why."""
+"""Rules that a site waives, each with the reason."""
 HcaName = Annotated[str, StringConstraints(pattern=HCA)]
 """An RDMA device of Linux: `mlx5_0`; the kernel has 63 characters for it (IB_DEVICE_NAME_MAX)."""
 

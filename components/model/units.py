@@ -50,7 +50,7 @@ _PORT_NUMBER = (
 ENVIRONMENT_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 REGISTRY = rf"^[A-Za-z0-9][A-Za-z0-9.-]*(:{_PORT_NUMBER})?$"
 _MARK_DIGITS: Final = 12
-"""Hexadecimal digits that tell two sources of secrets apart: 48 bits."""
+"""Hexadecimal digits that distinguish two sources of secrets: 48 bits."""
 LONGEST_TEXT = 4000
 """Characters: more than a host key has, and fewer digits than Python reads as a number (4,300)."""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
@@ -78,10 +78,10 @@ class Frozen(BaseModel):
 
 
 def from_short_form(value: object, key: str, example: str) -> object:
-    """Read a mapping that may also be written as the text of one of its keys.
+    """Read a mapping that can also be written as the text of one of its keys.
 
     Raises:
-        ValueError: It is a number, a list or nothing.
+        ValueError: The value is a number, a list or null.
     """
     if value is None or isinstance(value, bool | int | float | list):
         kind = "a list" if isinstance(value, list) else "nothing" if value is None else str(value)
@@ -290,7 +290,7 @@ EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
 """The name of an environment variable."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
 PinnedPackage = Annotated[str, StringConstraints(pattern=PINNED_RPM)]
-"""The same, of an RPM package."""
+"""A pinned source of an RPM package."""
 PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
 """An absolute path on the hosts, or an https address: never plain http."""
 RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
@@ -307,7 +307,7 @@ JumpNames = Annotated[
         }
     ),
 ]
-"""Names of jump hosts; a single one may be written without a list."""
+"""Names of jump hosts; a single one can be written without a list."""
 Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
@@ -338,9 +338,9 @@ class SecretRef(Frozen):
 
     @property
     def name(self) -> str:
-        """What plans, requests and states call it; no two sources share one.
+        """Its name in plans, requests and states; no two sources share one.
 
-        A configuration key begins with a letter, and the other two with `_`.
+        It begins with a letter for a configuration key, and with `_` for the other two sources.
         """
         if self.secret is not None:
             return self.secret
@@ -355,7 +355,7 @@ FolderPath = Annotated[str, StringConstraints(pattern=FOLDER)]
 
 
 class Ssh(Frozen):
-    """How one device is reached. The host key is pinned: without it nothing connects."""
+    """The SSH login of one device. The host key is pinned: without it nothing connects."""
 
     address: SshAddress
     """IPv4 address or DNS name."""
@@ -366,7 +366,7 @@ class Ssh(Frozen):
     password: SecretRef | None = None
     """Secret with the password of a switch or a jump host; hosts are reached by key."""
     private_key: SecretRef | None = None
-    """Secret with the private key, as the text of the file and not as its path."""
+    """Secret with the private key: the text of the file, not its path."""
     passphrase: SecretRef | None = None
     """Secret with the passphrase of `private_key`; default none."""
     agent: bool = False
@@ -377,11 +377,11 @@ class Ssh(Frozen):
     An RSA key is checked by SHA-2 signatures. The Pulumi command provider knows only SHA-1 for it,
     so the steps of such a host go through `railyard device run`, a process here for each."""
     jump: JumpNames | None = None
-    """Jump hosts of `jump_hosts` on the way, the nearest first, as `ProxyJump` has it; one may be
-    written as `jump: bastion`. Default for hosts `host_defaults.jump`, else none."""
+    """Jump hosts of `jump_hosts` on the way, the nearest first, as in `ProxyJump`; a single one can
+    be `jump: bastion`. Default for hosts `host_defaults.jump`, else none."""
     sudo_password: SecretRef | None = None
-    """Secret with the password that `sudo` asks for; default none: `sudo` asks for nothing. It
-    goes to `sudo -S` alone, over stdin, and only when it asks."""
+    """Secret with the password for `sudo`; default none: `sudo` works without. It goes only to
+    `sudo -S`, over stdin, and only when `sudo` asks."""
     enable_password: SecretRef | None = None
     """Secret with the password of `enable` on EOS and Onyx; default none."""
     legacy_algorithms: bool = False

@@ -51,7 +51,7 @@ def with_instances(spec: ClusterSpec) -> ClusterSpec:
 
 def _hosts(provision: CrusoeProvision) -> Iterator[Host]:
     for pool in provision.pools:
-        # `instance-type` refuses an unknown one; until then it has nothing.
+        # `instance-type` refuses an unknown one; until then it has no devices.
         kind = find_type(pool.type) or InstanceType(pool.type)
         for name in instance_names(pool):
             yield Host(
@@ -136,9 +136,9 @@ _Key = tuple[int, str | None, tuple[tuple[str, int], ...], bool]
 
 @once
 def worker_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
-    """The kinds of workers, in the order in which the file first has one of each."""
+    """Return the kinds of workers, in the order of their first hosts in the file."""
     found: dict[_Key, list[Host]] = {}
-    fabric = spec.rdma.transport == "infiniband"  # where every worker with HCAs has the same number
+    fabric = spec.rdma.transport == "infiniband"  # every worker with HCAs has the same number
     for host in spec.workers:
         rails, fitted = tuple(speeds_of(spec, host).items()), fabric and host.hcas > 0
         key = (host.gpus, host.gpu_model, rails, fitted)
@@ -151,7 +151,7 @@ def worker_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
 
 
 def _name_of(hosts: list[Host], owners: Counter[str | None]) -> str:
-    """A group names a kind if all of the kind are in it, and no other kind is."""
+    """Name a kind by its group if the group is exactly this kind; else by its first host."""
     groups = {host.group for host in hosts}
     group = groups.pop()
     return group if group is not None and not groups and owners[group] == 1 else hosts[0].name

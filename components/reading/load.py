@@ -275,7 +275,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
         for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
             path, problem = word_error(detail, ClusterSpec)
             if path not in wrong and not _is_consequence(detail):
-                # A default that follows from a wrong value is no mistake of its own.
+                # A default that follows from a wrong value is not another mistake.
                 if detail["type"] != "default_factory_not_called":
                     problems.append(problem)
                 wrong.append(path)

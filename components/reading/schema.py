@@ -57,7 +57,7 @@ def render_schema() -> dict[str, Json]:
         Bug: The model has changed, and a short form no longer fits in.
     """
     schema = ClusterSpec.model_json_schema(mode="validation", schema_generator=_Documented)
-    # Pydantic describes what a value becomes; a user may also write it as one text.
+    # Pydantic describes the converted value; a user can also write it as one text.
     for name, ((owner, key), text) in _SHORT_FORMS.items():
         properties = schema["$defs"][owner]["properties"]
         whole = {"$ref": f"#/$defs/{name}"}
@@ -71,7 +71,7 @@ def render_schema() -> dict[str, Json]:
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
         "title": "Railyard site",
-        # Templates for YAML anchors; whatever they hold is checked where it is used.
+        # Templates for YAML anchors; their contents are checked at each use.
         "patternProperties": {f"^{TEMPLATE}": {}},
     }
     return cast("dict[str, Json]", titled)

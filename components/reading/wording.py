@@ -96,7 +96,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     ]
     longer = [each for each in known if each.lower().startswith(f"{typed}_")]
     near = near or (longer if len(longer) == 1 else [])  # a key without its unit
-    # The nearest one with another number is no slip, and then a farther one is none either.
+    # If the nearest word only differs in its number, suggest neither it nor a farther one.
     slip = bool(near) and not _other_number(near[0].lower(), typed)
     return f" Did you mean `{near[0]}`?" if slip else ""
 
@@ -281,7 +281,7 @@ _LONGEST_REASON: Final = 300
 def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     value = detail["input"]
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
-    if len(reason) > _LONGEST_REASON:  # the library's words hold the whole value
+    if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
         reason = f"{reason[:_LONGEST_REASON]}…"
     what = f"{render_path(path)}: {reason}."
     fix = f"write {_mended(str(value), reason)}."
@@ -338,7 +338,7 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted != "a text" or not is_number or pattern not in PATTERNS:
         return problem
-    # A text of another form would be refused next, and YAML has dropped what the number lost.
+    # Another form of text would be refused next, and YAML has dropped digits of the number.
     return replace(problem, fix=offer_number(pattern, value))
 
 
