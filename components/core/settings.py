@@ -301,7 +301,7 @@ def restore(actual: StateT, owned: StateT, baseline: StateT, *, whole: bool = Fa
     Args:
         actual: The state of the device now.
         owned: The settings that Railyard set, and that the undo puts back.
-        baseline: The state recorded before Railyard's first change.
+        baseline: The recorded earlier state.
         whole: Return the complete state that must remain, instead of only Railyard's settings.
     """
     changes: dict[str, object] = {}

@@ -220,8 +220,7 @@ class Operators(Frozen):
     """The operators of the cluster."""
 
     gpu: GpuOperator | None = None
-    """The GPU operator; without it Railyard installs nothing for GPUs, except
-    `gpu_device_plugin`."""
+    """The GPU operator; default none."""
     network: NetworkOperator | None = None
     """The network operator."""
     gpu_device_plugin: GpuDevicePlugin | None = None
