@@ -1,1 +1,1 @@
-"""`railyard discover`: what is plugged into hosts, into the site file."""
+"""`railyard discover`: read the hardware of hosts into the site file."""

@@ -1,6 +1,6 @@
-"""What a look at a host adds to its part of the file, and where the two disagree. Pure.
+"""Propose additions to a host's entry in the file, and report contradictions. Pure.
 
-What the user wrote is never changed: a value that the host contradicts is reported with its place.
+Values in the file are never changed: if the host contradicts one, the report shows its place.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OTHERS: Final[Mapping[str, str]] = {
     "101f": "ConnectX-6 Lx",
     "a2d6": "BlueField-2",
 }
-"""Cards of vendor 15b3 (pci.ids) that the file has no model for: named, and not set up."""
+"""Cards of vendor 15b3 (pci.ids) without a model in the catalogue: named, but not configured."""
 
 
 def card_name(device: str) -> str:
-    """The card's model for people, or its id where we do not know it."""
+    """Return the card's model name for people, or its PCI id if it is unknown."""
     return known_model(device) or _OTHERS.get(device, f"15b3:{device}")
 
 
 def known_model(device: str) -> CardName | None:
-    """The card's model as `hosts[].nics[].model` takes it, or None where it does not."""
+    """Return the card's model as `hosts[].nics[].model` accepts it, or None."""
     return _KNOWN.get(device)
 
 
@@ -53,7 +53,7 @@ _KEYS: Final = (
     "gpu_pci",
     "gpu_path",
 )
-"""What discovery writes of a card, in this order."""
+"""Keys that discovery writes for a card, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +63,19 @@ class Disagreement:
     path: SpecPath
     written: Json
     found: Json
-    """What the host has; None where it has no such thing."""
+    """The host's value; None if the host lacks it."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One host: what the file lacks, and what it has otherwise."""
+    """Proposed additions for one host, and its disagreements with the file."""
 
     path: SpecPath
     look: HostLook
     pairs: tuple[Pair, ...] = ()
     rails: Mapping[str, str] = field(default_factory=dict[str, str])
-    """PCI address to rail of each card that is in the file, or will be."""
+    """PCI address to rail, for each card that the file has or will get."""
     card_keys: Mapping[int, Mapping[str, Json]] = field(
         default_factory=dict[int, Mapping[str, Json]]
     )
@@ -84,19 +84,19 @@ class Proposal:
     host_keys: Mapping[str, Json] = field(default_factory=dict[str, Json])
     disagreements: tuple[Disagreement, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a person should know, and the file does not need."""
+    """Facts for a person that the file does not need."""
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be written."""
+        """Whether the proposal changes the file."""
         return bool(self.host_keys or self.new_cards or any(self.card_keys.values()))
 
 
 def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
-    """Compare one host of the file with what is plugged into it.
+    """Compare a host's entry in the file with its hardware.
 
     Raises:
-        UsageError: Its cards are no list of mappings.
+        UsageError: `nics` is not a list of mappings.
     """
     written = _written_cards(host, path)
     placed = [(_pci(card, look), card) for card in written]
@@ -137,7 +137,7 @@ def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str
 
 
 def _pci(card: Mapping[str, Json], look: HostLook) -> str:
-    """Where a written card is: at its address, else where the card of its name is."""
+    """Return a card's address: the written one if it exists, else that of the card's name."""
     pci = str(card.get("pci", "")).lower()
     if look.card(pci) is not None:
         return pci
@@ -148,7 +148,7 @@ def _pci(card: Mapping[str, Json], look: HostLook) -> str:
 def _without_taken(
     card: Mapping[str, Json], values: Mapping[str, Json], written: Sequence[Mapping[str, Json]]
 ) -> Mapping[str, Json]:
-    """What was found of a card, less the GPUs that the user gave to others."""
+    """Return the values found for a card, without GPUs that the file gives to other cards."""
     own = values.get("gpu_pci")
     if "gpu_pci" in card or not isinstance(own, list):
         return values
@@ -161,7 +161,7 @@ def _without_taken(
 
 
 def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]:
-    """What is written of a card; of its link what card and slot can, so that a fault is no rule."""
+    """Return a card's values; for the link the best of card and slot, to report a fault."""
     own = gpus_of(pairs, card.pci)
     longest = max((pair.distance for pair in pairs if pair.gpu in own), default=None)
     values: dict[str, Json] = {
@@ -207,7 +207,7 @@ def _compare_cards(
 def _other_board(
     card: Mapping[str, Json], place: SpecPath, fact: CardFact, look: HostLook
 ) -> Iterator[Disagreement]:
-    """The serial number, which is never proposed: who writes it wants to hear of a change."""
+    """Report another serial number; it is never proposed, so the user wrote it to notice a swap."""
     written = card.get("serial")
     if written and fact.serial and str(written) != fact.serial:
         there = next((each.pci for each in look.cards if each.serial == str(written)), None)
@@ -216,15 +216,15 @@ def _other_board(
 
 
 def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
-    """The way belongs to the GPUs: it is not written to GPUs that the user chose."""
+    """Whether a key is not proposed: `gpu_path` depends on the GPUs, and the user chose those."""
     return key == "gpu_path" and "gpu_pci" in card
 
 
 def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
-    if key == "rail":  # compared by what is known of the cable
+    if key == "rail":  # the cable decides about rails
         return True
     if key in ("link_gt_s", "link_width"):
-        # A lower value is how a user accepts what the link trained to.
+        # A lower value means that the user accepts the trained link.
         return written in (found, card.link.gt_s if key == "link_gt_s" else card.link.width)
     if key == "gpu_path" and isinstance(written, str) and isinstance(found, str):
         return written in Distance.__members__ and Distance[written] >= Distance[found]

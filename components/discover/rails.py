@@ -1,4 +1,4 @@
-"""Which card is on which rail: what LLDP, addresses and the file say, then PCI order. Pure."""
+"""Choose the rail of each card by the file, LLDP and addresses, then by PCI order. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from components.core.problem import Json
 from components.hosts.look import CardFact, HostLook
 
 _PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
-"""Onyx calls its port 1/31 `Eth1/31` to others."""
+"""Onyx announces its port 1/31 as `Eth1/31`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteRails:
-    """The rails of the file and what is cabled to them."""
+    """The site's rails and the devices cabled to them."""
 
     names: tuple[str, ...] = ()
     subnets: Mapping[str, IPv4Network] = field(default_factory=dict[str, IPv4Network])
@@ -27,18 +27,18 @@ class SiteRails:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRails:
-    """The rail of each card, and where it is known from."""
+    """The rail of each card, and the evidence for it."""
 
     rails: Mapping[str, str]
     """PCI address to rail."""
     cabled: Mapping[str, tuple[str, str]]
-    """PCI address to the rail that a cable or an address tells, and which of them; a port that the
-    file gives to another card is shown as there, `gpu02/rail-1`."""
+    """PCI address to rail and evidence, from a cable or an address. If the file gives that port to
+    another card, the rail is shown as `gpu02/rail-1`."""
     notes: tuple[str, ...]
 
 
 def site_rails(site: Mapping[str, Json]) -> SiteRails:
-    """Read the rails of a file; what is malformed there is `railyard check`'s to tell."""
+    """Read the rails of a file; `railyard check` reports malformed ones."""
     rails = [rail for rail in _mappings(site.get("rails")) if isinstance(rail.get("name"), str)]
     subnets: dict[str, IPv4Network] = {}
     for rail in rails:
@@ -70,16 +70,17 @@ def choose_rails(
 ) -> ChosenRails:
     """Give each Ethernet card a rail.
 
-    What the file says of a card holds. Of the others, a cable by LLDP or an address in a rail's
-    subnet decides; the rest get the rails that are left, in the order of PCI addresses, so that
-    card k of each host is on rail k. Where rails are fewer than cards, cards that are up go first.
-    A card that no rail is left for, or whose cable contradicts the file, is only reported;
-    nor is one by its order, while a card of the file is not on the host: it may be that one.
+    A rail in the file wins. Otherwise a cable by LLDP decides, or an address in a rail's subnet.
+    The remaining cards get the remaining rails in the order of PCI addresses, so card k of each
+    host is on rail k. If cards outnumber rails, cards with a link go first. A card is only reported
+    if no rail is left for it, or if its cable contradicts the file. If the host lacks a card of the
+    file, no card gets a rail by its order, because it may be the missing one.
 
     Args:
         host: The host's entry in the file.
-        written: Its cards there, each with its PCI address; empty where that is not known.
-        look: What it has.
+        written: Its cards in the file, each with its PCI address, or an empty text if that is
+            unknown.
+        look: Its hardware.
         site: The rails.
     """
     rails = _written_rails(written)
@@ -96,7 +97,7 @@ def choose_rails(
             rails[card.pci] = rail
         else:
             left.append(card)
-    # A first look at a new site has no rails: these names the user may change.
+    # A new site has no rails yet; the user may change these names.
     names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
     free = [name for name in names if name not in rails.values()]
     missing = [pci or "one without pci" for pci, _ in written if look.card(pci) is None]
@@ -116,7 +117,7 @@ def _unplaced(cards: Sequence[CardFact], missing: Sequence[str]) -> Iterator[str
 
 
 def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
-    # One port of each card before the second of any.
+    # The first port of each card comes before any second port.
     first = sorted(cards, key=lambda card: (not card.up, card.pci.rpartition(".")[2], card.pci))
     first = first[: len(free)]
     return dict(zip(sorted(card.pci for card in first), free, strict=False))
@@ -131,7 +132,7 @@ def _written_rails(written: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[st
 
 
 def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:
-    """Why a card carries no rail of ours; empty where it may."""
+    """Return why a card cannot be on a rail; empty if it can."""
     ssh = host.get("ssh")
     own = {str(host.get("node_ip", ""))}
     own |= {str(ssh.get("address", ""))} if isinstance(ssh, dict) else set()
@@ -146,7 +147,7 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
 
 
 def _contradiction(rail: str, rails: Mapping[str, str]) -> str:
-    """Why a card cannot have the rail that its cable names; empty where it can."""
+    """Return why a card cannot have the rail of its cable; empty if it can."""
     if "/" in rail or ":" in rail:
         return f"that is {rail} in the file; are cables swapped?"
     holder = next((pci for pci, each in rails.items() if rail and each == rail), None)

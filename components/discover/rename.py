@@ -1,7 +1,7 @@
-"""Another name for a device in the site file: every place that names it, and no other byte.
+"""Rename a device everywhere in the site file, and keep every other byte.
 
-What comes out is read and checked again, and must be the same site but for the name. `renamed` in
-the file tells the program what the state has of the device (decision 49 in docs/decisions.md).
+The result is parsed and checked again, and may differ from the old site only in the name. `renamed`
+in the file gives the program the device's old name in the state (decision 49 in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLACES: Final[Mapping[Kind, Mapping[tuple[str, ...], str]]] = {
         ("rails", _ANY, "leaves", _KEY): "",
     },
 }
-"""Where the file names a device, and what follows the name there."""
+"""Places in the file that name a device, and the separator after the name."""
 _TYPES: Final[Mapping[Kind, TypeAdapter[str]]] = {
     "host": TypeAdapter(HostName),
     "switch": TypeAdapter(DnsLabel),
@@ -60,7 +60,7 @@ _TYPES: Final[Mapping[Kind, TypeAdapter[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """What is asked."""
+    """The requested new name."""
 
     kind: Kind
     old: str
@@ -69,22 +69,22 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """The file as it would be."""
+    """The file after the renaming."""
 
     text: str
     lines: tuple[int, ...]
-    """Where the name stood, in the file as it was."""
+    """Lines of the old file that held the name."""
     former: str
-    """The name that the state has for it, if that is another one; else empty."""
+    """The device's name in the state if it differs; else empty."""
     kept_node: str
-    """The node that keeps its name; empty if there is none yet."""
+    """The node that keeps its name; empty if no node exists yet."""
 
 
 def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     """Give a device another name in the text of its site.
 
     Raises:
-        UsageError: There is no such device, or it cannot get that name.
+        UsageError: The device does not exist, or cannot get that name.
         SpecError: The file has problems, or would have some with that name.
     """
     before = _checked(file, file.text)
@@ -114,7 +114,7 @@ def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
 
 
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
-    """Whether a text of the file is a place that names the device."""
+    """Whether a text of the file names the device."""
     mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
     if mark is None:
         return False
@@ -127,7 +127,7 @@ def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
 
 
 def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
-    """Refuse a device that is not there, no name, and what cannot follow a new name."""
+    """Refuse an unknown device, an invalid or used name, and a switch with a subnet manager."""
     group = GROUPS[asked.kind]
     devices = spec.hosts if asked.kind == "host" else spec.switches
     names = [each.name for each in devices]
@@ -159,7 +159,7 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
 def _entries(
     spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[dict[str, str], str]:
-    """What `renamed` shall have: this rename, and those that the state does not have yet.
+    """Return the entries of `renamed`: this rename, and those that the state lacks.
 
     Raises:
         UsageError: An update has to end first.
@@ -182,7 +182,7 @@ def _entries(
 def _renamed_edit(
     file: SiteFile, document: YamlText, spec: ClusterSpec, wanted: Mapping[str, dict[str, str]]
 ) -> list[Insert]:
-    """Write `renamed` again, at the end of the site; nothing if it stays as it is."""
+    """Write `renamed` again at the end of the site if it changes."""
     path = (*file.prefix, "renamed")
     was = {group: entries for group, entries in spec.renamed.model_dump().items() if entries}
     now = {group: entries for group, entries in {**was, **wanted}.items() if entries}
@@ -196,7 +196,7 @@ def _renamed_edit(
 def _node_edit(
     file: SiteFile, document: YamlText, spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[str, list[Insert]]:
-    """The node that keeps its name, and how the file says so."""
+    """Return the node that keeps its name, and the edits that keep it."""
     if asked.kind == "switch" or spec.kubernetes is None:
         return "", []
     number, host = next((n, each) for n, each in enumerate(spec.hosts) if each.name == asked.old)
@@ -212,7 +212,7 @@ def _node_edit(
 
 
 def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> None:
-    """Refuse to write what has other problems, or is another site but for the name."""
+    """Refuse a result with problems, or one that differs in more than the name."""
     after = _checked(file, text)
     if after.spec is None:
         raise SpecError(
@@ -228,7 +228,7 @@ def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> No
 
 
 def _plain(spec: ClusterSpec, asked: Rename) -> str:
-    """A site as text under the former name, without what says that it was renamed."""
+    """Render a site as text with the old name, without the keys about renaming."""
     site = spec.model_dump(
         mode="json", exclude={"renamed": True, "hosts": {"__all__": {"node_name"}}}
     )

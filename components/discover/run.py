@@ -1,4 +1,4 @@
-"""From looks at hosts, one read-only connection each, to a report and to the text of the file."""
+"""Read hosts over one read-only connection each, and write a report and the file's new text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from components.update.observe import AT_ONCE, refusal_words
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One host that was looked at."""
+    """One host that was read."""
 
     target: Target
     proposal: Proposal
@@ -48,20 +48,20 @@ class Report:
     file: SiteFile
     found: tuple[Found, ...]
     errors: tuple[RailyardError, ...]
-    """Hosts that were not known, or not to be looked at."""
+    """Hosts that were unknown, or could not be read."""
     difference: str = field(default="")
-    """What the file lacks, as a unified difference; empty when it has all."""
+    """Lines that the file lacks, as a unified diff; empty if it is complete."""
     written: bool = False
 
     @property
     def no_login(self) -> tuple[str, ...]:
-        """Hosts of the file that nothing logs in to."""
+        """Hosts of the file with `login: none`."""
         hosts = (host for _, host in self.file.hosts())
         return tuple(str(host.get("name")) for host in hosts if has_no_login(host))
 
     @property
     def exit_code(self) -> int:
-        """4 where a host was not reached, 2 where one is not known, 3 where the file differs."""
+        """Return 4 if a host was not reached, 2 if one is unknown, 3 if the file differs."""
         codes = {error.exit_code for error in self.errors}
         if codes:
             return 4 if codes - {2} else 2
@@ -69,7 +69,7 @@ class Report:
         return 3 if disagree or (self.difference and not self.written) else 0
 
     def as_written(self) -> Report:
-        """The same after the file was written."""
+        """Return the same report after the file was written."""
         return replace(self, written=True)
 
 
@@ -208,13 +208,13 @@ def compare(
     looks: Sequence[HostLook | DeviceError],
     errors: Sequence[RailyardError],
 ) -> tuple[Report, str]:
-    """Compare the file with what was seen.
+    """Compare the file with the hosts' hardware.
 
-    A host that cannot be written, or was not seen, keeps no other from being written; what was
-    seen of it is shown all the same.
+    A host that failed, or whose entry cannot be written, does not stop the others; the report still
+    shows its hardware.
 
     Returns:
-        The report, and the text of the file with what it lacks.
+        The report, and the file's text with the additions.
     """
     failed = list(errors)
     found: list[Found] = []
@@ -240,7 +240,7 @@ def compare(
 
 
 def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
-    """A new host under the name that it has itself.
+    """Name a new host as it names itself.
 
     Raises:
         UsageError: Another host has that name.
@@ -258,7 +258,7 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
 
 
 def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], list[UsageError]]:
-    """Try each host alone, which takes long: the file is read again for each."""
+    """Try each host alone, which is slow because the file is parsed again for each."""
     fit: list[Found] = []
     refused: list[UsageError] = []
     for each in found:
@@ -277,16 +277,16 @@ def _texts(file: SiteFile, found: Sequence[Found]) -> str:
 
 
 def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
-    """The whole entry of a host that is not in the file yet."""
+    """Return the complete entry of a new host."""
     cards: list[Json] = [dict(card) for card in proposal.new_cards]
     return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
 
 
 def replace_file(file: SiteFile, text: str) -> None:
-    """Write the file in one step, so that half of it is never there.
+    """Replace the file in one step, so a reader never sees half of it.
 
     Raises:
-        UsageError: It cannot be written, or it has changed since it was read.
+        UsageError: The file cannot be written, or has changed since it was read.
     """
     real = file.path.resolve()
     new = real.with_name(f".{real.name}.railyard")
@@ -306,13 +306,13 @@ def replace_file(file: SiteFile, text: str) -> None:
 
 
 LOOK_DEADLINE_S: Final = 60.0
-"""Seconds for one host: the look itself is short, reading a card's product data is not always."""
+"""Seconds for one host: the script is short, but product data of a card may take long."""
 
 
 def look_at_hosts(
     endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
-    """Look at each host, or say why there was nothing to see."""
+    """Read each host, or return why it could not be read."""
     return asyncio.run(_look_at_all(endpoints, secrets))
 
 

@@ -1,4 +1,4 @@
-"""The file that discovery reads hosts from and writes cards to, and how each host is reached."""
+"""Read hosts from the site file, find their logins, and write their cards into it."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class SiteFile:
     """One file as text and as plain data."""
 
     path: Path
-    """The file that holds the site: it may be one that a stack file names."""
+    """The file with the site; a stack file may name it."""
     text: str
     prefix: tuple[str, ...]
-    """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
+    """Path to the site: empty, or `config: railyard:cluster:` in a stack file."""
     site: Mapping[str, Json]
-    """Its ranges of ports as one entry a port."""
+    """The site, with each range of ports split into single ports."""
     lines: Lines
     stack: str | None
-    """The stack whose file was named; None of a plain site file."""
+    """The stack whose file was named; None for a plain site file."""
 
     def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
         """Each host's entry and its place."""
@@ -54,15 +54,15 @@ class SiteFile:
                 yield ("hosts", number), host
 
     def line(self, path: SpecPath) -> int | None:
-        """The line of a value, or of what it would stand in."""
+        """Return the line of a value, or of its parent if it is missing."""
         return self.lines.locate(Place(path)).line
 
 
 def read_text(path: Path) -> str:
-    """The file with its line ends as they are.
+    """Read the file and keep its line ends.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     try:
         return read_file(path).decode()
@@ -75,11 +75,11 @@ def read_text(path: Path) -> str:
 def read_site_file(path: Path) -> SiteFile:
     """Read a site file or a stack file, as far as discovery needs it.
 
-    The rest of the file may still be wrong or missing: the first look is often before that.
+    The rest of the file may still be wrong or missing, since discovery often comes first.
 
     Raises:
-        UsageError: It cannot be read.
-        SpecError: It is no YAML, or holds no site.
+        UsageError: The file cannot be read.
+        SpecError: The file is not YAML, or has no site.
     """
     text = read_text(path)
     parsed = parse_yaml(text, str(path))
@@ -122,7 +122,7 @@ def _stack_of(path: Path) -> str | None:
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
-    """How a host of the file is reached.
+    """Return the login of a host in the file.
 
     Raises:
         UsageError: Its `ssh` is wrong.
@@ -138,10 +138,10 @@ def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
 
 
 def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
-    """The same with its jump hosts looked up in the file.
+    """Return the same login with its jump hosts from the file.
 
     Raises:
-        UsageError: The file's jump hosts are wrong, or lack one.
+        UsageError: The file's jump hosts are wrong, or one is missing.
     """
     defaults = file.site.get("host_defaults")
     default = defaults.get("jump", ()) if isinstance(defaults, dict) else ()
@@ -159,10 +159,10 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
 def write_proposals(
     file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]] = ()
 ) -> str:
-    """The file's text with what the proposals add.
+    """Return the file's text with the proposed additions.
 
     Raises:
-        UsageError: Its form does not let a value be added; nothing was written.
+        UsageError: The file's layout allows no addition; nothing was written.
     """
     document = YamlText(file.text)
     inserts = [each for found in proposals for each in _inserts(document, file, found)]
@@ -196,7 +196,7 @@ def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator
 def _expected(
     file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]]
 ) -> Json:
-    """The site as data after the proposals: the proof that the new text says this and no more."""
+    """Return the expected site after the additions, to verify the new text."""
     site = cast("dict[str, Json]", parse_yaml(file.text, "").below(*file.prefix).value)
     hosts = cast("list[dict[str, Json]]", site["hosts"])
     for found in proposals:
@@ -212,7 +212,7 @@ def _expected(
 
 
 def diff_texts(file: SiteFile, text: str) -> str:
-    """What would be written, as a unified difference."""
+    """Return the change as a unified diff."""
     name = str(file.path)
     lines = difflib.unified_diff(
         file.text.splitlines(), text.splitlines(), name, f"{name} (found)", lineterm="", n=1
@@ -230,27 +230,27 @@ _SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One host that is looked at."""
+    """One host to read."""
 
     name: str
     endpoint: Endpoint
     path: SpecPath
     ssh: Ssh
     host: Mapping[str, Json]
-    """Its entry in the file; of a new one, as much as is known before the look."""
+    """Its entry in the file; for a new host, the part known before the reading."""
     is_new: bool = False
 
 
 def find_targets(
     file: SiteFile, asked: Sequence[str], host_key: str | None, user: str
 ) -> tuple[list[Target], list[UsageError]]:
-    """The hosts that were asked for, each once and in the order of the file; new ones come last.
+    """Find the requested hosts once each, in file order, with new ones last.
 
     Args:
         file: The site.
         asked: Names or addresses; none means all hosts of the file.
-        host_key: Public key of the one host that is not in the file yet.
-        user: Login name for that one, where its address has none.
+        host_key: Public key of the only host that the file does not have yet.
+        user: Login name for that host if its address has none.
     """
     _demand_list(file)
     entries = list(file.hosts())
@@ -271,7 +271,7 @@ def find_targets(
 
 
 def has_no_login(host: Mapping[str, Json]) -> bool:
-    """Whether the file says of a host that nothing logs in to it."""
+    """Whether the file gives the host `login: none`."""
     return host.get("login") == "none"
 
 
@@ -291,7 +291,7 @@ def _demand_list(file: SiteFile) -> None:
 
 
 def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
-    """The host of that name, or at that address; several at one address differ by their port."""
+    """Find a host by its name or address; hosts with one address differ in their port."""
     parts = _ADDRESS.fullmatch(word)
     there: list[tuple[int, Json]] = []
     for number, (_, host) in enumerate(entries):
@@ -368,7 +368,7 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
 
 
 def _secret_of(file: SiteFile) -> str:
-    """The name under which the other hosts' key is kept."""
+    """Return the secret's name of the other hosts' key."""
     for _, host in file.hosts():
         ssh = host.get("ssh")
         key = ssh.get("private_key") if isinstance(ssh, dict) else None

@@ -1,7 +1,7 @@
-"""Add keys and entries to a YAML text and leave every other byte of it as it is. Pure.
+"""Add keys and entries to a YAML text, and keep every other byte. Pure.
 
-A writer of whole documents would move comments, quotes and line breaks that it does not know. Here
-ruamel says where each value is in the text, and only new text is put between.
+A YAML writer would move comments, quotes and line breaks. Here ruamel only locates values, and the
+new text goes between them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*( [A-Za-z][A-Za-z0-9._/-]*)*")
-"""Texts that need no quotes; the words of YAML that mean something else are not among them."""
+"""Texts that need no quotes, apart from YAML's own words."""
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _STEP: Final = 2
-"""Blanks of one level where the text does not show how deep its author indents."""
+"""Blanks per level if the text does not show its indentation."""
 
 
 class _Mark(Protocol):
@@ -32,7 +32,7 @@ class _Mark(Protocol):
 
 
 class _View(Protocol):
-    """What we use of a ruamel node, whose own attributes are untyped."""
+    """The typed part of a ruamel node that this module uses."""
 
     value: object
     start_mark: _Mark
@@ -42,48 +42,48 @@ class _View(Protocol):
 
 
 class _Composer(Protocol):
-    """What we use of ruamel's reader."""
+    """The part of ruamel's reader that this module uses."""
 
     def compose(self, text: str, /) -> Node | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Text that is put at one place."""
+    """Text to insert at one place."""
 
     at: int
     text: str
     cut: int = 0
-    """How many characters after that place the text takes the place of."""
+    """Number of characters to replace after that place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One text of the file: a value, or the key of one."""
+    """One text of the file: a value or a key."""
 
     path: SpecPath
-    """Of the value; of a key, the path of its mapping and the key."""
+    """Path of the value; for a key, the path of its mapping and the key."""
     value: str
     at: int
     raw: str
-    """As it is written, quotes included."""
+    """The text as written, with quotes."""
     line: int
     is_key: bool = False
 
     def put(self, old: str, new: str) -> Insert:
-        """The same with another name at its beginning; quotes stay, and come if they are needed."""
+        """Replace the name at the beginning; add quotes if the new one needs them."""
         whole = self.raw == old
         return Insert(self.at, flow(new) if whole else self.raw.replace(old, new, 1), len(self.raw))
 
 
 class YamlText:
-    """One YAML text and where its values stand."""
+    """A YAML text, and the places of its values."""
 
     def __init__(self, text: str) -> None:
         """Read a text.
 
         Raises:
-            UsageError: It is not one YAML document.
+            UsageError: The text is not one YAML document.
         """
         self.text = text
         try:
@@ -93,10 +93,10 @@ class YamlText:
         self._shared = _shared_nodes(self._root)
 
     def node(self, path: SpecPath) -> Node | None:
-        """The value at a path, or None where there is none of its own.
+        """Return the value at a path, or None if the path has none.
 
         Raises:
-            UsageError: An alias leads to it: a change there would be one of several values.
+            UsageError: The path leads through an alias, so an edit would change several values.
         """
         here = self._root
         for number, step in enumerate(path):
@@ -111,7 +111,7 @@ class YamlText:
         return here
 
     def texts(self, *prefix: str) -> Iterator[Written]:
-        """Every value and key below a place that is a text, in the order of the file."""
+        """Yield every text below a path, keys and values, in file order."""
         root = self.node(prefix)
         return self._texts(root, (), set()) if root is not None else iter(())
 
@@ -137,10 +137,10 @@ class YamlText:
         return Written(path, str(_view(node).value), start, self.text[start:end], line)
 
     def drop_key(self, path: SpecPath) -> Insert:
-        """Take a key and its value out, with its line. The text around it stays.
+        """Remove a key, its value and its line. The text around it stays.
 
         Raises:
-            UsageError: It is the first key of its mapping, or is elsewhere.
+            UsageError: It is the first key of its mapping, or is merged from elsewhere.
         """
         node = cast("MappingNode", self.node(path[:-1]))
         names = [_view(key).value for key, _ in _pairs(node)]
@@ -156,10 +156,10 @@ class YamlText:
         return Insert(start, "", self._line_end(value) - start)
 
     def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
-        """Keys at the end of a mapping, each on a line of its own where the mapping is so.
+        """Add keys at the end of a mapping, in its style: one per line, or all on one line.
 
         Raises:
-            UsageError: There is no mapping with a key at that path.
+            UsageError: The path does not lead to a mapping with keys.
         """
         node = self.node(path)
         if not isinstance(node, MappingNode) or not _pairs(node):
@@ -173,10 +173,10 @@ class YamlText:
         return self._lines_after(last, column, lines)
 
     def add_entries(self, path: SpecPath, entries: Sequence[Mapping[str, Json]]) -> Insert:
-        """Entries at the end of a list, in the style of its last one.
+        """Add entries at the end of a list, in the style of its last one.
 
         Raises:
-            UsageError: There is no list at that path.
+            UsageError: The path does not lead to a list.
         """
         node = self.node(path)
         if not isinstance(node, SequenceNode):
@@ -193,7 +193,7 @@ class YamlText:
         return self._lines_after(items[-1], column, lines)
 
     def _lines_after(self, node: Node, column: int, lines: Iterable[str]) -> Insert:
-        """New lines after the one on which a value ends, and after the comment on that line."""
+        """Add lines below the line on which a value ends, after its comment."""
         newline = "\r\n" if "\r\n" in self.text else "\n"
         text = "".join(f"{newline}{' ' * column}{line}" for line in lines)
         return Insert(self._line_end(node), text)
@@ -209,14 +209,14 @@ class YamlText:
 
 
 def apply_inserts(text: str, inserts: Sequence[Insert]) -> str:
-    """Put texts at their places; of several at one place, the first comes first."""
+    """Apply the inserts; several at one place keep their order."""
     for _, each in sorted(enumerate(inserts), key=lambda pair: (-pair[1].at, -pair[0])):
         text = text[: each.at] + each.text + text[each.at + each.cut :]
     return text
 
 
 def flow(value: Json) -> str:
-    """A value on one line, as the examples write cards."""
+    """Write a value on one line, as the examples write cards."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
@@ -230,7 +230,7 @@ def flow(value: Json) -> str:
 
 
 def block(key: str, value: Json) -> list[str]:
-    """A key and its value on lines of their own; a list of mappings has one line for each."""
+    """Write a key and its value on lines, with one line for each mapping of a list."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [f"{flow(key)}:", *(f"{' ' * _STEP}- {flow(each)}" for each in value)]
     if isinstance(value, dict):
@@ -266,7 +266,7 @@ def _children(node: Node) -> list[Node]:
 
 
 def _shared_nodes(root: Node | None) -> set[int]:
-    """The values that aliases lead to, by `id`; what is below one of them is not among them."""
+    """Return the ids of values with aliases, without the values below them."""
     seen: set[int] = set()
     shared: set[int] = set()
     open_nodes = [root] if root is not None else []
@@ -291,7 +291,7 @@ def _below(node: Node | None, step: str | int) -> Node | None:
 
 
 def _last_leaf(node: Node) -> Node:
-    """The value that ends last; a block's own end is the next thing's beginning."""
+    """Return the value that ends last; a block's own end mark is already the next value's start."""
     while (inner := _children(node)) and not _view(node).flow_style:
         node = inner[-1]
     return node

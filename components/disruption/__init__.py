@@ -1,4 +1,4 @@
-"""Taking hosts out of service in groups: drain, change or reboot, prove, put back."""
+"""Take hosts out of service in groups: drain, change or reboot, verify, and return to service."""
 
 from __future__ import annotations
 

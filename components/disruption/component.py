@@ -1,4 +1,4 @@
-"""Reboots, upgrades and departures as resources: groups in order, the hosts of a group together."""
+"""Reboots, upgrades and departures as resources: groups in order, hosts of a group in parallel."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from components.remote.tools import keep_current, keep_text
 
 
 class Reboots(pulumi.ComponentResource):
-    """Take hosts out of service where something waits for that, and put them back.
+    """Take hosts out of service for waiting changes, and return them.
 
-    A host that fails fails alone within its group; the groups after it are not touched.
+    A failed host does not stop the others in its group, but it stops the following groups.
 
     Args:
         name: Name of the component; steps are named after their host.
-        groups: From `plan_reboots`, in the order of the work.
+        groups: From `plan_reboots`, in work order.
         remote: Secrets and repair notes of this run.
         hosts: The handoff of the hosts, after their converge steps.
         opts: Resource options of the component.
@@ -63,7 +63,7 @@ class Reboots(pulumi.ComponentResource):
     def _step(
         self, remote: Remote, step: HostRebootStep, after: pulumi.Resource
     ) -> pulumi.Resource:
-        """One `railyard device reboot-host`; a repair of its host or what waits there runs it."""
+        """Run `railyard device reboot-host`; a repair or a waiting change runs it again."""
         request = step.request
         environment: dict[str, pulumi.Input[str]] = {}
         for endpoint in request.endpoints:
@@ -78,13 +78,13 @@ class Reboots(pulumi.ComponentResource):
 
 
 class Upgrades(pulumi.ComponentResource):
-    """Bring K3s nodes to another release: servers one at a time, then workers in groups.
+    """Upgrade K3s nodes: servers one at a time, then workers in groups.
 
     Args:
         name: Name of the component; steps are named after their node.
-        groups: From `chosen`, in the order of the work.
+        groups: From `chosen`, in work order.
         remote: Secrets of this run.
-        hosts: The handoff of the stage before.
+        hosts: The previous stage's handoff.
         opts: Resource options of the component.
     """
 
@@ -107,7 +107,7 @@ class Upgrades(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _step(self, remote: Remote, step: UpgradeStep, after: pulumi.Resource) -> pulumi.Resource:
-        """One `railyard device upgrade-node`; one that is done stays as it was recorded."""
+        """Run `railyard device upgrade-node`; a finished upgrade keeps its recorded stdin."""
         request = step.request
         if not (step.kept or pulumi.runtime.is_dry_run()):
             for text in request.texts:
@@ -122,7 +122,7 @@ class Upgrades(pulumi.ComponentResource):
 
 
 class Departures(pulumi.ComponentResource):
-    """Drain the nodes that the file has no more, before the switches let their ports go.
+    """Drain the nodes that left the file, before the switches reset their ports.
 
     Args:
         name: Name of the component.

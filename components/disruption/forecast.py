@@ -1,6 +1,6 @@
-"""Which hosts an update will drain or reboot, known before it begins, from what was observed.
+"""Predict from the observed facts which hosts an update will drain or reboot.
 
-What waits on a host is said by the host itself: the lines of `pending` in `service.sh`.
+The host itself reports its waiting changes: the `pending` lines of `service.sh`.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ IN_SERVICE: Final = "pending.in_service"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a host waits with."""
+    """Changes that wait on a host."""
 
     boot_id: str
     begun: str | None
-    """Boot id at which an earlier run began to take the host out of service; None where none did,
-    and empty where a full disk took no more than the name of its mark."""
+    """Boot id at which an earlier run began to take the host out of service. None if none did;
+    empty if a full disk stored only the mark's file name."""
     boots: tuple[str, ...]
-    """What only a boot loads, in words."""
+    """Changes that need a boot, in words."""
     drains: tuple[str, ...]
-    """What can be set only out of service, in words."""
+    """Changes that the host must be out of service for, in words."""
     ends_vfs: bool = False
-    """A card will have no VFs any more, or those that it had before it was ours."""
+    """A card will lose its VFs, or return to the number from before Railyard."""
     powers: tuple[str, ...] = ()
-    """What neither a drain nor a reboot loads: firmware that asks for a power cycle."""
+    """Firmware changes that need a power cycle, since neither a drain nor a reboot loads them."""
 
     @property
     def words(self) -> list[str]:
-        """Everything that waits."""
+        """All waiting changes."""
         return [*self.boots, *self.drains]
 
     @property
     def names(self) -> list[str]:
-        """Devices that udev has not given their names: `nic 0000:05:00.0 boot_rdma a -> b`."""
+        """Devices that udev has not renamed: `nic 0000:05:00.0 boot_rdma a -> b`."""
         return [words for words in self.boots if " boot_name " in words or " boot_rdma " in words]
 
     @property
     def anything(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the host has work to do."""
         return self.begun is not None or bool(self.words)
 
 
 def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
-    """Read the answer of `maintain.sh look`.
+    """Parse the answer of `maintain.sh look`.
 
     Args:
         text: `key=value` lines.
-        without: Settings that wait for something else than this host's own boot.
+        without: Settings that do not wait for this host's own boot.
 
     Raises:
-        DeviceError: A line has no `=`.
+        DeviceError: A line contains no `=`.
     """
     passed_over = {f"{DRAIN}{key}" for key in without}
     values = {
@@ -89,7 +89,7 @@ def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
 
 
 def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
-    """The lines of one kind, as `nic 0000:05:00.0 vfs 8 -> 4`."""
+    """Return the lines of one kind, such as `nic 0000:05:00.0 vfs 8 -> 4`."""
     return tuple(
         setting_words(key.removeprefix(prefix), value)
         for key, value in sorted(values.items())
@@ -98,20 +98,20 @@ def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
 
 
 def _ends_vfs(key: str, value: str) -> bool:
-    """Of a card that left the file, the host says only that its VFs wait."""
+    """For a card that left the file, the host reports only that its VFs wait."""
     of_vfs = key.startswith(f"{DRAIN}nic.") and key.endswith(".vfs")
     return of_vfs and (value == "waits" or value.endswith("-> 0"))
 
 
 def setting_words(key: str, value: str) -> str:
-    """A setting as a person reads it: `nic 0000:05:00.0 vfs 8 -> 4`."""
+    """Format a setting for people: `nic 0000:05:00.0 vfs 8 -> 4`."""
     where, _, setting = key.rpartition(".")
     kind, _, rest = where.partition(".")
     return " ".join(part for part in (kind, rest, setting, value) if part)
 
 
 WAITS: Final = "waits "
-"""Begins the part of a step's note that says what waits on its host."""
+"""Start of the part of a step's note that lists its host's waiting changes."""
 _RELOADS: Final = "reboots unless the modules can be reloaded"
 _OWN: Final = re.compile(rf"{WAITS}\d+: .*")
 
@@ -124,27 +124,27 @@ class Departure:
     group: int
     groups: int
     boots: tuple[str, ...]
-    """What only a boot loads; empty where a drain is enough."""
+    """Changes that need a boot; empty if a drain is enough."""
     drains: tuple[str, ...]
-    """What can be set only while nothing runs on the host."""
+    """Changes that need a host without jobs."""
     reloads: tuple[str, ...] = ()
-    """Changes of the driver: whether they need a boot shows only when it is installed."""
+    """Driver changes: only the installation shows whether they need a boot."""
 
     def __str__(self) -> str:
-        """The words of the preview."""
+        """Format the line of the preview."""
         verb = "WILL LEAVE SERVICE" if self.drains else "MAY REBOOT"
         verb = "WILL REBOOT" if self.boots else verb
         return f"{verb} (group {self.group} of {self.groups}): {self.host}: {self.why}"
 
     @property
     def why(self) -> str:
-        """Everything that waits, in words."""
+        """All waiting changes, in words."""
         named = dict.fromkeys((*self.boots, *self.drains, *self.reloads))
         return "; ".join((*named, _RELOADS) if self.reloads and not self.boots else named)
 
     @property
     def fate(self) -> str:
-        """What happens to it, after its name and `would`."""
+        """The host's fate, in words after its name and `would`."""
         return (
             "be rebooted" if self.boots else "be drained" if self.drains else "perhaps be rebooted"
         )
@@ -153,12 +153,12 @@ class Departure:
 def forecast_departures(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
 ) -> tuple[Departure, ...]:
-    """The hosts that will leave service in this update, in the order in which they go.
+    """Return the hosts that leave service in this update, in order.
 
     Args:
         groups: The plan.
-        seen: Host name to what was observed of it; of others nothing is known,
-            and a preview names them as not observed.
+        seen: Host name to its facts; other hosts are unknown, and a preview lists them as not
+            observed.
     """
     found: list[Departure] = []
     for group in groups:
@@ -175,17 +175,17 @@ def forecast_departures(
 def render_departures(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
 ) -> tuple[str, ...]:
-    """What a preview says; nothing where no host leaves service."""
+    """Return the lines of a preview; empty if no host leaves service."""
     return tuple(str(each) for each in forecast_departures(groups, seen))
 
 
 def departure_notes(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState], applied: Applied
 ) -> dict[str, str]:
-    """Why a step runs although neither the plan nor its host's settings are new.
+    """Return why steps run although neither the plan nor their host's settings changed.
 
-    Something may wait for a boot while no setting has drifted. A note is counted, and the
-    last one stays, so that it changes only when something waits again.
+    A change may wait for a boot although no setting has drifted. A note has a number, and the last
+    one stays, so it changes only if another change waits.
 
     Returns:
         Step name to note.
@@ -204,7 +204,7 @@ def departure_notes(
 
 
 def _last_note(step: AppliedStep | None) -> str:
-    """The step's own part of its recorded note; the other part is its host's."""
+    """Return the step's own part of its recorded note; the other part comes from its host."""
     if step is None or not step.stdin:
         return ""
     request = parse_lines(step.stdin)
@@ -215,10 +215,10 @@ def _last_note(step: AppliedStep | None) -> str:
 def departures_refused(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
 ) -> tuple[str, ...]:
-    """Say, at preview, which hosts would leave service although the file denies it.
+    """Refuse, at preview, departures that the file denies.
 
-    Call it only where `disruption.reboots` is `deny`. What was not observed cannot be judged
-    here; the steps refuse it.
+    Call it only if `disruption.reboots` is `deny`. Hosts that were not observed cannot be judged
+    here; their steps refuse.
     """
     return tuple(
         f"disruption: {each.host} would {each.fate}: {each.why}\n"
@@ -231,15 +231,15 @@ def departures_refused(
 def passing_refused(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState], away: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Refuse to go on to a group while a host of an earlier one does not answer.
+    """Refuse to continue to a group while a host of an earlier group does not answer.
 
-    It may be the one that did not come back in the last update, and nothing but the host itself
-    knows that it left. With `railyard:observe: never` no host is known to be away.
+    It may be the host that did not return after the last update, and only that host knows that it
+    left. With `railyard:observe: never` no host is known to be away.
 
     Args:
         groups: The plan.
-        seen: Host name to what was observed of it.
-        away: Name to why a device does not answer.
+        seen: Host name to its facts.
+        away: Device name to the reason for its silence.
     """
     leaving = forecast_departures(groups, seen)
     if not leaving:
@@ -259,7 +259,7 @@ def passing_refused(
 
 
 def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
-    """What waits for a boot already, and what this update will make wait for one."""
+    """Yield changes that wait for a boot already, and those that this update adds."""
     own = {
         key: value
         for key, value in values.items()
@@ -280,13 +280,13 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
             yield setting_words(key, f"{now} -> {before}, as before Railyard")
     for key, (following, wanted) in changes.items():
         now, waits, _ = own.get(f"{BOOT}{key}", "").partition(" -> ")
-        runs = now if waits else following  # what follows is another value by then
+        runs = now if waits else following  # the next boot loads another value
         if runs not in {wanted, "absent"}:
             yield setting_words(key, f"{runs} -> {wanted}")
 
 
 def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
-    """Whether it is no firmware that asks for a power cycle or a reset of its card."""
+    """Whether a boot loads it; some firmware needs a power cycle or a card reset."""
     pci = key.removeprefix("nic.").rpartition(".")[0]
     return not parameter_of(key) or needs_of(HostState(values), pci) == "reboot"
 
@@ -296,7 +296,7 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         at = f" at boot {values[BEGUN]}" if values[BEGUN] else ""
         yield f"an earlier run took it out of service{at}, and did not finish"
     named: set[str] = set()
-    if values.get(IN_SERVICE) == "yes":  # else nothing runs there: all is changed at once
+    if values.get(IN_SERVICE) == "yes":  # otherwise converge changes all at once
         for key, value in (*_interrupting(step, values), *_dropped(step, values)):
             named.add(f"{DRAIN}{key}")
             yield setting_words(key, value)
@@ -304,16 +304,16 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What this update changes, and jobs must make way for: key, and both values."""
+    """Yield the changes of this update that jobs must make way for: key and both values."""
     for key, wanted, now in _differing(step, values):
         if needs_drain(key) and not is_idle(key, wanted) and _has_vfs(key, values):
             yield key, f"{now} -> {wanted}"
 
 
 def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What an earlier plan set on a card, and this one leaves: it goes back to what it was."""
+    """Yield settings that an earlier plan set on a card and this one resets."""
     for key, now in sorted(values.items()):
-        # What takes the link may be observed for a guard, and be nobody's of ours.
+        # Link settings may be observed for a guard only, and not be Railyard's.
         dropped = key.startswith("nic.") and key not in step.request.settings
         dropped = dropped and not takes_link(key)
         if dropped and needs_drain(key) and _has_vfs(key, values):
@@ -321,9 +321,9 @@ def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[
 
 
 def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
-    """Whether a job may hold what the change takes: the link, the VF, or a VF of the card.
+    """Whether a job may use the changed part: the link, the VF, or a VF of the card.
 
-    True of a setting of no card.
+    True for a setting outside cards.
     """
     kind, _, rest = key.partition(".")
     where = rest.rpartition(".")[0]
@@ -335,7 +335,7 @@ def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
 
 
 def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
-    """Other modules than those that are loaded; where none is, what is installed is loaded."""
+    """Yield driver changes that may need a reload; without a loaded driver nothing must reload."""
     if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
         return
     for key, wanted, now in _differing(step, values):
@@ -344,7 +344,7 @@ def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _differing(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each setting that is not as wanted: key, wanted and actual value."""
+    """Yield each setting with a wrong value: key, wanted and actual value."""
     for key, wanted in sorted(step.request.settings.items()):
         now = values.get(key, wanted)
         if now != wanted:

@@ -1,4 +1,4 @@
-"""Whether a cluster can spare a host: the quorum of its servers, and how many workers are out."""
+"""Check whether a cluster can spare a host: quorum of its servers, and workers out of service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OK: Final = 200
 
 
 def read_nodes(calls: Calls) -> Nodes:
-    """All nodes of the cluster.
+    """Return all nodes of the cluster.
 
     Raises:
         DeviceError: The cluster refuses to list them.
@@ -33,7 +33,7 @@ def read_nodes(calls: Calls) -> Nodes:
 
 
 def part_of(body: Body, key: str) -> Body:
-    """One part of an object; empty where it has none."""
+    """Return one part of an object, or an empty one."""
     return cast("Body", body.get(key) or {})
 
 
@@ -44,21 +44,21 @@ def is_ready(node: Body) -> bool:
 
 
 def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
-    """Refuse to take a server away while another one is not well.
+    """Refuse to take a server out of service while another one is unhealthy.
 
-    One of one or two servers goes all the same, since no better time will come: what is left is
-    no majority, so the API is away while the server boots.
+    With one or two servers it is permitted, since no better time will come: the rest has no
+    majority, so the API is down while the server boots.
 
     Args:
         calls: The cluster.
-        host: The server that shall go.
-        planned: All servers of the file; none for an existing cluster, whose labels count.
+        host: The server to take out of service.
+        planned: All servers of the file; empty for an existing cluster, whose labels count.
 
     Returns:
-        What the cluster loses while the server boots; empty while the others are a majority.
+        The loss while the server boots, in words; empty if the others have a majority.
 
     Raises:
-        DeviceError: Which server is not Ready, or what the API says about etcd.
+        DeviceError: A server is not Ready, or the API reports a fault of etcd.
     """
     nodes = read_nodes(calls)
     servers = {name for name, node in nodes.items() if _is_server(node)} | set(planned)

@@ -1,7 +1,7 @@
-"""Nodes that are drained before a change: those gone from the file, those behind ports. Pure.
+"""Drain nodes before a change: those that left the file, and those behind changing ports. Pure.
 
-The engine deletes after it has updated: a switch would give the ports of a worker back, and only
-then would the worker be drained. The step is in a state from the first node that leaves on. With
+The engine deletes after it has updated, so without this step a switch would reset a worker's ports
+before the worker is drained. A state has the step from the first departure on. With
 `disruption.ports: drain`, the nodes behind the ports that a switch changes leave too.
 """
 
@@ -30,29 +30,29 @@ from components.remote.step import Endpoint
 
 DRAIN_VERB: Final = "device drain-nodes"
 STEP: Final = "departures-drain"
-"""Name of the step, and with it of its resource: an API."""
+"""Name of the step and its resource; it is an API."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesLeave:
-    """What is on stdin."""
+    """The request on stdin."""
 
     stack: str
     cluster: ClusterRef
     drain_deadline_s: float
     nodes: tuple[str, ...] = ()
-    """Names of the nodes that the file has no more."""
+    """Names of the nodes that left the file."""
     run: int = 0
-    """Counts the updates that found such nodes: one that failed later on drains them again, since
-    pods may have come back meanwhile."""
+    """Number of updates with such nodes: if a later part failed, the next update drains again,
+    since pods may have returned."""
 
     def render(self) -> str:
-        """The request, a line a value: a preview shows the changed ones."""
+        """Render the request, one value per line, so a preview shows the changed ones."""
         return render_lines(to_json(self))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to by SSH."""
+        """All SSH endpoints of the step."""
         return tuple(each.endpoint for each in self.cluster.servers)
 
 
@@ -60,30 +60,30 @@ _REQUEST: Final = TypeAdapter(NodesLeave)
 
 
 def parse_leave(text: str) -> NodesLeave:
-    """Read a request.
+    """Parse a request.
 
     Raises:
-        UsageError: It is none; the text names the first fault.
+        UsageError: The text is not a request; the message names the first fault.
     """
     return read_request(_REQUEST, text, "request to drain nodes that leave")
 
 
 @dataclass(frozen=True, slots=True)
 class DepartureStep:
-    """Who leaves in this update."""
+    """The nodes that leave in this update."""
 
     request: NodesLeave
     kept: str = field(default="")
-    """The stdin of a drain that is done: it stays as it was recorded, and does not run again."""
+    """The recorded stdin of a finished drain, which keeps it from running again."""
 
 
 def plan_departures(
     spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
 ) -> DepartureStep | None:
-    """Plan the step of a site that has switches and makes its own nodes; nothing leaves yet.
+    """Plan the step for a site with switches and its own nodes; nothing leaves yet.
 
-    In a cluster of others a node stays when its host is gone from the file, and taking it out of
-    service is for its owners.
+    In an existing cluster a node stays after its host left the file, and its owners take it out of
+    service.
     """
     cluster = refer_to(spec, kubernetes)
     if kubernetes is None or cluster is None or kubernetes.existing or not spec.switches:
@@ -92,7 +92,7 @@ def plan_departures(
 
 
 def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
-    """The nodes that a stack made and that the file has no more."""
+    """Return the nodes that the stack made and that left the file."""
     if kubernetes is None or kubernetes.existing is not None:
         return ()
     kept = {*kubernetes.own_nodes}
@@ -100,7 +100,7 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
 
 
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
-    """Refuse another name for a node that is there: Kubernetes has no such change."""
+    """Refuse another name for an existing node, since Kubernetes cannot rename one."""
     found: list[str] = []
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         recorded, host = applied.step(step.name), step.endpoint.device
@@ -130,9 +130,9 @@ def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[st
 def choose_departures(
     step: DepartureStep | None, kubernetes: KubernetesPlan | None, applied: Applied
 ) -> DepartureStep | None:
-    """The step of this update; None where no node leaves and none ever left.
+    """Return the step of this update; None if no node leaves or ever left.
 
-    A name that left and is in the file again goes from the list, so that it can leave once more.
+    A node that left and returned to the file leaves the list, so it can be drained again later.
     """
     if step is None or kubernetes is None:
         return None
@@ -150,7 +150,7 @@ def choose_departures(
 
 
 def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
-    """What a preview says of the nodes that leave."""
+    """Return the preview's lines for leaving nodes."""
     return tuple(
         f"WILL LEAVE THE CLUSTER: {name}: it is drained first, and only then its switch ports and"
         " its host lose their settings; its jobs end or move"
@@ -159,7 +159,7 @@ def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
 
 
 def leaving_refused(leaving: Sequence[str]) -> tuple[str, ...]:
-    """Refuse at preview, where `disruption.reboots` is `deny`."""
+    """Refuse departures at preview; call it only if `disruption.reboots` is `deny`."""
     return tuple(
         f"disruption: {name} would be drained: it leaves the cluster, since the file has it no"
         " more\n"
@@ -170,7 +170,7 @@ def leaving_refused(leaving: Sequence[str]) -> tuple[str, ...]:
 
 
 def how_to_allow(count: int) -> str:
-    """What to write if so many workers have to leave service at once."""
+    """Return the fix for too many workers that leave service at once."""
     return (
         f"write `disruption: {{max_unavailable: {count}}}` if the jobs can spare them, or plan a"
         " window and write `disruption: {ports: allow}`"
@@ -178,46 +178,46 @@ def how_to_allow(count: int) -> str:
 
 
 FIELD: Final = "leave"
-"""The key of a switch's request that has a `PortsLeave`."""
+"""The key for `PortsLeave` in a switch's request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortsLeave:
-    """Who is behind the ports of one switch, and how they leave."""
+    """The nodes behind the ports of one switch, and how they leave."""
 
     switch: str
     nodes: Mapping[str, str]
-    """Port to the node that is cabled to it; ports to other switches are left out."""
+    """Port to its cabled node, without ports to other switches."""
     leave: NodesLeave
-    """The cluster, and how long a drain may take; the nodes are those of the ports that change."""
+    """The cluster and the deadline of a drain; its nodes depend on the changed ports."""
     workers: tuple[str, ...]
     """The nodes that count against `max_unavailable`."""
     max_unavailable: int
 
     def document(self) -> Mapping[str, object]:
-        """What the request has of it."""
+        """Return the request's part for these nodes."""
         return {FIELD: to_json(self)}
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to beside the switch."""
+        """SSH endpoints of the step besides the switch."""
         return self.leave.endpoints
 
     @property
     def secret(self) -> str:
-        """Name of the secret kubeconfig of an existing cluster; mostly there is none."""
+        """Name of the secret kubeconfig of an existing cluster; empty for other clusters."""
         return self.leave.cluster.kubeconfig_secret
 
     def behind(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """The nodes behind some ports; an empty name means the switch as a whole."""
+        """Return the nodes behind some ports; an empty name means the whole switch."""
         named = self.nodes if "" in ports else ports
         return tuple(dict.fromkeys(self.nodes[port] for port in named if port in self.nodes))
 
     def groups(self, ports: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Which of some ports change together, one group after the other.
+        """Group ports that change together; the groups change one after the other.
 
-        A group has the ports of `max_unavailable` workers, or of one server. Ports without a node
-        are in the first group. A change of the whole switch is one group.
+        A group has the ports of `max_unavailable` workers, or of one server. The first group also
+        has the ports without a node. A change of the whole switch is one group.
         """
         if "" in ports:
             return (tuple(ports),)
@@ -233,7 +233,7 @@ class PortsLeave:
         return ((*free, *(groups[0] if groups else ())), *groups[1:])
 
     def describe(self, ports: Sequence[str]) -> Iterator[str]:
-        """The preview's line about the nodes that leave while some ports change."""
+        """Yield the preview's line about nodes that leave while ports change."""
         nodes, parts = self.behind(ports), self.groups(ports)
         if nodes:
             turns = f", in {len(parts)} groups, one after the other" if len(parts) > 1 else ""
@@ -243,7 +243,7 @@ class PortsLeave:
             )
 
     def refused(self, ports: Sequence[str]) -> Iterator[str]:
-        """Why so many nodes cannot leave at once: the step refuses it too."""
+        """Yield why too many nodes would leave at once; the step refuses this too."""
         for part in self.groups(ports):
             going = [name for name in self.behind(part) if name in self.workers]
             if len(going) > self.max_unavailable:
@@ -258,7 +258,7 @@ class PortsLeave:
 def plan_ports(
     spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
 ) -> dict[str, PortsLeave]:
-    """Who leaves for each switch; empty if the file does not say `drain`, or has no cluster."""
+    """Plan each switch's leaving nodes; empty without a cluster or `disruption.ports: drain`."""
     cluster = refer_to(spec, kubernetes)
     if spec.disruption.ports != "drain" or cluster is None:
         return {}

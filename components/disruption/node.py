@@ -1,9 +1,9 @@
-"""One host as a node of its cluster: cordon, evict, and back into service.
+"""Take one node of a cluster out of service: cordon, evict, and uncordon later.
 
-All goes through the Kubernetes API as `kubectl drain` does it: the eviction API respects
-disruption budgets, pods of DaemonSets and mirror pods stay (sources.md#reboots). An annotation
-says that the cordon is ours, in the same request that cordons: a run that was killed can then be
-finished, and a cordon of other origin stays.
+This uses the Kubernetes API as `kubectl drain` does: the eviction API respects disruption budgets,
+and pods of DaemonSets and mirror pods stay (sources.md#reboots). The request that cordons also adds
+an annotation that marks our cordon, so the next run can finish after a killed one, and foreign
+cordons stay.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from components.disruption.health import is_ready, part_of, read_nodes
 from components.kubernetes.client import Body, Calls
 
 POLL_S: Final = 2.0
-"""Seconds between two looks."""
+"""Seconds between two requests."""
 ANNOTATION: Final = "railyard/out-of-service"
-"""On a node that we cordoned: what it offered before."""
+"""On nodes that we cordoned: the resources offered before."""
 SWITCH: Final = "railyard/out-of-service-for"
-"""On a node that left for a change of this switch's ports."""
+"""On nodes that left for a change of this switch's ports."""
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""On the copy of a static pod, which no eviction ends."""
+"""On the copy of a static pod, which eviction cannot end."""
 PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
-"""Where device plugins talk to the kubelet: a pod that mounts it is one (sources.md#reboots)."""
+"""Folder of device plugin sockets; a pod that mounts it is a device plugin (sources.md#reboots)."""
 _GPU: Final = re.compile(r"/(gpu|mig)\b")
-"""In the name of what certainly comes from no VF: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`."""
+"""Matches resources that are certainly not VFs: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`."""
 _CREATED: Final = (200, 201)
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
-"""What the eviction API answers while a disruption budget allows no more."""
+"""Answer of the eviction API if a disruption budget allows no more."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A host that is a node, and what was done to it."""
+    """A node, and the changes made to it."""
 
     name: str
     calls: Calls
@@ -46,10 +46,10 @@ class Node:
     pause: Callable[[float], object]
     done: list[str] = field(default_factory=list[str])
     held: bool = False
-    """A cordon of ours is on it, as far as this run has seen."""
+    """Our cordon is on it, as far as this run knows."""
 
     def read(self) -> Body | None:
-        """The node, or None where the cluster has none of that name.
+        """Return the node, or None if the cluster does not have it.
 
         Raises:
             DeviceError: The cluster refuses to say.
@@ -62,10 +62,10 @@ class Node:
         return answer.body
 
     def cordon(self, *, ends_vfs: bool) -> None:
-        """Take no more pods; nothing is changed on a node with another cordon.
+        """Stop new pods; a node with another cordon stays unchanged.
 
         Args:
-            ends_vfs: This run takes VFs away, so that the node must not offer them again.
+            ends_vfs: This run removes VFs, so the node will not offer them again.
         """
         node = self.read() or {}
         ours, cordoned = is_ours(node), is_cordoned(node)
@@ -80,18 +80,18 @@ class Node:
         self.held = True
 
     def drain(self, deadline_s: float) -> None:
-        """Evict all pods that can be evicted, and wait until they are gone.
+        """Evict all evictable pods, and wait until they are gone.
 
         Raises:
-            DeviceError: A pod has no owner that would recreate it, or pods are left after the
-                deadline: their names, and the words of what holds them.
+            DeviceError: A pod has no owner to recreate it, or pods remain after the deadline; the
+                text has their names and why they stay.
         """
         left = self._pods()
         _refuse_orphans(self.name, left)
         evicted: dict[str, Body] = {}
         try:
             self._evict_all(left, evicted, deadline_s)
-        finally:  # what was evicted is gone, also where another pod stays
+        finally:  # evicted pods are gone, even if another pod stays
             local = [name for name, pod in evicted.items() if _has_local_data(pod)]
             if evicted:
                 self.done.append(f"evicted {', '.join(evicted)}")
@@ -99,7 +99,7 @@ class Node:
                 self.done.append(f"ended with their local data: {', '.join(local)}")
 
     def _evict_all(self, left: list[Body], evicted: dict[str, Body], deadline_s: float) -> None:
-        """Go on until none is left; `evicted` gets each pod whose eviction was granted."""
+        """Repeat until no pods remain; `evicted` gets each pod whose eviction was granted."""
         ends_at_s = self.now() + deadline_s
         held: dict[str, str] = {}
         while left:
@@ -111,7 +111,7 @@ class Node:
                 self.pause(POLL_S)
 
     def restart_device_plugins(self) -> None:
-        """Let the plugins look again at what the host has: they count devices when they start.
+        """Restart the device plugins, because they count devices only at their start.
 
         Raises:
             DeviceError: The cluster refuses it.
@@ -127,14 +127,14 @@ class Node:
             self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
 
     def await_service(self, over: Collection[str], deadline_s: float) -> None:
-        """Wait until the node is ready with the boot of now, and offers what it offered before.
+        """Wait until the node is ready after its latest boot, and offers its resources again.
 
         Args:
-            over: Boot ids that are over: the node shows the last of them until it is heard of.
+            over: Earlier boot ids; the node shows the last one until its kubelet reports.
             deadline_s: Seconds.
 
         Raises:
-            DeviceError: It does not, within the deadline.
+            DeviceError: The deadline ended first.
         """
         ends_at_s = self.now() + deadline_s
         while True:
@@ -148,7 +148,7 @@ class Node:
     def _missing(self, over: Collection[str]) -> str:
         try:
             node = self.read()
-        except DeviceError as error:  # an API that starts refuses before it answers
+        except DeviceError as error:  # a starting API refuses before it answers
             return f"cannot be seen: {error}"
         if node is None:
             return "is not in the cluster any more"
@@ -162,7 +162,7 @@ class Node:
         return f"does not offer {', '.join(gone)}" if gone else ""
 
     def uncordon(self) -> None:
-        """Let pods come back, where the cordon is ours."""
+        """Remove the cordon if it is ours."""
         node = self.read()
         if node is None or not is_ours(node):
             return
@@ -172,11 +172,11 @@ class Node:
 
     @property
     def signed_for(self) -> str | None:
-        """The switch for which it is out of service, as `sign` left it."""
+        """The switch that the node left service for, as `sign` wrote it."""
         return _annotations(self.read() or {}).get(SWITCH)
 
     def sign(self, switch: str | None) -> None:
-        """Note for which switch it leaves, before it does; None: it is back."""
+        """Record the switch before the node leaves service; None removes the record."""
         body: Body = {"metadata": {"annotations": {SWITCH: switch}}}
         answer = self.calls.call("PATCH", f"/api/v1/nodes/{self.name}", body)
         if answer.status not in {*_CREATED, _NOT_FOUND}:
@@ -192,7 +192,7 @@ class Node:
             raise DeviceError(f"node {self.name} cannot be cordoned or freed: {answer.words}")
 
     def _pods(self) -> list[Body]:
-        """The pods that have to leave."""
+        """Return the pods to evict."""
         return [pod for pod in self._all_pods() if _must_leave(pod)]
 
     def _all_pods(self) -> list[Body]:
@@ -204,7 +204,7 @@ class Node:
         return sorted(pods, key=_name)
 
     def _evict(self, pod: Body, evicted: dict[str, Body]) -> str:
-        """Ask for one eviction; the words of what holds the pod, empty when it goes."""
+        """Request one eviction; return why the pod stays, or an empty text."""
         meta = pod["metadata"]
         if meta.get("deletionTimestamp"):
             return ""
@@ -219,7 +219,7 @@ class Node:
         if answer.status in _CREATED:
             evicted[_name(pod)] = pod
             return ""
-        if answer.status in {_NOT_FOUND, 409}:  # 409: another pod has that name by now
+        if answer.status in {_NOT_FOUND, 409}:  # 409: the name belongs to another pod now
             return ""
         if answer.status == _TOO_MANY:
             return answer.words
@@ -229,7 +229,7 @@ class Node:
 def open_node(
     name: str, calls: Calls, now: Callable[[], float], pause: Callable[[float], object]
 ) -> Node | None:
-    """The node of a host, or None where it is none."""
+    """Return the node of a host, or None if the cluster does not have it."""
     node = Node(name, calls, now, pause)
     found = node.read()
     if found is None:
@@ -239,15 +239,15 @@ def open_node(
 
 
 def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
-    """Refuse a host that is a node under another name: it would be rebooted under its jobs.
+    """Refuse a host that is a node under another name, since a reboot would kill its jobs.
 
     Args:
-        calls: The cluster, which has no node of the host's name.
+        calls: The cluster, without a node of the host's name.
         host: Its name in the file.
-        boot_id: Its boot: a kubelet tells it, and no other machine has it.
+        boot_id: Its boot id, which a kubelet reports and no other machine has.
 
     Raises:
-        DeviceError: Which node it is.
+        DeviceError: The host is a node of another name.
     """
     for name, node in read_nodes(calls).items():
         if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:
@@ -259,12 +259,12 @@ def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
 
 
 def is_cordoned(node: Body) -> bool:
-    """Whether it takes no more pods."""
+    """Whether the node is cordoned."""
     return bool(part_of(node, "spec").get("unschedulable"))
 
 
 def is_ours(node: Body) -> bool:
-    """Whether a run of ours took it out of service and did not put it back yet."""
+    """Whether one of our runs took it out of service and has not returned it."""
     return ANNOTATION in _annotations(node)
 
 
@@ -273,7 +273,7 @@ def _annotations(meta: Body) -> Mapping[str, str]:
 
 
 def _offered(node: Body) -> frozenset[str]:
-    """Extended resources of which the node has some: GPUs and VFs, from device plugins."""
+    """Return the extended resources that the node offers: GPUs and VFs, from device plugins."""
     allocatable = cast("Mapping[str, str]", part_of(node, "status").get("allocatable") or {})
     return frozenset(name for name, count in allocatable.items() if "/" in name and count != "0")
 
@@ -291,7 +291,7 @@ def _name(pod: Body) -> str:
 
 
 def _owner(pod: Body) -> str:
-    """Kind of what would recreate the pod; empty for none."""
+    """Return the kind of the controller that would recreate the pod, or an empty text."""
     owners = cast("list[Body]", pod["metadata"].get("ownerReferences") or [])
     return next((str(each["kind"]) for each in owners if each.get("controller")), "")
 
@@ -317,7 +317,7 @@ def _is_device_plugin(pod: Body) -> bool:
 
 
 def _refuse_orphans(node: str, pods: list[Body]) -> None:
-    """An eviction would end for good what nothing recreates; `kubectl drain` refuses it too."""
+    """Refuse pods that no controller recreates, since eviction would end them; so does kubectl."""
     orphans = [_name(pod) for pod in pods if not _owner(pod)]
     if orphans:
         raise DeviceError(

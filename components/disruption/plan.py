@@ -1,12 +1,11 @@
-"""Which hosts may leave service for a reboot or an upgrade of K3s, in which groups, one step each.
+"""Group hosts that may leave service for a reboot or a K3s upgrade, with one step each.
 
-Whether a host really has to boot is read from the host when its turn comes: a step for a host that
-waits for nothing looks once and ends. A step of an upgrade is there only from a node's first
-upgrade on: the state of a site that was never upgraded holds none, and its first install waits for
-no group (`chosen`).
+The host reports in its turn whether it must boot; without waiting changes its step reads once and
+ends. An upgrade step exists only from a node's first upgrade on: the state of a site without
+upgrades has none, and a first install waits for no group (`chosen`).
 
-What an edit of `kubernetes.version` may ask for follows Kubernetes' version skew policy and K3s'
-documentation of upgrades (lab/sources.md#k3s).
+The limits of `kubernetes.version` follow Kubernetes' version skew policy and K3s' documentation of
+upgrades (lab/sources.md#k3s).
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ REBOOT_VERB: Final = "device reboot-host"
 
 @dataclass(frozen=True, slots=True)
 class HostRebootStep:
-    """One look at a host that may end in a reboot of it."""
+    """A step that reads a host, and may reboot it."""
 
     name: str
     request: HostReboot
     serves: str
-    """The converge step whose repair this one repeats: what it sets again may wait again."""
+    """The converge step whose repair also repeats this step, since its settings may wait again."""
 
     @property
     def step(self) -> RemoteStep:
-        """The same as a plain step, for plans and goldens."""
+        """The step as a `RemoteStep`, for plans and goldens."""
         asked = self.request
         phases_s = asked.drain_deadline_s + asked.boot_deadline_s + READY_DEADLINE_S
         return RemoteStep(
@@ -62,7 +61,7 @@ class HostRebootStep:
 
 @dataclass(frozen=True, slots=True)
 class RebootGroup:
-    """Hosts that may be out of service together; the next group waits for all of them."""
+    """Hosts that may be out of service together; the next group waits for all."""
 
     number: int
     """From 1."""
@@ -70,19 +69,19 @@ class RebootGroup:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names, in the order of the file."""
+        """Names, in file order."""
         return tuple(step.request.endpoint.device for step in self.steps)
 
 
 def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host, ...], ...]:
-    """Cut hosts into groups: workers first, then the others, each of them alone.
+    """Split hosts into groups: workers first, then each other host alone.
 
-    Workers come first, because what goes wrong then goes wrong on a machine that is no member of
-    a quorum; and at the first bad group all ends. Workers of different domains are never in one
-    group: a group that fails is then of one rack, leaf or unit.
+    Workers come first, so a fault appears on a machine outside any quorum, and the first failed
+    group stops the update. A group never mixes workers of different domains, so a failed group
+    affects only one rack, leaf or unit.
 
     Args:
-        hosts: In the order of the file, which the groups keep.
+        hosts: In file order, which the groups keep.
         max_unavailable: Most workers in one group; less than 1 counts as 1.
     """
     groups = [*worker_groups([host for host in hosts if host.role == "worker"], max_unavailable)]
@@ -92,7 +91,7 @@ def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host
 
 
 def worker_groups(workers: Sequence[Host], max_unavailable: int) -> Iterator[tuple[Host, ...]]:
-    """Cut workers into groups of one domain each, one domain after the other."""
+    """Split workers into groups of one domain, domain by domain."""
     size, domains = max(1, max_unavailable), dict[str | None, list[Host]]()
     for host in workers:
         domains.setdefault(host.domain, []).append(host)
@@ -103,7 +102,7 @@ def worker_groups(workers: Sequence[Host], max_unavailable: int) -> Iterator[tup
 def plan_reboots(
     spec: ClusterSpec, plans: Sequence[HostPlan], kubernetes: KubernetesPlan | None
 ) -> tuple[RebootGroup, ...]:
-    """Plan the groups of all hosts on which something can wait for a drain or a boot."""
+    """Plan the groups of all hosts that may need a drain or a boot."""
     by_name = {plan.name: plan for plan in plans}
     hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
     cluster = refer_to(spec, kubernetes)
@@ -116,7 +115,7 @@ def plan_reboots(
 
 
 def may_wait(plan: HostPlan) -> bool:
-    """Whether a host has a setting that jobs must make way for, or that only a boot loads."""
+    """Whether a host has a setting that needs a drain or a boot."""
     return any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
 
 
@@ -162,13 +161,13 @@ UPGRADE_SUFFIX: Final = "-upgrade"
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
-    """The way of one node to another release."""
+    """The upgrade of one node."""
 
     request: NodeUpgrade
     install: str
     """Name of the step that installed K3s there."""
     kept: str = ""
-    """The stdin of an upgrade that is done: it stays as it was recorded, and does not run again."""
+    """The recorded stdin of a finished upgrade, which keeps it from running again."""
 
     @property
     def name(self) -> str:
@@ -178,18 +177,18 @@ class UpgradeStep:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeGroup:
-    """Nodes that may be out of service together; the next group waits for all of them."""
+    """Nodes that may be out of service together; the next group waits for all."""
 
     steps: tuple[UpgradeStep, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names, in the order of the file."""
+        """Names, in file order."""
         return tuple(step.request.name for step in self.steps)
 
 
 def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
-    """Plan the groups of all nodes; empty where Railyard does not install K3s."""
+    """Plan the groups of all nodes; empty if Railyard does not install K3s."""
     if spec.k3s is None or kubernetes is None:
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
@@ -198,8 +197,8 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
     cluster = refer_to(spec, kubernetes)
     if cluster is None:
         return ()
-    # Servers first: a kubelet may be older than its API server, and never newer. They go one at a
-    # time: each is a member of etcd, and two at once may be its majority.
+    # Servers come first, since a kubelet may be older than its API server, but never newer. They
+    # upgrade one at a time: each is a member of etcd, and two could be its majority.
     workers_in_groups = worker_groups(spec.workers, spec.disruption.max_unavailable)
     order = [*((host,) for host in spec.servers), *workers_in_groups]
     groups: list[UpgradeGroup] = []
@@ -226,7 +225,7 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
 def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> UpgradeStep:
     lines = dict(parse_state(install.desired).values)
     if "cluster" in lines:
-        lines["cluster"] = "running"  # a cluster that is upgraded is there
+        lines["cluster"] = "running"  # an upgraded cluster already exists
     request = replace(
         shared,
         endpoint=install.endpoint,
@@ -241,7 +240,7 @@ def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> Upgra
 
 
 def recorded_release(applied: Applied, install: str) -> str:
-    """The release that an install step last brought to its node; empty where it never ran."""
+    """Return the release that an install step last installed; empty if it never ran."""
     recorded = applied.step(install)
     if recorded is None or not recorded.stdin:
         return ""
@@ -249,7 +248,7 @@ def recorded_release(applied: Applied, install: str) -> str:
 
 
 def _recorded_kubelet(applied: Applied, install: str) -> str:
-    """The arguments of the kubelet that an install step last brought to its node."""
+    """Return the kubelet arguments that an install step last installed."""
     recorded = applied.step(install)
     return arguments_in(parse_state(recorded.stdin).values) if recorded else ""
 
@@ -260,13 +259,13 @@ def chosen(
     versions: Mapping[str, str],
     new: Collection[str] = (),
 ) -> tuple[UpgradeGroup, ...]:
-    """The steps of this update: nodes that run another release, and upgrades that are done.
+    """Choose the steps of this update: nodes with another release, and finished upgrades.
 
     Args:
         groups: All nodes.
-        applied: What the state recorded.
-        versions: Node to the release that it runs.
-        new: Nodes whose machine is another one in this update: they are installed, not upgraded.
+        applied: The recorded state.
+        versions: Node to its running release.
+        new: Nodes on a new machine in this update; they get an install, not an upgrade.
     """
     found: list[UpgradeGroup] = []
     for group in groups:
@@ -293,35 +292,35 @@ def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) ->
         return None
     had = _recorded_kubelet(applied, step.install)
     if (installed, had) == (wanted, kubelet):
-        return None  # its install step ran with the release
+        return None  # its install step already used this release
     request = replace(step.request.from_release(runs), leaves="" if kubelet else had)
     return replace(step, request=request)
 
 
 def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
-    """The groups of which something is to be done in this update, with those nodes alone."""
+    """Keep only groups and nodes that this update upgrades."""
     left = (UpgradeGroup(tuple(s for s in group.steps if not s.kept)) for group in groups)
     return tuple(group for group in left if group.steps)
 
 
 UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
 _SHOWN: Final = 8
-"""Nodes that a refusal names."""
+"""Most nodes that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionProblem:
-    """Why the version of the file cannot be reached from what the nodes run."""
+    """Why the nodes cannot upgrade to the file's version."""
 
     what: str
     fix: str
 
 
 def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | None:
-    """Refuse a way back, and a way over more than one minor release.
+    """Refuse a downgrade, and a jump over a minor release.
 
     Args:
-        found: Node to the release that it runs; one that cannot be read as K3s' is passed over.
+        found: Node to its running release; a release that is not K3s' is skipped.
         wanted: `kubernetes.version`.
     """
     target = parse_k3s(wanted)
@@ -349,7 +348,7 @@ def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | No
 
 
 def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
-    """`gpu01, gpu02 run K3s v1.36.3+k3s1; mgmt01 runs K3s v1.37.1+k3s1`."""
+    """Format releases: `gpu01, gpu02 run K3s v1.36.3+k3s1; mgmt01 runs K3s v1.37.1+k3s1`."""
     by_release: dict[str, list[str]] = {}
     for node in nodes:
         by_release.setdefault(found[node], []).append(node)

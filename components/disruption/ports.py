@@ -1,12 +1,12 @@
-"""`railyard device drain-nodes` and `apply-drained`: nodes give up their pods before others change.
+"""`railyard device drain-nodes` and `apply-drained`: drain nodes before switches or hosts change.
 
-`drain-nodes` runs before the update changes a switch or a host. Where a node cannot be drained, all
-of them take pods again: the update ends with nothing changed.
+`drain-nodes` runs before the update changes a switch or a host. If one node cannot be drained, all
+of them take pods again, and the update ends without changes.
 
-`apply-drained` is for `disruption.ports: drain`: it first looks which ports its changes interrupt.
-The nodes behind these are cordoned and drained, then the switch changes, and then they take pods
-again. A mark on a node names the switch for which it left, so that the next run takes up what a
-killed one began.
+`apply-drained` is for `disruption.ports: drain`: it first finds the ports that its changes
+interrupt. It cordons and drains the nodes behind them, changes the switch, and uncordons the nodes.
+An annotation on a node names the switch that it left for, so the next run can finish after a killed
+one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from components.remote.lines import as_json, read_request
 from components.remote.one_run import hold_lock
 
 AT_ONCE: Final = 8
-"""Nodes that are drained together: each asks the API every two seconds."""
+"""Nodes drained at once; each sends a request every two seconds."""
 
 
 @dataclass(slots=True)
 class LeaveRun:
-    """One run, with what was done so far."""
+    """One run and its progress."""
 
     request: NodesLeave
     cluster: Callable[[], Calls | None]
@@ -49,16 +49,17 @@ class LeaveRun:
     passed_over: dict[str, str] = field(default_factory=dict[str, str])
 
     def perform(self) -> dict[str, object]:
-        """Close all of them to new pods, then drain them; the evidence.
+        """Cordon all nodes, then drain them; return the evidence.
 
         Raises:
-            DeviceError: Which node cannot leave, why, what was done, and the next command.
+            DeviceError: A node cannot leave; the text has the reason, the changes so far and the
+                next command.
         """
         calls = self.cluster() if self.request.nodes else None
         nodes = self._nodes(calls) if calls is not None else []
         fresh = [node for node in nodes if not node.held]
         try:
-            for node in nodes:  # all of them first, so that no pod moves from one to the other
+            for node in nodes:  # cordon all first, or pods would move from one to the next
                 node.cordon(ends_vfs=False)
             self._drain(nodes)
         except DeviceError as error:
@@ -72,7 +73,7 @@ class LeaveRun:
         }
 
     def _nodes(self, calls: Calls) -> list[Node]:
-        """Those that are there and run pods."""
+        """Return the existing nodes that run pods."""
         found: list[Node] = []
         for name in self.request.nodes:
             node = open_node(name, calls, self.now, self.pause)
@@ -91,7 +92,7 @@ class LeaveRun:
             raise DeviceError("; ".join(failed))
 
     def _drain_one(self, node: Node) -> str:
-        """Why it cannot be drained; empty when it is."""
+        """Drain one node; return why it failed, or an empty text."""
         try:
             node.drain(self.request.drain_deadline_s)
         except DeviceError as error:
@@ -110,10 +111,10 @@ class LeaveRun:
 
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
-    """Do what the request on stdin asks; the evidence is indented JSON.
+    """Perform the request on stdin; the evidence is indented JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `LeaveRun.perform`.
     """
     request = parse_leave(text)
@@ -133,24 +134,24 @@ _LEAVE: Final = TypeAdapter(PortsLeave)
 
 @dataclass(slots=True, kw_only=True)
 class PortsRun(LeaveRun):
-    """The nodes of one switch while its ports change."""
+    """Drains the nodes of one switch while its ports change."""
 
     ports: PortsLeave
     served: list[str] = field(default_factory=list[str])
-    """Nodes that are back after their ports changed."""
+    """Nodes back in service after their ports changed."""
 
     @contextmanager
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
-        """Keep the nodes behind some ports out of service; gives the names of those that left.
+        """Keep the nodes behind some ports out of service; yields the drained ones.
 
         Raises:
-            DeviceError: The cluster cannot spare them, or a pod does not leave: its name. They
-                take pods again then. Or the change failed: they take pods again only if the switch
-                is as it was, and the text says which do.
+            DeviceError: The cluster cannot spare them, or a pod does not leave, whose name is in
+                the text. Then they take pods again. Or the change failed: then they take pods again
+                only if the switch is unchanged, and the text names them.
         """
         names, calls = self.ports.behind(ports), self.cluster()
         if calls is None:
-            yield ()  # no cluster yet, and so no pods
+            yield ()  # no cluster yet, so no pods
             return
         marked = self._marked(calls)
         self.request = replace(self.ports.leave, nodes=names)
@@ -178,7 +179,7 @@ class PortsRun(LeaveRun):
         self.served += names
 
     def _became_of(self, nodes: Sequence[Node], back: Sequence[Node]) -> str:
-        """Return some nodes to service after a failure; the text says what became of all."""
+        """Return some nodes to service after a failure, and describe the state of all."""
         for node in back:
             with suppress(DeviceError):
                 node.uncordon()
@@ -200,7 +201,7 @@ class PortsRun(LeaveRun):
         return lines
 
     def _marked(self, calls: Calls) -> list[Node]:
-        """The nodes that an earlier run took out of service for this switch."""
+        """Return the nodes that an earlier run took out of service for this switch."""
         found = [Node(name, calls, self.now, self.pause) for name in {*self.ports.nodes.values()}]
         return [node for node in found if node.signed_for == self.ports.switch]
 
@@ -231,10 +232,10 @@ def _may_be_held(node: Node) -> bool:
 
 
 def run_apply_drained(text: str, environ: Mapping[str, str]) -> str:
-    """Apply what a switch's request says, after the hosts behind its ports left service.
+    """Apply a switch's request after the nodes behind its ports left service.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `components.fabric.device.run_apply` and `PortsRun.out_of_service`.
     """
     asked = json.dumps(json.loads(as_json(text)).get(FIELD))

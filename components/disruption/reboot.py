@@ -1,9 +1,9 @@
-"""`railyard device reboot-host`: one host, out of service only when something waits for that.
+"""`railyard device reboot-host`: take a host out of service if changes wait on it, and reboot it.
 
-What waits is read from the host, never from what a step believes to have done: firmware that will
-start otherwise than it runs, modules that are installed and not loaded, settings that converge put
-off because jobs had the cards open. A mark on the host lets the next run finish what a killed one
-began. What happens on the host is in `components/hosts/scripts/maintain.sh`.
+The host reports waiting changes; a step's record does not count. Such changes are firmware settings
+for the next boot, modules that are installed but not loaded, and settings that converge postponed
+because jobs used the cards. A mark on the host lets the next run finish after a killed one.
+`components/hosts/scripts/maintain.sh` does the work on the host.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
 
 MAINTAIN_DEADLINE_S: Final = 120.0
-"""Seconds for one part on the host: `take_lock` alone waits that long for a script before it."""
+"""Seconds for one action on the host; `take_lock` alone may wait so long for another script."""
 LOOPBACK_DEADLINE_S: Final = 600.0
-"""Seconds for the RDMA writes of all cards; each of them ends within a second or in 180 s."""
+"""Seconds for the RDMA writes of all cards; each ends within a second or in 180 s."""
 SPARE: Final = "spare."
-"""Begins an InfiniBand adapter that is not usable, and that the file does not count."""
+"""Prefix of an InfiniBand adapter that is unusable and beyond the file's count."""
 
 
 @dataclass(slots=True)
 class HostRun(Turn[HostReboot]):
-    """One run, with what was seen of the host."""
+    """One run, and the host's last known state."""
 
     last: str = ""
-    """What was last seen of the host, or why nothing was."""
+    """The last state of the host, or the reason for its silence."""
     service: str = "whether its node is cordoned is not known"
-    """What is known of the cordon while there is no `node`."""
+    """The known state of the cordon without a `node`."""
     drained: bool = False
     boot_ids: set[str] = field(default_factory=set[str])
-    """Every boot that was seen, and the one at which an earlier run began."""
+    """Every boot id of this run, and that of an earlier, unfinished run."""
     left: tuple[str, ...] = ()
-    """Settings that converge left alone although nothing ran: they wait for firmware."""
+    """Settings that converge skipped although the host was idle: they wait for firmware."""
 
     def perform(self) -> dict[str, object]:
-        """Do what waits, or finish what was begun; nothing where nothing waits.
+        """Make the waiting changes, or finish an earlier run; do nothing without either.
 
         Raises:
-            DeviceError: What was done, what was not, the last known state and the next command.
+            DeviceError: The run failed; the text has its changes, the last known state and the next
+                command.
         """
         try:
             seen = self._look()
@@ -63,7 +64,7 @@ class HostRun(Turn[HostReboot]):
         return {"changed": [], "pending": [], "rebooted": False}
 
     def _refuse_power_cycle(self, seen: Waiting) -> None:
-        """No reboot of ours would help, so the host is not taken out of service for one."""
+        """Refuse to take the host out of service, since a reboot does not load this firmware."""
         if seen.powers:
             raise DeviceError(
                 f"firmware waits that a reboot does not load: {'; '.join(seen.powers)}. Drain the"
@@ -71,12 +72,12 @@ class HostRun(Turn[HostReboot]):
             )
 
     def _maintained(self, seen: Waiting) -> dict[str, object]:
-        """Out of service, changed, and back; what an earlier run did is not done again."""
+        """Take the host out of service, change it, and return it; continue an earlier run."""
         counted = before = seen.begun or seen.boot_id
         self.boot_ids.add(before)
         if seen.begun is not None:
             self.service = "an earlier run took it out of service, so its node may be cordoned"
-        if seen.words:  # a mark does not say that the host was drained, and a boot does not either
+        if seen.words:  # a mark or a boot does not prove that the host was drained
             counted = seen.boot_id
             self._leave_service(seen)
             seen = self._change(seen)
@@ -90,7 +91,7 @@ class HostRun(Turn[HostReboot]):
         }
 
     def _look(self) -> Waiting:
-        """What waits on the host, with its boot id."""
+        """Return the waiting changes and the boot id of the host."""
         asked = {
             key: value
             for key, value in self.request.settings.items()
@@ -105,7 +106,7 @@ class HostRun(Turn[HostReboot]):
         return waiting
 
     def _leave_service(self, seen: Waiting) -> None:
-        """Cordon and drain; a refusal puts all back as it was."""
+        """Cordon and drain; undo both after a refusal."""
         self.phase = "asking the cluster"
         calls = self.cluster() if seen.begun is None else self._patient_cluster(READY_DEADLINE_S)
         self.node = self._node(calls)
@@ -121,7 +122,7 @@ class HostRun(Turn[HostReboot]):
         self.drained = True
 
     def _stay(self, node: Node) -> None:
-        """The host is marked, too."""
+        """Uncordon, and remove the host's mark."""
         node.uncordon()
         self._maintain("forget-mark")
 
@@ -136,7 +137,7 @@ class HostRun(Turn[HostReboot]):
         return node
 
     def _change(self, seen: Waiting) -> Waiting:
-        """What had to wait for the drain, then the boot if one is still due."""
+        """Make changes that needed the drain, then boot if changes still need one."""
         self.phase = "setting what had to wait for the drain"
         self._converge()
         now = self._look()
@@ -158,7 +159,7 @@ class HostRun(Turn[HostReboot]):
                 seen = self._look()
             except HostKeyError:
                 raise
-            except DeviceError as error:  # SSH may answer before the rest does
+            except DeviceError as error:  # SSH may answer before the other services
                 self.last = str(error).splitlines()[0]
             else:
                 if seen.boot_id != before:
@@ -172,11 +173,12 @@ class HostRun(Turn[HostReboot]):
                 )
 
     def _return_to_service(self, before: str, counted: str) -> None:
-        """Settings, cards and node are as they shall be; only then pods come back.
+        """Verify settings, cards and node, and only then uncordon.
 
         Args:
             before: The boot at which the host left service.
-            counted: The boot in which device plugins may have counted before the last change.
+            counted: The boot in which device plugins may have counted devices before the last
+                change.
         """
         now = self._settle(before)
         unnamed = self._prove()
@@ -198,10 +200,10 @@ class HostRun(Turn[HostReboot]):
             )
 
     def _settle(self, before: str) -> str:
-        """Converge until nothing waits for a boot any more; the boot id under which that is so.
+        """Converge until no change waits for a boot, and return that boot id.
 
-        A setting that a card shows only after it started with another one takes a second boot; a
-        name that udev did not give at one boot is not given at the next one either.
+        A card may show a setting only after a boot with another one, which needs a second boot. A
+        name that udev did not assign in one boot does not come with the next.
         """
         self.phase = "checking the settings"
         for again in (True, False):
@@ -219,10 +221,10 @@ class HostRun(Turn[HostReboot]):
         raise Bug("the second round returns")
 
     def _await_ready(self, *, booted: bool) -> None:
-        """The boot unit has ended, and jobs could use every card.
+        """Wait until the boot unit has ended, and jobs can use every card.
 
         Args:
-            booted: The unit has run in this boot; it is enabled only, where it was just installed.
+            booted: The host has booted since; otherwise a newly installed unit is only enabled.
 
         Raises:
             DeviceError: The unit failed, or a card is not ready within READY_DEADLINE_S.
@@ -238,7 +240,7 @@ class HostRun(Turn[HostReboot]):
             self.pause(POLL_S)
 
     def _unready(self, *, booted: bool) -> str:
-        """What is not ready yet, in words; empty when all is."""
+        """Describe parts that are not ready; empty if all are."""
         found = dict(parse_state(self._maintain("ready", self.request.settings)).values)
         unit = found.pop("unit", "active")
         if booted and unit == "failed":
@@ -252,7 +254,7 @@ class HostRun(Turn[HostReboot]):
         return "; ".join(bad)
 
     def _prove(self) -> list[str]:
-        """The cards are as they shall be, or only their names are not; those are returned."""
+        """Verify the cards; return devices whose only fault is a missing name."""
         left = self._look()
         if words := [each for each in left.words if each not in left.names]:
             raise DeviceError(
@@ -276,7 +278,7 @@ class HostRun(Turn[HostReboot]):
         return left.names
 
     def _converge(self) -> None:
-        """Everything as the plan says, now that nothing is in the way; it verifies itself."""
+        """Apply all settings, now without jobs; converge verifies them itself."""
         deadline_s = self.request.converge_deadline_s
         stdin = HostState({**self.request.settings, "disrupt": "now"}).render()
         answer = self._on_host(host_call("converge"), stdin, deadline_s)
@@ -313,10 +315,10 @@ class HostRun(Turn[HostReboot]):
 
 
 def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
-    """Do what the request on stdin asks; the evidence is indented JSON.
+    """Perform the request on stdin; the evidence is indented JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `HostRun.perform`.
     """
     request = parse_request(text)

@@ -1,8 +1,8 @@
-"""What `railyard device reboot-host` and `upgrade-node` are asked: a host, its work, its cluster.
+"""Requests of `railyard device reboot-host` and `upgrade-node`: a host, its work, its cluster.
 
-A request names by digest what may be long: the lines of a step, and the list of workers. The texts
-are kept on this machine, so that a state holds them once; lines that wait for a created instance
-are on stdin, where holes are filled.
+A request refers by digest to long texts: the lines of a step, and the list of workers. This machine
+keeps the texts, so a state has them only once. Lines with facts of a new instance are on stdin,
+which the engine fills in.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from components.remote.step import Endpoint
 from components.remote.tools import digest_of, load_current, load_text
 
 READY_DEADLINE_S: Final = 600.0
-"""Seconds from the boot until the cards, the node and its device plugins are back: the boot unit
-alone may take 300 s (`TimeoutStartSec`), and device plugins start after it."""
+"""Seconds from the boot until cards, node and device plugins are ready: the boot unit alone may
+take 300 s (`TimeoutStartSec`), and device plugins start after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostReboot:
-    """What is on stdin."""
+    """The request on stdin."""
 
     endpoint: Endpoint
     role: HostRole
     stack: str
     settings: Mapping[str, str] = field(metadata=HIDDEN)
-    """The stdin of the host's converge step: what it shall have when it is back in service. That
-    step has them in the state; on stdin here, their text is named by its digest."""
+    """The stdin of the host's converge step: the settings to apply before it returns to service.
+    The state has them in that step, so this stdin has only their digest."""
     loads_firmware: bool
-    """A boot of this machine loads the firmware settings of its cards; not so of a guest."""
+    """A boot loads the firmware settings of its cards, except on a guest."""
     group: tuple[str, ...] = field(metadata=HIDDEN)
-    """The nodes that may be out of service together with this one, this one among them. One worker
-    more changes the groups behind it: `groups_text` has them for all hosts, and not on stdin."""
+    """All nodes that may be out of service together, including this one. Another worker would
+    change all groups behind it, so `groups_text` has them for all hosts, and stdin does not."""
     cluster: ClusterRef | None
     reboots: Literal["allow", "deny"]
     max_unavailable: int
@@ -51,23 +51,23 @@ class HostReboot:
     drain_deadline_s: float
     boot_deadline_s: float
     hcas: int = 0
-    """InfiniBand adapters that must be usable before it is back in service."""
+    """Number of InfiniBand adapters that must work before it returns to service."""
     workers: str = field(default="", metadata=HIDDEN)
-    """The nodes that count against `max_unavailable`, as a list of names with ranges; kept as the
-    groups are."""
+    """The nodes that count against `max_unavailable`, as a list of names with ranges; stored with
+    the groups."""
     node: str = ""
-    """Name of its node, where it is another than the host's."""
+    """Name of its node if it differs from the host's."""
     repair: str = ""
-    """Why this runs although the plan is the same: the note of the step that it serves."""
+    """Why this runs with an unchanged plan: the note of the converge step."""
 
     def render(self, repair: str = "") -> str:
-        """The request, a line a value: a preview shows the changed ones."""
+        """Render the request, one value per line, so a preview shows the changed ones."""
         waiting = split_lines(self.settings)[1]
         return render_named(replace(self, repair=repair), {"settings": self.text}, waiting)
 
     @property
     def text(self) -> str:
-        """The settings, which the request names by their digest."""
+        """The settings that the request refers to by digest."""
         return HostState(split_lines(self.settings)[0]).render_short()
 
     @property
@@ -77,7 +77,7 @@ class HostReboot:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to by SSH."""
+        """All SSH endpoints of the step."""
         servers = self.cluster.servers if self.cluster else ()
         return (self.endpoint, *(each.endpoint for each in servers))
 
@@ -86,23 +86,23 @@ _REQUEST: Final = TypeAdapter(HostReboot)
 
 
 def groups_file(stack: str) -> str:
-    """Name of the file that has what `groups_text` says of a stack."""
+    """Return the name of the file with the groups of a stack."""
     return f"groups-{stack}"
 
 
 def groups_text(requests: Iterable[HostReboot]) -> str:
-    """The workers that count, then each group: a line each, for all hosts of a stack at once."""
+    """Render the counted workers, then each group of a stack, one line each."""
     asked = tuple(requests)
     groups = dict.fromkeys(fold_names(request.group) for request in asked)
     return "".join(f"{line}\n" for line in (asked[0].workers if asked else "", *groups))
 
 
 def parse_request(text: str) -> HostReboot:
-    """Read a request, and what it names by digest.
+    """Parse a request, and load the texts that it refers to.
 
     Raises:
-        UsageError: It is no request, and the text names the first fault; or what it names is not
-            on this machine.
+        UsageError: The text is not a request, and the message names the first fault; or this
+            machine lacks a text.
     """
     document = load_named(text, "settings")
     if "settings" in document and isinstance(stack := document.get("stack"), str):
@@ -111,7 +111,7 @@ def parse_request(text: str) -> HostReboot:
 
 
 def _of_group(document: Mapping[str, JsonValue], text: str) -> dict[str, JsonValue]:
-    """Group and workers of one host; alone, where the file of an earlier update lacks it."""
+    """Return a host's group and workers; only itself if an earlier update's file lacks it."""
     endpoint = cast("Mapping[str, JsonValue]", document.get("endpoint") or {})
     name = str(document.get("node") or endpoint.get("device", ""))
     workers, *groups = text.splitlines() or [""]
@@ -120,28 +120,28 @@ def _of_group(document: Mapping[str, JsonValue], text: str) -> dict[str, JsonVal
 
 
 def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The lines that are known, and those that wait for a created instance."""
+    """Split lines into known ones and those that need facts of a new instance."""
     waiting = {key: value for key, value in lines.items() if has_placeholder(value)}
     return {key: lines[key] for key in lines.keys() - waiting.keys()}, waiting
 
 
 def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
-    """A request, a line a value: a preview shows the changed ones.
+    """Render a request, one value per line, so a preview shows the changed ones.
 
     Args:
         request: The request.
-        texts: Field to the text that is named by its digest.
-        waiting: Lines that wait for a created instance.
+        texts: Field to the text that its digest refers to.
+        waiting: Lines that need facts of a new instance.
     """
     digests = {key: digest_of(text) for key, text in texts.items()}
     return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
 
 
 def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
-    """A request as a document, with `field` as its lines and the others as their texts.
+    """Load a request as a document, with `field` as lines and other fields as texts.
 
     Raises:
-        UsageError: What it names is not on this machine.
+        UsageError: This machine lacks a text.
     """
     try:
         document = parse_lines(text)
@@ -158,43 +158,43 @@ def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpgrade:
-    """What is on stdin."""
+    """The request on stdin."""
 
     endpoint: Endpoint
     role: Literal["control_plane", "worker"]
     stack: str
     version: str
-    """The release that it shall run."""
+    """The release to install."""
     group: tuple[str, ...]
-    """The nodes that may be out of service together with this one, this one among them."""
+    """All nodes that may be out of service together, including this one."""
     cluster: ClusterRef
     reboots: Literal["allow", "deny"]
     max_unavailable: int
     drain_deadline_s: float
     install_deadline_s: float
     arguments: tuple[str, ...] = ()
-    """Of the verb that installs: the proxy that it downloads through."""
+    """Arguments of the install verb: the download proxy."""
     install: str = field(default="", metadata=HIDDEN)
-    """The stdin of the node's install step. That step has it in the state; on stdin here it is
-    named by its digest."""
+    """The stdin of the node's install step. The state has it in that step, so this stdin has only
+    its digest."""
     workers: str = field(default="", metadata=HIDDEN)
     """The nodes that count against `max_unavailable`, as a list of names with ranges."""
     kubelet: str = field(default="", metadata=OMIT_EMPTY)
-    """The arguments of its kubelet that the file sets, in words."""
+    """The kubelet arguments in the file, in words."""
     leaves: str = field(default="", metadata=OMIT_EMPTY)
-    """Those that an earlier file set, where this one sets none."""
+    """The kubelet arguments of an earlier file, if this one has none."""
     before: str = ""
-    """The release that it ran when the step was asked for; for reports alone."""
+    """The release at the time of the request, only for reports."""
 
     def render(self) -> str:
-        """The request, a line a value: a preview shows the changed ones."""
+        """Render the request, one value per line, so a preview shows the changed ones."""
         install, workers = self.texts
         named = {"install": install, "workers": workers}
         return render_named(self, named, split_lines(parse_state(self.install).values)[1])
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What the request names by digest: install, workers."""
+        """The texts that the request refers to by digest: install, workers."""
         known, _ = split_lines(parse_state(self.install).values)
         return HostState(known).render(), self.workers
 
@@ -210,11 +210,11 @@ class NodeUpgrade:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to by SSH."""
+        """All SSH endpoints of the step."""
         return (self.endpoint, *(each.endpoint for each in self.cluster.servers))
 
     def from_release(self, before: str) -> NodeUpgrade:
-        """The same for a node that runs a release now."""
+        """Return the same request for a node with this present release."""
         return replace(self, before=before)
 
 
@@ -222,11 +222,11 @@ _UPGRADE: Final = TypeAdapter(NodeUpgrade)
 
 
 def parse_upgrade(text: str) -> NodeUpgrade:
-    """Read a request, and what it names by digest.
+    """Parse a request, and load the texts that it refers to.
 
     Raises:
-        UsageError: It is no request, and the text names the first fault; or what it names is not
-            on this machine.
+        UsageError: The text is not a request, and the message names the first fault; or this
+            machine lacks a text.
     """
     document = load_named(text, "install", "workers")
     if isinstance(lines := document.get("install"), dict):

@@ -1,4 +1,4 @@
-"""The cluster of a host that may leave service, opened when its node has to be drained."""
+"""Run one host's turn out of service, and open its cluster when a drain needs it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def open_cluster(
     environ: Mapping[str, str],
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> Calls | None:
-    """The cluster, or None where there is none yet.
+    """Open the cluster, or return None if it does not exist yet.
 
     Args:
-        cluster: Which one.
-        host: The host that shall leave service: its own API is the last choice.
-        run: How a server is asked.
+        cluster: The cluster to open.
+        host: The host that will leave service; its own API is the last choice.
+        run: Runs a command on a server.
         environ: Holds the secret kubeconfig of an existing cluster.
         connect: Makes a client from a kubeconfig.
 
     Raises:
-        DeviceError: It cannot be known whether there is one, since a server does not answer.
-        UsageError: The secret kubeconfig is not in the environment.
+        DeviceError: A server does not answer, so it is unknown whether the cluster exists.
+        UsageError: The environment lacks the secret kubeconfig.
     """
     try:
         kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
@@ -52,7 +52,7 @@ def open_cluster(
 
 
 class Leaving(Protocol):
-    """A host that asks to go."""
+    """A host that wants to leave service."""
 
     @property
     def node_name(self) -> str:
@@ -61,7 +61,7 @@ class Leaving(Protocol):
 
     @property
     def group(self) -> tuple[str, ...]:
-        """The nodes that may be out of service together with it."""
+        """The nodes that may be out of service together."""
         ...
 
     @property
@@ -71,18 +71,19 @@ class Leaving(Protocol):
 
     @property
     def max_unavailable(self) -> int:
-        """Most of them that may be out of service."""
+        """The limit of counted nodes out of service."""
         ...
 
 
 def check_allowance(calls: Calls, request: Leaving) -> None:
-    """Refuse where this worker and those that are out are more than the file allows.
+    """Refuse if this worker would exceed the file's limit of workers out of service.
 
-    The hosts of a group ask at the same time. So each asks before its cordon, to leave all as it
-    is, and again after it: of too many, the last one to cordon sees all the others.
+    The hosts of a group ask at the same time. So each asks before its cordon, to refuse without
+    changes, and again after it: if there are too many, the last one to cordon sees all others.
 
     Raises:
-        DeviceError: Which workers are out of service, which are leaving, and what is allowed.
+        DeviceError: The limit is exceeded; the text has the workers that are out of service or
+            leaving.
     """
     name, most = request.node_name, max(1, request.max_unavailable)
     nodes = read_nodes(calls)
@@ -103,10 +104,11 @@ def check_allowance(calls: Calls, request: Leaving) -> None:
 def refuse_too_many(
     calls: Calls, names: Sequence[str], workers: Sequence[str], max_unavailable: int
 ) -> None:
-    """Refuse where some workers that go at once are more than the file allows, with those away.
+    """Refuse if workers that leave together would exceed the file's limit, with those out already.
 
     Raises:
-        DeviceError: Which go, which are out of service, and what is allowed.
+        DeviceError: The limit is exceeded; the text has the workers that leave or are out of
+            service.
     """
     nodes = read_nodes(calls)
     away = [each for each in workers if each not in names and _is_away(nodes, each)]
@@ -120,13 +122,13 @@ def refuse_too_many(
 
 
 def _is_away(nodes: Nodes, name: str) -> bool:
-    """It does not serve: not Ready, or cordoned. A host that is no node has no jobs to miss it."""
+    """Whether a node is not Ready, or cordoned. A host without a node runs no jobs."""
     node = nodes.get(name)
     return node is not None and (is_cordoned(node) or not is_ready(node))
 
 
 LOCK_DEADLINE_S: Final = 60.0
-"""Seconds to wait for another run that holds the node; a killed engine may leave one."""
+"""Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
 
 
 class Asked(Leaving, Protocol):
@@ -139,17 +141,17 @@ class Asked(Leaving, Protocol):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to by SSH."""
+        """All SSH endpoints of the step."""
         ...
 
     @property
     def role(self) -> str:
-        """`control_plane`, `worker`, or what else a host is."""
+        """`control_plane`, `worker`, or another role of a host."""
         ...
 
     @property
     def cluster(self) -> ClusterRef | None:
-        """Its cluster; None for a host of no cluster."""
+        """Its cluster, or None."""
         ...
 
     @property
@@ -163,7 +165,7 @@ _Request = TypeVar("_Request", bound=Asked)
 
 @dataclass(slots=True)
 class Turn(Generic[_Request]):
-    """One run: what was asked, how host and cluster are reached, and what was done so far."""
+    """One run: the request, connections to host and cluster, and its progress."""
 
     request: _Request
     run: Run
@@ -175,15 +177,16 @@ class Turn(Generic[_Request]):
     node: Node | None = None
 
     def perform(self) -> dict[str, object]:
-        """Do the work, or finish what was begun; the evidence.
+        """Do the work, or finish an earlier run; return the evidence.
 
         Raises:
-            DeviceError: What was done, what was not, the last known state and the next command.
+            DeviceError: The run failed; the text has its changes, the last known state and the next
+                command.
         """
         raise NotImplementedError
 
     def _patient_cluster(self, deadline_s: float) -> Calls | None:
-        """The cluster of a run that may go on after a start of the API's only server."""
+        """Open the cluster, and wait for its API if its only server is starting."""
         ends_at_s = self.now() + deadline_s
         while True:
             try:
@@ -192,7 +195,7 @@ class Turn(Generic[_Request]):
                     read_nodes(calls)
             except HostKeyError:
                 raise
-            except DeviceError:  # an API that starts refuses before it answers
+            except DeviceError:  # a starting API refuses before it answers
                 if self.now() >= ends_at_s:
                     raise
                 self.pause(POLL_S)
@@ -200,10 +203,10 @@ class Turn(Generic[_Request]):
                 return calls
 
     def _ask_to_go(self, calls: Calls) -> None:
-        """Refuse where the cluster cannot spare one more.
+        """Refuse if the cluster cannot spare this node.
 
         Raises:
-            DeviceError: Which nodes are out of service already.
+            DeviceError: Too many nodes are out of service.
         """
         if self.request.role != "control_plane":
             check_allowance(calls, self.request)
@@ -216,32 +219,32 @@ class Turn(Generic[_Request]):
             self.done.append(said)
 
     def _what_is_lost(self, lost: str) -> str:
-        """What the cluster loses while the server is away, as this run says it."""
+        """Return this run's words for the loss while the server is down."""
         return lost
 
     def _take_out(self, node: Node, *, ends_vfs: bool, drains: bool, begun: bool) -> None:
-        """Closed to new pods, and drained; a refusal puts all back as it was.
+        """Cordon and drain the node; undo both after a refusal.
 
         Args:
             node: The node.
-            ends_vfs: This run takes VFs away.
+            ends_vfs: This run removes VFs.
             drains: Its pods have to leave.
-            begun: An earlier run changed something already.
+            begun: An earlier run already changed something.
         """
         self.phase = "draining"
         try:
             node.cordon(ends_vfs=ends_vfs)
-            self._ask_to_go(node.calls)  # others of its group may have asked at the same time
+            self._ask_to_go(node.calls)  # another host of its group may have asked at the same time
             if drains:
                 node.drain(self.request.drain_deadline_s)
         except DeviceError:
-            if not begun:  # nothing was changed yet: do not leave a node idle for nothing
+            if not begun:  # without changes yet, do not leave a node idle
                 with suppress(DeviceError):
                     self._stay(node)
             raise
 
     def _stay(self, node: Node) -> None:
-        """Put back what leaving has changed so far."""
+        """Undo the changes made to leave service."""
         node.uncordon()
 
     def _on_host(self, call: ToolCall, stdin: str, deadline_s: float) -> str:
@@ -252,12 +255,12 @@ class Turn(Generic[_Request]):
         return answer.stdout
 
     def _say_stuck(self, what: str, last: str, look: str) -> str:
-        """The refusal of a run that got stuck.
+        """Return the text for a failed run.
 
         Args:
-            what: What is wrong.
+            what: The fault.
             last: The last known state.
-            look: What to do before the next run.
+            look: The user's task before the next run.
         """
         return (
             f"{self.request.endpoint.where}, {self.phase}: {what}\n"
@@ -275,17 +278,17 @@ def run_alone(
     name: str,
     busy: str,
 ) -> str:
-    """Let one node have its turn, while no other run holds it; the evidence is indented JSON.
+    """Run one node's turn under a lock; the evidence is indented JSON.
 
     Args:
         make: Makes the run.
-        request: What is asked.
+        request: The request.
         environ: Holds the keys of the hosts.
-        name: What is locked.
-        busy: What another run that holds it is doing.
+        name: Name of the lock.
+        busy: Words for another run that holds the lock.
 
     Raises:
-        UsageError: A key is not in the environment.
+        UsageError: The environment lacks a key.
         DeviceError: See `Turn.perform`.
     """
     run = run_on_hosts(request.endpoints, environ)

@@ -1,11 +1,11 @@
-"""`railyard device upgrade-node`: one K3s node to another release, out of service meanwhile.
+"""`railyard device upgrade-node`: take one K3s node out of service and change its release.
 
-Which release a node runs is asked of its cluster, never taken from what a step believes to have
-done. Our mark on the node (`node.ANNOTATION`) lets the next run finish what a killed one began: a
-node that runs the release and still has the mark is only put back into service.
+The cluster reports a node's release; a step's record does not count. Our annotation on the node
+(`node.ANNOTATION`) lets the next run finish after a killed one: a node with the right release and
+the annotation only returns to service.
 
-A worker is drained first. A server is closed to new pods and not drained: K3s leaves containers
-running while it starts again (`KillMode=process`), and jobs run on workers.
+A worker is drained first. A server is cordoned but not drained: K3s keeps containers running during
+a restart (`KillMode=process`), and jobs run on workers.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from components.kubernetes.client import Body, Calls
 from components.kubernetes.planes.node_files import kubernetes_call, ours_among
 
 NODE_ARGUMENTS: Final = "k3s.io/node-args"
-"""The annotation in which K3s lists what it was started with (its pkg/nodeconfig)."""
+"""The annotation in which K3s records its start arguments (its pkg/nodeconfig)."""
 START_DEADLINE_S: Final = 60.0
-"""Seconds for an API to answer before its only server is started again: a run that was killed may
-have left it stopped."""
+"""Seconds to wait for an API before its only server is restarted, since a killed run may have left
+it stopped."""
 
 
 @dataclass(slots=True)
 class UpgradeRun(Turn[NodeUpgrade]):
-    """One run, with the release that the node ran when it was first seen."""
+    """One run, with the node's release at its start."""
 
     phase: str = "asking the cluster"
     found: str = ""
 
     def perform(self) -> dict[str, object]:
-        """Upgrade the node, or finish what was begun; nothing where it runs the release already.
+        """Upgrade the node, or finish an earlier run; do nothing if it already has the release.
 
         Raises:
-            DeviceError: What was done, what was not, and the next command.
+            DeviceError: The run failed; the text has its changes and the next command.
         """
         try:
             self._upgrade()
@@ -55,7 +55,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         if calls is not None:
             self.node = open_node(self.request.node_name, calls, self.now, self.pause)
             if self.node is None:
-                return  # it is no node yet: its install step makes it one
+                return  # not a node yet: its install step will add it
             self.node.done = self.done
             self.found = release_of(self.node.read() or {})
             if self._is_as_asked(self.node.read() or {}):
@@ -69,7 +69,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         self._return_to_service(node)
 
     def _is_as_asked(self, node: Body) -> bool:
-        """It runs the release, with the arguments of the kubelet; K3s writes them on its node."""
+        """Whether it runs the release with the kubelet arguments that K3s records on its node."""
         if release_of(node) != self.request.version:
             return False
         kubelet = ours_among(kubelet_arguments_of(node))
@@ -78,7 +78,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         return not self.request.leaves or kubelet != self.request.leaves
 
     def _first_look(self) -> Calls | None:
-        """The cluster; None where its only server does not answer, and has to be started."""
+        """Return the cluster; None if its only server does not answer and needs a restart."""
         only = self.request.role == "control_plane" and len(self.request.cluster.servers) == 1
         try:
             calls = self._patient_cluster(START_DEADLINE_S if only else READY_DEADLINE_S)
@@ -112,7 +112,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         self._take_out(node, ends_vfs=False, drains=drains, begun=begun)
 
     def _what_is_lost(self, lost: str) -> str:
-        """K3s alone starts again, whatever else is away."""
+        """Describe the loss: K3s restarts, but the machine does not boot."""
         del lost
         return f"the API is away while K3s starts again on {self.request.name}"
 
@@ -124,7 +124,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
 
     def _awaited(self) -> Node:
-        """The node, once the cluster says that it is Ready with the new release."""
+        """Wait until the node is Ready with the new release."""
         self.phase = "waiting for the node"
         ends_at_s = self.now() + READY_DEADLINE_S
         while True:
@@ -139,7 +139,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
             self.pause(POLL_S)
 
     def _not_yet(self, node: Body) -> str:
-        """What the node is after the deadline."""
+        """Describe the node after the deadline."""
         state = "Ready" if is_ready(node) else "not Ready"
         kubelet = ours_among(kubelet_arguments_of(node)) or "no arguments of ours"
         told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
@@ -161,12 +161,12 @@ class UpgradeRun(Turn[NodeUpgrade]):
 
 
 def release_of(node: Body) -> str:
-    """The release that its kubelet reports; empty where it reports none."""
+    """Return the release that its kubelet reports; empty if it reports none."""
     return str(part_of(part_of(node, "status"), "nodeInfo").get("kubeletVersion", ""))
 
 
 def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
-    """The arguments of its kubelet, as K3s writes those that it was started with on its node."""
+    """Return its kubelet arguments from K3s' start arguments on its node."""
     notes = cast("Mapping[str, str]", part_of(part_of(node, "metadata"), "annotations"))
     try:
         words = cast("list[str]", json.loads(notes.get(NODE_ARGUMENTS, "[]")))
@@ -176,10 +176,10 @@ def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
 
 
 def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
-    """Do what the request on stdin asks; the evidence is indented JSON.
+    """Perform the request on stdin; the evidence is indented JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `UpgradeRun.perform`.
     """
     request = parse_upgrade(text)

@@ -1,1 +1,1 @@
-"""What a step last applied, what its device shows now, and how the two differ."""
+"""Compare the values that a step last applied with those on its device now."""

@@ -1,4 +1,4 @@
-"""What was last applied, as plain values: the base of drift, repair notes and re-runs."""
+"""Read the last applied values from Pulumi's state: drift, repair notes and re-runs start here."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pydantic import JsonValue
 from components.model.cluster import ClusterSpec
 
 INSTANCE_STEP: Final = "-await"
-"""How the name of the step ends that awaits a cloud instance and prints its facts."""
+"""End of the name of the step that waits for a cloud instance and prints its facts."""
 
 _ONE_EACH: Final = ("-tools", "-apply", "-exec")
-"""Ends of step names: every device has one of them."""
+"""Ends of step names; each device has at most one step with each end."""
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_RELEASE: Final = ("name", "namespace", "description")
 _INPUTS: Final = "__inputs"
-"""Where the Kubernetes provider keeps an object as it was asked for, beside the live one."""
+"""The provider's key for an object as the program requested it, next to the live one."""
 _RENAMED: Final = "x_kubernetes_"
 """How the provider spells `x-kubernetes-` in a definition."""
 _SEALED: Final = "4dabf18193072939515e22adb298388d"
@@ -37,23 +37,23 @@ class AppliedStep:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Applied:
-    """Resource name to what it last applied; empty on a new stack."""
+    """The last applied steps, by resource name; empty on a new stack."""
 
     steps: Mapping[str, AppliedStep] = field(default_factory=dict[str, AppliedStep])
     objects: Mapping[str, dict[str, JsonValue]] = field(
         default_factory=dict[str, "dict[str, JsonValue]"], repr=False
     )
-    """Objects of Kubernetes as they were asked for, but for what is secret in them."""
+    """Kubernetes objects as the program requested them, without secrets."""
     releases: Mapping[str, dict[str, JsonValue]] = field(
         default_factory=dict[str, "dict[str, JsonValue]"], repr=False
     )
     """Helm releases: their names, namespaces and descriptions."""
     former: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Step to the name under which the state still has it: that of a device before a rename."""
+    """Step to its old name in the state, if its device was renamed."""
 
     @property
     def instances(self) -> Mapping[str, Mapping[str, str]]:
-        """Cloud instance to its recorded facts: what the step that awaits it printed."""
+        """Cloud instance to its recorded facts, which its `-await` step printed."""
         found: dict[str, Mapping[str, str]] = {}
         for name, step in self.steps.items():
             if name.endswith(INSTANCE_STEP) and step.stdout.strip():
@@ -61,7 +61,7 @@ class Applied:
         return found
 
     def follow(self, spec: ClusterSpec) -> Applied:
-        """The same with the steps of renamed devices under their new names."""
+        """Return the same state with the steps of renamed devices under their new names."""
         by_old = {old: new for new, old in spec.renamed.all.items()}
         former: dict[str, str] = {}
         for name, old in self.devices_of(spec).items() if by_old else ():
@@ -73,7 +73,7 @@ class Applied:
         return replace(self, steps=steps, former=former)
 
     def devices_of(self, spec: ClusterSpec) -> Mapping[str, str]:
-        """Step to the device that it is named after, of the file or of the state alone.
+        """Map each step to its device, which the file or only the state names.
 
         The longest name counts: `leaf-a-apply` belongs to `leaf-a`, and not to `leaf`.
         """
@@ -86,7 +86,7 @@ class Applied:
         }
 
     def step(self, name: str) -> AppliedStep | None:
-        """The recorded step, or None where it was never applied."""
+        """Return the recorded step, or None if it was never applied."""
         return self.steps.get(name)
 
 
@@ -138,20 +138,20 @@ def applied_from_outputs(outputs: object) -> Applied:
 
 
 def _object(outputs: Mapping[str, object]) -> dict[str, JsonValue]:
-    """What was asked for of an object; empty where the state does not say."""
+    """Return the inputs of an object; empty if the state does not record them."""
     body = _plain(outputs.get(_INPUTS))
     return body if isinstance(body, dict) else {}
 
 
 def _is_sealed(value: object) -> bool:
-    """A secret, or a list that holds one: without it, its other items would be compared wrongly."""
+    """Whether a value is secret, or a list with a secret: without it, other items would move up."""
     if isinstance(value, list):
         return any(_is_sealed(item) for item in cast("list[object]", value))
     return isinstance(value, Mapping) and _SEALED in cast("Mapping[str, object]", value)
 
 
 def _plain(value: object) -> JsonValue:
-    """A recorded value in Kubernetes' spelling; a secret one is left out."""
+    """Return a recorded value in Kubernetes' spelling, without secret values."""
     if isinstance(value, Mapping):
         return {
             key.replace("_", "-") if key.startswith(_RENAMED) else key: _plain(item)
@@ -164,7 +164,7 @@ def _plain(value: object) -> JsonValue:
 
 
 def applied_from_export(text: str) -> Applied:
-    """Read `pulumi stack export` (used by `railyard drift`, which has no engine)."""
+    """Read `pulumi stack export`, which `railyard drift` uses because it runs no engine."""
     document = cast("Mapping[str, Mapping[str, object]]", json.loads(text))
     resources = document.get("deployment", {}).get("resources", [])
     return applied_from_outputs(

@@ -1,7 +1,7 @@
-"""Drift, edits and repair notes: what was applied against what is there, as plain values.
+"""Find drift and edits of a device, and write its repair note.
 
-Drift is measured against what was last applied, never against a file that has just been edited:
-an edit is an ordinary diff, and a preview shows the two apart.
+Drift is the difference between a device and its last applied settings. The edited file does not
+count: a preview shows edits and drift apart.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
 
 RUN_PARAMETERS: Final = frozenset({"stack", "repair"})
-"""Keys on every step's stdin that say how a run is done, and are no settings."""
+"""Keys on every step's stdin that control the run and are not settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One step, the settings that it leaves behind, and the script that reads them.
+    """A step, its settings, and the script that reads them back.
 
-    The step's stdin is the settings and the parameters of the run (`PARAMETERS` and the room's
-    own). The reading script gets the settings as `key=value` lines, and prints their present
-    values in the same form.
+    The step's stdin has these settings and the run's parameters (`RUN_PARAMETERS` and
+    `parameters`). The reading script gets the settings as `key=value` lines, and prints their
+    present values in the same form.
     """
 
     device: str
-    """As reports name it: the host, or the host and what runs on it (`lb-0 haproxy`)."""
+    """Name in reports: the host, or the host and a service on it (`lb-0 haproxy`)."""
     step: RemoteStep
     desired: HostState
     observe: ToolCall
-    """A verb that only reads."""
+    """A command that only reads."""
     parameters: frozenset[str] = frozenset()
-    """Keys of the step's stdin that are no settings."""
+    """Keys on the step's stdin that are not settings."""
     looks: str = ""
-    """A line for the reading script alone: what else it shall look at."""
+    """One more line for the reading script, with further things to read."""
     beside: HostState = field(default_factory=lambda: HostState({}))
-    """Settings that are not ours and are read with ours, each with a value that it may have: for
-    the reading script alone."""
+    """Settings that Railyard does not own, each with an accepted value; only the reading script
+    gets them."""
 
     def known(self, facts: Facts) -> Watched:
-        """The same with what is known of the instances in its holes."""
+        """Return the same step with the placeholders for known instance facts filled in."""
         values = {key: fill_known(value, facts) for key, value in self.desired.values.items()}
         return replace(self, step=self.step.known(facts), desired=HostState(values))
 
@@ -62,73 +62,75 @@ _LACKING: Final = "missing or altered on the host; `pulumi up` sends it again"
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """A device that could not be read, and why, in words."""
+    """A device that could not be read, and the reason."""
 
     reason: str
     stranger: bool = False
-    """It presented another host key than the pinned one."""
+    """The device showed another host key than the pinned one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A card or a GPU that is not where the file says."""
+    """A card or a GPU in another place than the file says."""
 
     text: str
-    """What is wrong and how to mend it."""
+    """The fault and its fix."""
     refused: bool = False
-    """No update may start over it."""
+    """No update may start while this lasts."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceDrift:
-    """One device: what differs from what was applied, and whether the file asks for a change."""
+    """How one device differs from its last applied settings, and whether the file edits it."""
 
     device: str
     step: str
     observed: bool
     unreachable: str | None
     stranger: bool
-    """It may be another device: refused, whether or not anything is to do there."""
+    """It may be another device, so every update is refused, even without a change on it."""
     applied: bool
-    """Something was applied before; without it there is nothing to drift from."""
+    """The step was applied before; otherwise drift has no base."""
     edited: bool
-    """The plan differs from what was applied."""
+    """The plan differs from the last applied settings."""
     differences: tuple[Difference, ...]
     last_note: str
     cabling: tuple[str, ...] = ()
-    """Ports of a switch where the file names another device than is plugged in. No update mends
-    that, so it is no difference."""
+    """Switch ports that connect another device than the file names. No update can repair that, so
+    it does not count as a difference."""
     placement: tuple[Misplaced, ...] = ()
-    """Cards and GPUs of a host that are not where the file says: no update mends that either."""
+    """Cards and GPUs of a host in other places than the file says; no update can repair that
+    either."""
     tools: tuple[str, ...] = ()
-    """Tools that were sent to the host, and are missing or altered there: an update sends them."""
+    """Tools that are missing or altered on the host; an update sends them again."""
     beside: tuple[Beside, ...] = ()
-    """Settings that are not ours and break our traffic. No update mends them unless the file says
-    `repair`, and then they are ours: so they are no difference."""
+    """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
+    if the file says `repair`, and then they count as settings."""
     routing: tuple[LostWay, ...] = ()
-    """Routed links of a switch without a session, or that bring too little. No update mends that.
+    """Routed links of a switch without a session, or with too few routes. No update can repair
+    that.
     """
     ahead: str = ""
-    """How far an update that did not end has brought it; what that update set is no difference."""
+    """Progress of an unfinished update; the settings that it made do not count as differences."""
 
     @property
     def note(self) -> str:
-        """The repair note of this run: counted, so that the same drift twice is repaired twice."""
+        """The repair note; its number lets a second repair of the same drift run."""
         if not self.differences:
             return self.last_note
         return next_note(self.last_note, "; ".join(map(str, self.differences)))
 
 
 def next_note(last: str, words: str) -> str:
-    """The repair note that follows another one; the first where that is empty."""
+    """Return the next repair note after `last`; number 1 if `last` is empty."""
     number = int(last.partition(":")[0] or 0) + 1 if last else 1
     return f"{number}: {words}"
 
 
 def asked_of_step(watched: Watched, applied: Applied) -> HostState:
-    """What to read of a watched device: as above.
+    """Choose the settings to read for a watched step.
 
-    Where both name a setting, the applied value is asked for: drift is from that.
+    If both name a setting, the recorded value wins, since drift is measured from that.
     """
     recorded = applied.step(watched.step.name)
     wanted = overlay(watched.beside, watched.desired)
@@ -140,7 +142,7 @@ def asked_of_step(watched: Watched, applied: Applied) -> HostState:
 def drift_of_step(
     watched: Watched, applied: Applied, facts: HostState | Unreachable | None
 ) -> DeviceDrift:
-    """Compare what a watched step left behind with what is there."""
+    """Compare the last applied settings of a step with the device."""
     recorded = applied.step(watched.step.name)
     if recorded is None or not recorded.stdin:
         return make_drift(watched.device, watched.step.name, facts, (), edited=True, note=None)
@@ -160,15 +162,15 @@ def make_drift(
     edited: bool,
     note: str | None,
 ) -> DeviceDrift:
-    """The drift of one device.
+    """Build the drift of one device.
 
     Args:
         device: Its name in reports.
         step: The step that applies its settings.
-        facts: Its state as read; `Unreachable` where that failed, None where it was not read.
-        found: What differs from what was applied.
-        edited: The plan differs from what was applied.
-        note: The last repair note; None where nothing was ever applied.
+        facts: The state read from it; `Unreachable` if the reading failed, None if it was not read.
+        found: The differences from the last applied settings.
+        edited: The plan differs from the last applied settings.
+        note: The last repair note; None if the step was never applied.
     """
     unread = isinstance(facts, Unreachable)
     return DeviceDrift(
@@ -185,7 +187,7 @@ def make_drift(
 
 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
-    """The report of `railyard drift`: a line per device, its differences under it."""
+    """Render the report of `railyard drift`: a line per device, its differences under it."""
     lines: list[str] = []
     for drift in drifts:
         lines.append(f"{drift.device:<12} {_verdict(drift)}")
@@ -234,7 +236,7 @@ def _routed(drift: DeviceDrift) -> str:
 
 
 def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
-    """0: no drift, 3: drift, 4: a device could not be read (4 wins over 3)."""
+    """Return 0 for no drift, 3 for drift, 4 if a device could not be read (4 wins over 3)."""
     if any(drift.unreachable is not None or _is_blind(drift) for drift in drifts):
         return 4
     return 3 if any(map(_is_wrong, drifts)) else 0

@@ -1,1 +1,1 @@
-"""From the checked file to everything that an update asks for, as plain values."""
+"""Turn the checked file into the plan of an update, as plain values."""

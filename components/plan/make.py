@@ -1,4 +1,4 @@
-"""`make_plan`: from the checked file to everything that will be done, as plain values."""
+"""`make_plan`: turn the checked file into a complete plan of plain values."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from components.remote.tools import Tool, distinct
 
 
 def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
-    """The settings of all hops of the rails, a line each; none if Railyard has switches to set.
+    """Return the settings for every hop of the rails, a line each; empty if the file has switches.
 
-    Thresholds of ECN are the file's, else those that NVIDIA recommends for its own switches.
+    ECN thresholds come from the file, else from NVIDIA's advice for its own switches.
     """
     return tuple(_lines(spec)) if runs_on_foreign_fabric(spec) else ()
 
@@ -81,7 +81,7 @@ def _rail(spec: ClusterSpec, rail: Rail) -> str:
 def _marking(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
     for speed in sorted({nic.speed_gbit_s for host in spec.hosts for nic in host.nics}):
-        ecn = marking_of(rdma, "", speed)  # no system's row: NVIDIA's
+        ecn = marking_of(rdma, "", speed)  # no switch system: NVIDIA's values
         yield (
             f"ECN: on, ports of {speed} Gbit/s mark in queue {rdma.traffic_class} from "
             f"{ecn.min_kib} KiB, and {ecn.percent} % of packets at {ecn.max_kib} KiB"
@@ -99,28 +99,28 @@ def _pause(rdma: Rdma) -> str:
 
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""What the scripts on the hosts take, and at most what Pulumi takes."""
+"""Stack names that the scripts on the hosts accept, no longer than Pulumi permits."""
 Part = Literal["switches", "hosts", "cluster"]
-"""What a program of a user's own may take from a plan: `hosts` are also instances and hypervisors,
-`cluster` is all that runs on the hosts, with or without Kubernetes."""
+"""Parts that a user's own program may take from a plan: `hosts` includes instances and hypervisors,
+`cluster` everything that runs on hosts, with or without Kubernetes."""
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftByDestroy:
-    """What `destroy` of a site leaves, or does not take back at once."""
+    """Settings of a site that remain after `destroy`, or until a restart."""
 
     hosts: Mapping[str, Leftovers]
-    """By host; those of which nothing stays are not in it."""
+    """By host, without hosts that keep nothing."""
     steps: Mapping[str, str]
-    """Steps without an undo, and why they have none."""
+    """Steps without an undo, and the reason."""
     cluster: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Definitions and namespaces of ours in a cluster of others."""
+    """Our definitions and namespaces in an existing cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """All that `pulumi up` will ask for: no secrets, no unknowns, no Pulumi."""
+    """Everything that `pulumi up` will do: no secrets, no unknowns, no Pulumi."""
 
     name: str
     stack: str
@@ -135,27 +135,28 @@ class ClusterPlan:
     jobs: JobsPlan
     acceptance: AcceptancePlan
     reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Hosts that may have to leave service, in the groups in which they do."""
+    """Hosts that may have to leave service, in their groups."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    """Parts that are neither set nor read, in words. A change here needs no new acceptance."""
     foreign_fabric: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    """What switches that the file does not have must be set to, in words; none with switches."""
+    """Required settings for switches outside the file, in words; empty if the file has switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    """Hosts that nothing logs in to: no step runs there, and no look goes there."""
+    """Hosts without a login: no step runs there, and nothing is read."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
-    """Every K3s node by the group in which it is upgraded; an update keeps those that are due."""
+    """Every K3s node by its upgrade group; an update keeps only the due ones."""
     look_s: float = field(default=OBSERVE_DEADLINE_S, metadata=HIDDEN)
-    """Seconds for one look at a host."""
+    """Seconds to read a host."""
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
-    """Drains nodes that are gone from the file; an update has it where there are or were some."""
+    """Drains nodes that left the file; None if no node ever existed."""
     ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)
-    """Switch to who leaves service while its ports change, with `disruption.ports: drain`."""
+    """Switch to the hosts that leave service while its ports change, with `disruption.ports:
+    drain`."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
-    """The part of acceptance that this run asks for; None for all of it."""
+    """The part of acceptance that this run needs; None for all of it."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:
-        """Every step whose device is looked at for drift."""
+        """Every step whose device is checked for drift."""
         return (
             *(hypervisor.watched for hypervisor in self.hypervisors),
             *(host.watched for host in self.hosts),
@@ -166,7 +167,7 @@ class ClusterPlan:
 
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
-        """Every step on a host, in an order in which they may run."""
+        """Every step on a host, in a possible order of execution."""
         return (
             *(
                 step
@@ -183,7 +184,7 @@ class ClusterPlan:
 
     @property
     def left_by_destroy(self) -> LeftByDestroy:
-        """What destroy cannot take back; it follows from the rest, and is not in the digest."""
+        """Settings that destroy cannot undo; derived from the plan, so not in the digest."""
         hosts = {host.name: host.left_by_destroy for host in self.hosts}
         return LeftByDestroy(
             hosts={name: left for name, left in hosts.items() if left != Leftovers((), ())},
@@ -199,7 +200,7 @@ class ClusterPlan:
         return tuple(f"{m.kind} {m.name}" for m in manifests if outlives(m, foreign=foreign))
 
     def only(self, parts: Collection[Part]) -> ClusterPlan:
-        """The plan of some parts of the site; the others are neither looked at nor judged."""
+        """Keep only some parts of the site; the others are neither read nor judged."""
         plan = self
         if "switches" not in parts:
             plan = replace(plan, switches=())
@@ -221,18 +222,18 @@ class ClusterPlan:
 
     @property
     def secret_names(self) -> frozenset[str]:
-        """The secrets that its switches and steps take."""
+        """The names of secrets that its switches and steps use."""
         ends = (*(each.endpoint for each in self.switches), *(each.endpoint for each in self.steps))
         names = {name for end in ends for name in end.secret_names}
         return frozenset(names | {each.secret_stdin for each in self.steps if each.secret_stdin})
 
     def with_upgrades(self, groups: tuple[UpgradeGroup, ...]) -> ClusterPlan:
-        """The same with other upgrades."""
+        """Return the same plan with other upgrades."""
         return replace(self, upgrades=groups)
 
     @property
     def digest(self) -> str:
-        """A short fingerprint: acceptance is proven again when it changes."""
+        """A short fingerprint; acceptance runs again when it changes."""
         found = hashlib.sha256()
         for piece in json_pieces(self):
             found.update(piece.encode())
@@ -240,7 +241,7 @@ class ClusterPlan:
 
 
 def with_tools(hosts: Iterable[HostPlan], later: Iterable[RemoteStep]) -> tuple[HostPlan, ...]:
-    """The hosts, which also get the tools of steps of other rooms on them."""
+    """Add to each host the tools for other rooms' steps on it."""
     needed: dict[str, list[Tool]] = {}
     for step in later:
         needed.setdefault(step.endpoint.device, []).extend(step.tools)
@@ -248,7 +249,7 @@ def with_tools(hosts: Iterable[HostPlan], later: Iterable[RemoteStep]) -> tuple[
 
 
 def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
-    """The text of every tool that a plan names: `<name> <digest>` to text."""
+    """Return the text of every tool in a plan: `<name> <digest>` to text."""
     tools = distinct(tool for step in plan.steps for tool in step.tools)
     return {f"{tool.name} {tool.digest}": tool.text for tool in tools}
 
@@ -263,15 +264,15 @@ def _check_stack(stack: str) -> None:
 
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
-    """Plan every room of a site. Decides nothing itself.
+    """Plan every room of a site. It makes no decisions itself.
 
     Args:
         spec: A spec that passed `check_site`.
-        stack: Name of the stack: devices keep one baseline a stack.
-        lock: What the site's lock says; without one nothing but the site's own checksums holds.
+        stack: Name of the stack; devices keep one baseline per stack.
+        lock: The site's lock; without it, only the site's own checksums apply.
 
     Raises:
-        UsageError: The name cannot be that of a folder on a device.
+        UsageError: The name cannot name a folder on a device.
     """
     _check_stack(stack)
     spec = resolved(spec, lock or Lock())

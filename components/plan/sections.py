@@ -1,7 +1,7 @@
-"""A plan in sections: one switch, step, chart, object or probe each, with what is decided there.
+"""Split a plan into sections: one switch, step, chart, object or probe each, with its decisions.
 
-Scripts and long objects are no decisions: a section names them with their size, unless they are
-asked for.
+Scripts and long objects contain no decisions, so a section shows only their name and size by
+default.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from components.remote.tools import ToolCall, digest_of, distinct
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _RUN = 3
-"""Ports in a row from which on only the first and the last are named."""
+"""Shortest run of ports that shows only its first and last."""
 
 
 def port_lines(ports: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Settings that every port has, each on a line; then a line for ports that are alike."""
+    """Yield the settings that all ports share, then a line for each group of equal ports."""
     if not ports:
         return
     first, *others = ports.values()
@@ -53,7 +53,7 @@ def port_lines(ports: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 
 
 def _runs(names: Sequence[str]) -> Iterator[str]:
-    """The names, with those that follow each other as `first to last`."""
+    """Yield the names, with consecutive ones as `first to last`."""
     run: list[str] = []
     for name in names:
         if run and not _follows(name, run[-1]):
@@ -75,9 +75,10 @@ def _run(names: Sequence[str]) -> str:
 
 
 LONG_OBJECT: Final = 200
-"""Lines of YAML above which not even `--scripts` prints an object (the MPIJob CRD has 9,000)."""
+"""Lines of YAML above which even `--scripts` does not print an object (the MPIJob CRD has 9,000).
+"""
 _SHORT_OBJECT: Final = 40
-"""Values up to which an object is printed: attachments, patches and configuration."""
+"""Most values of a printed object: attachments, patches and configuration."""
 _PLUMBING: Final = frozenset(
     {
         "ClusterRole",
@@ -89,9 +90,9 @@ _PLUMBING: Final = frozenset(
         "ServiceAccount",
     }
 )
-"""Kinds that a component needs and in which nothing is decided for the site."""
+"""Kinds that a component needs, without decisions for the site."""
 _SHORT_SCRIPT: Final = 200
-"""Characters up to which a text of one line is printed: it names its tool."""
+"""Most characters of a printed one-line text; it names its tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +104,25 @@ class Section:
     lines: tuple[str, ...] = ()
     devices: frozenset[str] = frozenset()
     family: str = ""
-    """Sections of one family are alike: a page may print the first, and of others what differs."""
+    """Sections of one family are similar: a page may print the first one, and only differences of
+    the others."""
     tail: tuple[str, ...] = ()
-    """Lines that are printed however alike sections are."""
+    """Lines that a page always prints, even for equal sections."""
 
 
 Texts: TypeAlias = Callable[[str, str, str], Iterator[str]]
-"""How a text is printed: the owner of the text, what it is to it, and the text."""
+"""Print a text, given its owner, its title and the text itself."""
 
 
 def list_sections(
     plan: ClusterPlan, *, scripts: bool = False, lines: bool = False
 ) -> tuple[Section, ...]:
-    """The sections of a plan, in an order in which an update may work.
+    """Return the sections of a plan in a possible update order.
 
     Args:
         plan: The whole plan.
-        scripts: Print scripts, commands and objects whole, instead of naming them.
-        lines: Print every line of a switch, instead of one for all ports that get the same.
+        scripts: Print complete scripts, commands and objects, not only their names.
+        lines: Print every line of a switch, instead of one for all equal ports.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     return (
@@ -143,7 +145,7 @@ def _named(_owner: str, title: str, text: str) -> Iterator[str]:
 
 
 def _whole(shown: dict[str, str], owner: str, title: str, text: str) -> Iterator[str]:
-    """The text, or where it was printed before."""
+    """Yield the text, or a reference to an earlier copy."""
     if text in shown:
         yield f"# {title}: the same text as the {shown[text]} above"
         return
@@ -177,11 +179,11 @@ def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
 _PORT: Final = "<port>"
 _OPENS: Final = re.compile(r"interface \S+|uc-tx-queue \d+")
 _LONGEST: Final = 160
-"""Characters of a line that the short form prints."""
+"""Most characters of a line in the short form."""
 
 
 def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
-    """The lines of a switch, those that are alike but for their port once."""
+    """Yield a switch's lines; lines that differ only in the port appear once."""
     named = re.compile(rf"(?<![\w/,-])({'|'.join(map(re.escape, ports))})(?![\w/,-])")
     alike: dict[tuple[object, ...], list[str]] = {}
     for number, block in enumerate(_blocks("\n".join(lines).replace(",\n", "\n").split("\n"))):
@@ -198,7 +200,7 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Each line by itself, and the section of an EOS interface, up to its `exit`, as one."""
+    """Yield each line alone, but the lines of an EOS interface up to its `exit` together."""
     block: list[str] = []
     depth = 0
     for line in lines:
@@ -232,7 +234,7 @@ def _steps(plan: ClusterPlan) -> Iterator[Section]:
 
 
 def stages_of_steps(plan: ClusterPlan) -> Mapping[str, tuple[RemoteStep, ...]]:
-    """Every step of the plan by its stage; together they are `plan.steps`."""
+    """Return every step of the plan by stage; together they are `plan.steps`."""
     firmware = (each.firmware_reboot for each in plan.hypervisors)
     return {
         "hypervisors": (
@@ -261,7 +263,7 @@ def _wanted(step: RemoteStep, known: Mapping[str, str]) -> Iterator[str]:
         for key, value in request.items():
             if name := isinstance(value, str) and known.get(value):
                 yield f"{key}=as {name} wants"
-            elif key != "endpoint":  # the heading has it
+            elif key != "endpoint":  # the heading has the endpoint
                 yield from as_lines(flatten(value, key))
     else:
         yield from step.desired.rstrip("\n").splitlines()
@@ -283,7 +285,7 @@ def _call(call: ToolCall | str) -> str:
 
 
 def _tools(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
-    """The tools by digest, and the list of names whole: once for all hosts that get them."""
+    """Yield the tools by digest, once for all hosts, with the complete list of names."""
     tools = distinct(tool for step in plan.steps for tool in step.tools)
     lines: list[str] = []
     for tool in tools:
@@ -315,7 +317,7 @@ def _heading(manifest: Manifest) -> str:
 
 
 def _body(manifest: Manifest, *, scripts: bool) -> Iterator[str]:
-    """The lines of an object; none where it is only mentioned."""
+    """Yield the lines of an object; empty if only its name is shown."""
     if scripts:
         text = yaml_of(manifest.body)
         if text.count("\n") < LONG_OBJECT:
@@ -329,7 +331,7 @@ def _body(manifest: Manifest, *, scripts: bool) -> Iterator[str]:
 
 
 def _with_json(value: object) -> object:
-    """The value, with texts that are JSON as what they say."""
+    """Parse the JSON texts inside a value."""
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
         return {key: _with_json(item) for key, item in items}
@@ -408,6 +410,6 @@ def _destroy(plan: ClusterPlan) -> Iterator[Section]:
 
 
 def yaml_of(value: object) -> str:
-    """A value as YAML, keys in order."""
+    """Render a value as YAML with sorted keys."""
     text = yaml.safe_dump(to_json(value), sort_keys=True, default_flow_style=False, width=100)
     return text.rstrip("\n")

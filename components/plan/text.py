@@ -1,4 +1,4 @@
-"""A plan as a page for a person, in order, and as JSON: the whole, one stage, or one device."""
+"""Render a complete plan, one stage or one device, as text or JSON."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ STAGES: Final = (
     "jobs",
     "acceptance",
 )
-"""In the order of an update."""
+"""In update order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of a plan is asked for."""
+    """The selected part of a plan."""
 
     device: str | None = None
     stage: str | None = None
     scripts: bool = False
-    """Scripts, commands and objects whole, instead of their names and sizes."""
+    """Print complete scripts, commands and objects, instead of their names and sizes."""
 
     def of(self, sections: Iterable[Section]) -> Iterator[Section]:
-        """The sections that are asked for."""
+        """Yield the selected sections."""
         for section in sections:
             of_device = self.device is None or self.device in section.devices
             if of_device and self.stage in (None, section.stage):
@@ -48,10 +48,10 @@ class Choice:
 
 
 def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts: bool) -> Choice:
-    """A choice that the plan can meet.
+    """Return a valid choice for the plan.
 
     Raises:
-        UsageError: There is no such device or stage; the text has near names.
+        UsageError: The device or stage does not exist; the text suggests similar names.
     """
     devices = [
         *(each.name for each in plan.switches),
@@ -87,7 +87,7 @@ def _unknown(option: str, name: str, there: Sequence[str]) -> str:
 
 
 def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
-    """The plan as text; the same file gives the same text."""
+    """Render the plan as text; the same file gives the same text."""
     return "\n".join(_lines(plan, choice or Choice())) + "\n"
 
 
@@ -113,7 +113,7 @@ def _head(plan: ClusterPlan) -> Iterator[str]:
 
 
 def _shorten(sections: Iterable[Section]) -> Iterator[Section]:
-    """Of sections that are alike the first whole, and of the others what differs from it."""
+    """Of similar sections, keep the first complete, and shorten others to their differences."""
     whole: dict[str, list[Section]] = {}
     for section in sections:
         alike = whole.setdefault(section.family, []) if section.family else []
@@ -130,7 +130,7 @@ def _shorten(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 def summary_json(plan: ClusterPlan, spec: ClusterSpec) -> dict[str, object]:
-    """What is decided for the whole site, and how much there is of each stage."""
+    """Return the decisions for the whole site, and the size of each stage."""
     return {
         "name": plan.name,
         "stack": plan.stack,
@@ -156,7 +156,7 @@ def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
 
 
 def _counts(plan: ClusterPlan) -> dict[str, str]:
-    """Stage to how much there is; a stage of which there is nothing is left out."""
+    """Count the parts of each stage, without empty stages."""
     steps = stages_of_steps(plan)
     rooms = {"operators": plan.operators, "pod-network": plan.pod_network, "jobs": plan.jobs}
     counted: dict[str, dict[str, int]] = {
@@ -184,12 +184,12 @@ def _count(number: int, word: str) -> str:
 
 
 _PARTS: Final = {"fabric": "switches", "containers": "payload", "pod-network": "pod_network"}
-"""Stages whose part of a plan has another name; the others' have their own."""
+"""Stages whose part of a plan has another name."""
 _SCRIPTS: Final = frozenset({"apply", "undo", "save"})
 
 
 def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:
-    """The part of a plan that is asked for, as plain data."""
+    """Return the selected part of a plan as plain data."""
     if choice.device is not None:
         body = _of_device(plan, choice.device, choice.stage)
     else:
@@ -205,7 +205,7 @@ def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:
 
 
 def _of_device(plan: ClusterPlan, device: str, stage: str | None) -> dict[str, Any]:
-    """What is planned for one device, and its steps of all stages or of one."""
+    """Return the plan of one device, with its steps of one stage or of all."""
     machines = {"fabric": plan.switches, "hypervisors": plan.hypervisors, "hosts": plan.hosts}
     found: dict[str, Any] = {
         _PARTS.get(name, name): to_json([each for each in own if each.name == device])

@@ -1,1 +1,1 @@
-"""What a site lacks, looked at all at once before the first update: read-only."""
+"""Find everything that a site lacks before the first update, without changing it."""

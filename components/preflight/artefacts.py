@@ -1,6 +1,6 @@
-"""What hosts are asked of all that a site brings: files, keys and images. Pure.
+"""List files, keys and images that hosts fetch, and judge whether they can. Pure.
 
-Addresses, checksums and names are those of the plan: the room `artefacts` resolves them.
+Addresses, checksums and names come from the plan: the room `artefacts` resolves them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from components.model.sources import Registry
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """One thing that hosts download, have, or pull."""
+    """One file or image that hosts download, already have, or pull."""
 
     name: str
     """Unique in the site, without blanks."""
@@ -37,11 +37,11 @@ class Artefact:
     address: str
     """https address, absolute path on the hosts, or image name."""
     sha256: str = ""
-    """Empty where neither the site nor its lock has it."""
+    """Empty if neither the site nor its lock has it."""
     hosts: tuple[str, ...] = ()
     """Hosts that fetch it themselves; empty for an image."""
     plain_http: bool = False
-    """The registry of the image speaks HTTP."""
+    """The image's registry uses plain HTTP."""
     own: bool = False
     """The image is in the site's registry, with its CA and login."""
 
@@ -55,7 +55,7 @@ class Artefact:
 
 
 def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
-    """Everything that hosts fetch, have or pull; what this machine sends to them is not asked."""
+    """Return everything that hosts fetch, have or pull, without files that this machine sends."""
     site = resolved(spec, lock)
     found = listing.artefacts_of(site)
     sends = sends_files(site.sources)
@@ -72,13 +72,13 @@ def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
 
 
 def charts_without_images(spec: ClusterSpec, lock: Lock) -> tuple[listing.Artefact, ...]:
-    """The charts whose images are not known: `railyard pin` reads them into the lock."""
+    """Return the charts with unknown images: `railyard pin` reads these into the lock."""
     charts = (each for each in listing.artefacts_of(spec) if each.kind == "chart")
     return tuple(each for each in charts if lock.find(each) is None)
 
 
 def access_lines(registry: Registry | None, secrets: Mapping[str, str]) -> Iterator[str]:
-    """What the script needs for the site's registry, on standard input: its CA and its login."""
+    """Yield the script's stdin lines for the site's registry: its CA and login."""
     if registry is None:
         return
     if registry.ca is not None:
@@ -117,7 +117,7 @@ def _installs(site: ClusterSpec, host: Host, source: str) -> bool:
 
 
 def _keys(site: ClusterSpec) -> Iterator[Artefact]:
-    """The keys that sign the repositories of drivers."""
+    """Yield the signing keys of driver repositories."""
     users: dict[tuple[str, str], list[str]] = {}
     for host in site.hosts:
         if (repository := site.settings_of(host).driver.repository) is not None:
@@ -132,7 +132,7 @@ def _image(site: ClusterSpec, found: listing.Artefact) -> Artefact:
 
 
 def _named(site: ClusterSpec, use: str, name: str) -> Artefact:
-    """An image by its name on the site's own ground."""
+    """Return an image by the name under which this site pulls it."""
     registry, plane = site.sources.registry, site.kubernetes
     host = parse_image(name).registry
     own = registry is not None and registry_host(registry) == host
@@ -142,7 +142,7 @@ def _named(site: ClusterSpec, use: str, name: str) -> Artefact:
 
 
 def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
-    """The images that charts of the lock name, as the charts' values will have them."""
+    """Yield the images that locked charts use, as the charts' values will name them."""
     known = {entry.address: entry for entry in lock.entries.values() if entry.kind == "image"}
     for chart in listing.artefacts_of(spec):
         entry = lock.find(chart) if chart.kind == "chart" else None
@@ -156,13 +156,13 @@ def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
 
 
 def _use(path: SpecPath) -> str:
-    """What an image is for, by its place in the site."""
+    """Return an image's purpose, from its place in the site."""
     named = {"image": path[-2], "chart": "network-device-plugin"}
     return str(named.get(str(path[-1]), path[-1])).replace("_", "-")
 
 
 def fetch_fix(says: str) -> str:
-    """What to do about curl's exit status (curl(1), EXIT CODES)."""
+    """Return a fix for curl's exit status (curl(1), EXIT CODES)."""
     code = says.split()[1]
     return {
         "5": "correct the proxy of the host: its name is not resolved",
@@ -178,17 +178,17 @@ def fetch_fix(says: str) -> str:
 
 
 def in_words(says: str) -> str:
-    """What curl said, without the status that the script puts before it."""
+    """Return curl's message without the status that the script adds."""
     return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
 
 
 Words = tuple[str, str, str, str, str]
-"""Of a finding: its cause, what is wrong, what there is, what is wanted, and what to do."""
+"""Parts of a finding: cause, fault, actual value, wanted value, and fix."""
 LATER: Final = "then run `railyard preflight` again"
 
 
 def judge_files(files: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
-    """What a host lacks of the files that it takes itself."""
+    """Judge the files that a host fetches itself."""
     for each in files:
         if each.name == listing.K3S_POLICY and "selinux" not in facts:
             continue  # a node without SELinux does not fetch it
@@ -213,7 +213,7 @@ def _source(artefact: Artefact, key: str, says: str) -> Iterator[Words]:
 
 
 def judge_images(images: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
-    """The images that a host cannot pull."""
+    """Report images that a host cannot pull."""
     for image in images:
         says = facts.get(f"image.{image.name}")
         if says and says != "200":

@@ -1,4 +1,4 @@
-"""An existing cluster before the first update: its version, our rights, what is there already."""
+"""Check an existing cluster before the first update: version, permissions, and installed parts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CREATED: Final = 201
 CLUSTER: Final = "the cluster"
 _MOST: Final = 6
-"""Rights that are named; `railyard rbac` prints all."""
+"""Most permissions that the finding lists; `railyard rbac` prints all."""
 
 
 def look_at_cluster(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, kubeconfig: str
 ) -> tuple[Finding, ...]:
-    """Version, rights and what is there already; nothing for a cluster that is installed."""
+    """Check an existing cluster's version, permissions and parts; skip a cluster of our own."""
     kubernetes = plan.kubernetes
     if kubernetes is None or kubernetes.existing is None:
         return ()
@@ -68,7 +68,7 @@ def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
 
 
 def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:
-    """What the cluster itself says that we may not do: a SelfSubjectAccessReview each."""
+    """Return permissions that the cluster denies, by one SelfSubjectAccessReview each."""
     questions = [(right, asked) for right in rights for asked in reviews_of(right)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = pool.map(partial(_may, calls), [asked for _, asked in questions])
@@ -92,20 +92,20 @@ def _may(calls: Calls, attributes: Mapping[str, str]) -> bool:
 
 
 REQUEST_DEADLINE_S: Final = 5.0
-"""Seconds for one request; the client tries four times before it gives up."""
+"""Seconds for one request; the client tries four times."""
 _MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def check_existing(plan: KubernetesPlan, secret: str) -> None:
-    """Refuse an existing cluster that runs another minor than the file says. Read-only.
+    """Refuse an existing cluster with another minor version than the file's. Read-only.
 
     Args:
-        plan: The plan of a site; one that installs its own cluster is left alone.
-        secret: The kubeconfig that the secret holds.
+        plan: The plan of a site; a site that installs its own cluster is skipped.
+        secret: The kubeconfig from the secret.
 
     Raises:
         UnreachableError: The API does not answer.
-        DeviceError: The kubeconfig or its context cannot be used, or the version is another one.
+        DeviceError: The kubeconfig or its context cannot be used, or the version differs.
     """
     if plan.existing is None:
         return
@@ -118,7 +118,7 @@ def check_existing(plan: KubernetesPlan, secret: str) -> None:
 
 
 def minor_of(version: str) -> tuple[int, int] | None:
-    """Major and minor of a Kubernetes version such as `v1.36.3+k3s1`; None for another text."""
+    """Return major and minor of a version such as `v1.36.3+k3s1`; None for another text."""
     match = _MINOR.match(version)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -130,7 +130,7 @@ def read_version(kubeconfig: str) -> str:
         UnreachableError: The API does not answer.
         DeviceError: The kubeconfig cannot be used, or the API refuses it.
     """
-    # An eighth of a second of a program's start, and only a site with a cluster of others asks.
+    # This import takes an eighth of a second, and only sites with an existing cluster need it.
     from kubernetes import client as kube_client  # noqa: PLC0415 - see above
     from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - the same
     from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same

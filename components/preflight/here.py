@@ -1,4 +1,4 @@
-"""What this machine fetches itself: charts, and the files that it sends to hosts."""
+"""Check the charts that this machine fetches, and the files that it sends to hosts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from components.project.engine import HERE
 
 
 def fetched_here(reach: Reach) -> tuple[Artefact, ...]:
-    """The charts of a site, and its files where hosts get them over SSH.
+    """Return a site's charts, and its files if hosts get them over SSH.
 
-    Where the update makes all hosts, or nothing logs in to them, none of them can be asked what it
-    will download and pull, so this machine asks for it. Of a bundle `check` has said what it lacks.
+    If the update creates all hosts, or they have no login, they cannot be asked what they can
+    download, so this machine checks instead. `check` already reports missing parts of a bundle.
     """
     sources, hosts = reach.spec.sources, reach.spec.hosts
     kinds = {"chart", "file"} if sends_files(sources) else {"chart"}
@@ -37,7 +37,7 @@ def _is_asked(found: Artefact, *, bundled: bool) -> bool:
 
 
 def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ...]:
-    """What of a site has no checksum, so that an update would refuse it."""
+    """Report artefacts without a checksum, which an update would refuse."""
     unpinned = refused_unpinned(spec, lock, lab=lab)
     if not unpinned:
         return ()
@@ -47,7 +47,7 @@ def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ..
 
 
 def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple[Finding, ...]:
-    """Whether a chart or file is where the site says, as this machine sees it."""
+    """Check from this machine that a chart or file exists and matches its checksum."""
     if found.local:
         folder = project / found.address
         if folder.exists():
@@ -73,12 +73,12 @@ def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple
 
 
 def _named(found: Artefact) -> str:
-    """Its name with its version, which is in the name of an image."""
+    """Return the name with its version, which an image's name already has."""
     return found.name if found.name.endswith(found.version) else f"{found.name} {found.version}"
 
 
 def _digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:
-    """Of what is served now; of a file that nothing pins only whether it is there."""
+    """Return the digest of the served artefact; an unpinned file is only checked to exist."""
     if found.kind == "chart":
         return chart_archive_of(reach, found).sha256
     if found.kind == "image":
@@ -91,7 +91,7 @@ def _digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:
 
 
 def _image_digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:
-    """Of the image that nodes will pull: that of the lock is asked for by its digest."""
+    """Return the digest of the image that nodes will pull; a locked one is requested by digest."""
     image = parse_image(reach.image(str(parse_image(found.address))))
     wanted = image.digest or (entry.digest if entry else image.tag)
     manifest = reach.registry(str(image)).manifest(image.repository, wanted)

@@ -1,4 +1,4 @@
-"""From what a host answered to what it lacks. Pure."""
+"""Judge a host's answers and find what it lacks. Pure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from components.preflight.artefacts import LATER, judge_files, judge_images
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
 CLOCK_WRONG_S: Final = 60.0
-"""Certificates that a server makes are valid from its own now: a node that is behind it by more
-than a join takes refuses them. Kerberos and S3 allow 300 s, so this is the narrower limit."""
+"""A server's certificates are valid from its own clock's time, so a node refuses them if its clock
+is behind by more than a join takes. Kerberos and S3 allow 300 s, so this limit is stricter."""
 CLOCK_OFF_S: Final = 1.0
-"""etcd warns of its members' clocks from one second on (rafthttp, `the clock difference`)."""
+"""etcd warns about clock differences from one second (rafthttp, `the clock difference`)."""
 PYTHON_FROM: Final = (3, 8)
-"""The oldest Python of a managed node for ansible-core 2.18 and 2.19 (its support matrix); the
-modules of kubespray v2.31.0 are run by 2.18."""
+"""The oldest Python of a managed node for ansible-core 2.18 and 2.19 (its support matrix);
+kubespray v2.31.0 uses 2.18."""
 POD_ROOM: Final = 10 << 20
-"""KiB in /var/lib, where K3s unpacks images: a guess, some GPU images have 10 GB each."""
+"""KiB in /var/lib, where K3s unpacks images; a guess, since some GPU images have 10 GB."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostAnswers:
-    """What one host said, and when it was asked."""
+    """One host's answers, and their time."""
 
     facts: Mapping[str, str]
     asked_at_s: float
@@ -64,7 +64,7 @@ class _Case:
 
 
 def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
-    """Everything that this host lacks, the causes in the order of a bring-up."""
+    """Return all findings for this host, in bring-up order."""
     case = _Case(wants, answers)
     return tuple(found for judge in _JUDGES for found in judge(case))
 
@@ -74,7 +74,7 @@ def _clock(case: _Case) -> Iterator[Finding]:
     if not text.isdigit():
         return
     theirs, answers = float(text), case.answers
-    # A second is lost where the host counts whole ones.
+    # The host reports whole seconds, so one second does not count.
     ahead = theirs - answers.answered_at_s
     behind = answers.asked_at_s - (theirs + 1)
     off_s = max(ahead, behind, 0.0)
@@ -167,11 +167,11 @@ def _selinux(case: _Case) -> Iterator[Finding]:
 _ENROL: Final = "reboot, and confirm in MOK manager; or switch Secure Boot off"
 _KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
 _OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
-"""In the name of who signed a module that came built, and by no key of this host."""
+"""Signer of a module that came compiled, and was not signed with a key of this host."""
 
 
 def _signatures(case: _Case) -> Iterator[Finding]:
-    """What the kernel would refuse under Secure Boot, now or at the next boot."""
+    """Report modules that Secure Boot refuses, now or at the next boot."""
     for module in ("mlx5_core", "nvidia"):
         if says := case.fact(f"refused.{module}"):
             what = f"Secure Boot is on, and the kernel refuses the installed module {module}."
@@ -330,7 +330,7 @@ def _names(case: _Case) -> Iterator[Finding]:
 
 def _ports(case: _Case) -> Iterator[Finding]:
     if case.fact(case.wants.unit):
-        return  # this Kubernetes itself has them
+        return  # this Kubernetes uses the ports itself
     for port in case.wants.ports:
         if case.fact(f"port.{port}") == "used":
             what = f"something listens on port {port}, which Kubernetes needs."

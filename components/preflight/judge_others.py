@@ -1,4 +1,4 @@
-"""What switches, their BGP neighbours, hypervisors and sessions lack: from their answers. Pure."""
+"""Judge the answers of switches, their BGP neighbours, hypervisors and failed sessions. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SEVERITIES: Final[dict[str, Level]] = {
     "unread": "unreachable",
     "unsaid": "warning",
 }
-"""An update needs no session and brings none back; a switch without an answer is as any other."""
+"""An update neither needs nor restores BGP sessions; an unread switch counts as unreachable."""
 
 
 def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
-    """Which files of a host, and what of cloud-init, would undo what Railyard sets."""
+    """Report files and cloud-init settings of a host that would undo Railyard's settings."""
     wanted = plan.desired.values
     for pci in (key[4:-5] for key in wanted if key.startswith("nic.") and key.endswith(".link")):
         if files := facts.get(f"files.{pci}", ""):
@@ -61,7 +61,7 @@ def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
 
 
 _YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
-"""What cloud-init 22.4.2 takes for true (`util.translate_bool`), and its old word for it."""
+"""Values that cloud-init 22.4.2 treats as true (`util.translate_bool`), and an old word for it."""
 
 
 def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) -> Finding:
@@ -70,7 +70,7 @@ def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) ->
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
-    """Why a device could not be read, and what that means."""
+    """Explain why a device could not be read."""
     reason, _, own_fix = (" ".join(part.split()) for part in failed.reason.partition("\n  fix "))
     text = f"{reason}; {own_fix}" if own_fix else reason
     if failed.stranger:
@@ -110,7 +110,7 @@ def _session(
 
 
 def judge_switch(switch: Switch, identity: Identity) -> tuple[Finding, ...]:
-    """Whether a switch is what the file says, and lets this login configure it."""
+    """Check that a switch matches the file, and that this login may configure it."""
     return tuple(_judge_switch(switch, identity))
 
 
@@ -133,7 +133,7 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
 
 
 def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
-    """Whether UFM has the requests that are sent, and lets this login make partitions."""
+    """Check that UFM's release is new enough, and that this login may create partitions."""
     system = system_of(UFM)
     least = system.show_release(system.min_release)
     if not identity.release:
@@ -161,7 +161,7 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
 
 
 def _silent(switch: Switch, identity: Identity) -> Iterator[Finding]:
-    """What the switch did not say, so that it is not compared."""
+    """Report unknown release and model, which cannot be compared with the file."""
     for part, has, wanted in (
         ("release", identity.release, switch.release),
         ("model", identity.model, switch.model),
@@ -177,18 +177,18 @@ def _numbers(switch: Switch, release: str) -> object:
 
 
 def _same_model(says: str, wanted: str) -> bool:
-    """`DCS-7060DX5-64S-F` is DCS-7060DX5-64S, `DellEMC-Z9332f-O32` is Z9332F-ON."""
+    """Compare models: `DCS-7060DX5-64S-F` is DCS-7060DX5-64S, `DellEMC-Z9332f-O32` is Z9332F-ON."""
     said, name = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (says, wanted))
     return name in said or name.removesuffix("on") in said
 
 
 def judge_hypervisor(plan: HypervisorPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What the step of an ESXi host would refuse."""
+    """Report faults that would make the step of an ESXi host refuse."""
     runs, wanted = seen.get("release", ""), plan.desired.values.get("release", "")
     release = tuple(_judge_release(plan.name, runs, wanted))
     known = parse_release(runs)
     if known is not None and known.ats == "absent":
-        return release  # 6.x answers the other questions in another form, or not at all
+        return release  # 6.x answers the other questions differently or not at all
     return (*release, *_judge_parts(plan, seen, runs))
 
 
@@ -225,11 +225,11 @@ def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> It
 
 
 def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding, ...]:
-    """What a preview would refuse, in its own words, as findings.
+    """Turn refusals of a preview into findings, in the same words.
 
     Args:
         texts: `topic: what`, `where`, `fix`, as the rooms write them.
-        devices: Names that a text may be about; else it is about the site.
+        devices: Device names to search for in a text; without a match it is about the site.
     """
     found: list[Finding] = []
     for text in texts:
@@ -244,7 +244,7 @@ def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding
 
 
 def list_neighbors(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> list[Neighbors]:
-    """The neighbours of each routed switch that was read."""
+    """Count the BGP neighbours of each routed switch that was read."""
     found: list[Neighbors] = []
     for plan in plans:
         facts = seen.switch(plan.name)
@@ -272,7 +272,7 @@ def _count(device: str, links: RoutedLinks, sessions: Sessions, *, begun: bool) 
 
 
 def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> Iterator[Finding]:
-    """Name links that carry fewer routes than were applied, in the words of `railyard drift`."""
+    """Report links that carry fewer routes than applied, in the words of `railyard drift`."""
     networks = networks_of(plans, applied)
     for plan in plans:
         for lost in lost_ways(plan, applied, seen.switch(plan.name), networks):

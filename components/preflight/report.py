@@ -1,4 +1,4 @@
-"""What preflight found, as text, as JSON, and as one HTML file that needs nothing else."""
+"""Render the findings as text, as JSON, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from components.core.problem import Finding, Level, exit_code
 
 ORDER: Final[tuple[Level, ...]] = ("unreachable", "problem", "warning")
 _SHOWN: Final = 8
-"""Devices that a text names of one cause; JSON and the page have all of them."""
+"""Most devices that a text lists for one cause; JSON and HTML list all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One cause with all devices that have it."""
+    """One cause, with all its devices."""
 
     findings: tuple[Finding, ...]
 
     @property
     def first(self) -> Finding:
-        """Whose words stand for all of them."""
+        """The finding that supplies the words for the group."""
         return self.findings[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """BGP of one routed switch."""
+    """BGP neighbours of one routed switch."""
 
     device: str
     up: int
     planned: int
     down: tuple[str, ...] = ()
-    """`swp31 to spine-01:swp1: idle`."""
+    """For example `swp31 to spine-01:swp1: idle`."""
     note: str = ""
-    """Why that is no fault, or not known."""
+    """Why this is not a fault, or unknown."""
 
     def __str__(self) -> str:
-        """What text and page have of it."""
+        """Render the line for text and HTML."""
         if self.note.startswith("not known"):
             return f"BGP neighbours {self.note}"
         words = f"{self.up} of {self.planned} BGP neighbours up"
@@ -54,31 +54,31 @@ class Neighbors:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """One look at a site."""
+    """The results of one preflight."""
 
     cluster: str
     devices: tuple[str, ...]
-    """Those that were looked at."""
+    """Devices that were read."""
     findings: tuple[Finding, ...]
     unmade: tuple[str, ...] = ()
-    """Machines that the update makes: there is nothing to look at yet."""
+    """Machines that the update will create, so they cannot be read yet."""
     no_login: tuple[str, ...] = ()
-    """Nodes that nothing logs in to: nothing of them was looked at."""
+    """Nodes without a login, which were not read."""
     neighbors: tuple[Neighbors, ...] = ()
-    """Of each routed switch that answered."""
+    """For each routed switch that answered."""
 
     @property
     def exit_code(self) -> int:
-        """0 good or warnings, 1 problems, 4 a device gave no answer."""
+        """0 for success or warnings, 1 for problems, 4 if a device did not answer."""
         return exit_code(self.findings)
 
     def count(self, severity: Level) -> int:
-        """Findings of one severity."""
+        """Count the findings of one severity."""
         return sum(each.severity == severity for each in self.findings)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Findings joined by cause and fix, the worst first."""
+        """Findings grouped by cause and fix, the worst first."""
         found: dict[tuple[str, ...], list[Finding]] = {}
         for each in self.findings:
             found.setdefault((each.severity, each.cause, each.what, each.fix), []).append(each)
@@ -87,7 +87,7 @@ class Preflight:
 
     @property
     def summary(self) -> str:
-        """The last line of every form."""
+        """The last line of text and HTML."""
         counts = ", ".join(
             counted(self.count(kind), "missing answer" if kind == "unreachable" else kind)
             for kind in ("problem", "unreachable", "warning")
@@ -102,7 +102,7 @@ class Preflight:
 
 
 def render_text(found: Preflight) -> str:
-    """One paragraph a cause, BGP's neighbours, the machines left out, and the summary."""
+    """Render one paragraph per cause, BGP neighbours, skipped machines, and the summary."""
     bgp = (f"routing  {each.device}: {each}" for each in found.neighbors)
     return "\n".join([*map(_group, found.groups), *bgp, *_left_out(found), found.summary])
 
@@ -136,7 +136,7 @@ def _devices(group: Group) -> Iterator[str]:
 
 
 def render_json(found: Preflight) -> str:
-    """Everything, one entry a device and cause."""
+    """Render everything, with one entry per device and cause."""
     body = {
         "cluster": found.cluster,
         "devices": list(found.devices),
@@ -154,9 +154,9 @@ _BADGES: Final[dict[Level, str]] = {
     "unreachable": "error",
     "warning": "skipped",
 }
-"""Level to the class of the acceptance report's style."""
+"""Level to a class of the acceptance report's style."""
 _SHOWN_NAMES: Final = 3
-"""Devices that the overview names of one cause; its section has all of them."""
+"""Most devices that the overview lists for one cause; its section lists all."""
 _STYLE: Final = """\
 section table { table-layout: fixed; }
 section th:first-child { width: 20%; }
@@ -164,12 +164,12 @@ td code { word-break: normal; overflow-wrap: anywhere; }
 @media (min-width: 48rem) { td.cause { white-space: nowrap; } }
 @media print { section { break-inside: avoid; } }
 """
-"""Columns of the same width in each section, and words that are whole where there is room."""
+"""Equal column widths in all sections, and no broken words on wide screens."""
 _COMMAND: Final = re.compile(r"`([^`]*)`")
 
 
 def render_html(found: Preflight) -> str:
-    """An overview, then each cause with its devices and its fix, then every device."""
+    """Render an overview, then each cause with devices and fix, then every device."""
     title = f"{found.cluster}: preflight"
     causes = map(_cause, found.groups)
     parts = (_head(found), _overview(found), *causes, _neighbors(found), _table(found))
@@ -199,7 +199,7 @@ def _names(group: Group) -> str:
 
 
 def _words(text: str) -> str:
-    """Text whose commands are in another type."""
+    """Escape a text and mark its commands as code."""
     return _COMMAND.sub(r"<code>\1</code>", escape(text))
 
 

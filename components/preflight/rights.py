@@ -1,7 +1,7 @@
-"""The rights that Railyard needs: sudoers, roles of switches, a cluster's kubeconfig. Pure.
+"""List the permissions that Railyard needs: sudoers, switch roles, a cluster's kubeconfig. Pure.
 
 Sources: Kubernetes' documentation of RBAC ("Privilege escalation prevention": `escalate` on roles,
-`bind` on roles that are bound), and the requests of each room.
+`bind` on the roles of bindings), and the requests of each room.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from components.update.cluster import manifests_of, tried_pods
 READS: Final = ("get", "list", "watch")
 MAKES: Final = (*READS, "create", "patch", "delete")
 _NAMED: Final = ("get", "patch", "delete")
-"""Verbs that may be held to names; to list or to make is of no name."""
+"""Verbs that RBAC can limit to names; `list` and `create` have none."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _PLURALS: Final = {"NetworkAttachmentDefinition": "network-attachment-definitions"}
-"""Kinds whose plural is not that of English."""
+"""Kinds with an irregular plural."""
 _LOOKS: Final = (
     ("", "nodes"),
     ("", "namespaces"),
@@ -43,7 +43,7 @@ _LOOKS: Final = (
     ("networking.k8s.io", "networkpolicies"),
     ("node.k8s.io", "runtimeclasses"),
 )
-"""What each look at the cluster reads, whatever the site makes."""
+"""Resources that every reading of a cluster needs, for any site."""
 _OF_CHARTS: Final = (
     ("", "serviceaccounts"),
     ("", "secrets"),
@@ -56,7 +56,7 @@ _OF_CHARTS: Final = (
     (_RBAC, "roles"),
     (_RBAC, "rolebindings"),
 )
-"""What Helm makes of the operators' charts in their namespaces, and its own records."""
+"""Resources that Helm creates from operators' charts in their namespaces, and its own records."""
 _OF_CHARTS_EVERYWHERE: Final = (
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     (_RBAC, "clusterroles"),
@@ -72,27 +72,27 @@ class Right:
     """Verbs on one resource."""
 
     namespace: str
-    """Empty: in the whole cluster."""
+    """Empty for the whole cluster."""
     group: str
     resource: str
     names: tuple[str, ...]
-    """Only objects of these names; empty: all."""
+    """Allowed object names; empty for all."""
     verbs: tuple[str, ...]
 
     def words(self) -> str:
-        """`create, patch daemonsets in kube-system`."""
+        """Describe the right: `create, patch daemonsets in kube-system`."""
         named = f" {', '.join(self.names)}" if self.names else ""
         place = f" in {self.namespace}" if self.namespace else ""
         return f"{', '.join(self.verbs)} {self.resource}{named}{place}"
 
 
 def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
-    """What an update, its looks and its proofs do, each right once."""
+    """Return the permissions for an update, its readings and its acceptance, once each."""
     return tuple(sorted(_joined(_rights(spec, plan))))
 
 
 def _joined(rights: Iterable[Right]) -> Iterator[Right]:
-    """One right for the same resource and names, with the verbs of all."""
+    """Merge the verbs for the same resource and names."""
     found: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
     for each in rights:
         key = (each.namespace, each.group, each.resource, each.names)
@@ -121,13 +121,13 @@ def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
 
 
 def _of_object(body: Body) -> Iterator[Right]:
-    """Make one object, change it and take it away; of what it grants, the right to grant."""
+    """Yield the rights to create, change and delete an object, and to grant the rights in it."""
     version, kind = str(body["apiVersion"]), str(body["kind"])
     group = version.partition("/")[0] if "/" in version else ""
     resource = _plural(kind)
     namespace = str(map_at(body, "metadata").get("namespace") or "")
     if kind == "Node":
-        return  # a patch of labels: see _of_nodes
+        return  # only labels are patched: see _of_nodes
     if kind in {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}:
         yield Right("", group, resource, (name_of(body),), _NAMED)
         yield Right("", group, resource, (), ("list", "watch", "create"))
@@ -148,7 +148,7 @@ def _plural(kind: str) -> str:
 
 
 def _of_charts(operators: OperatorsPlan) -> Iterator[Right]:
-    """Charts bring roles of their own: who installs them must be able to grant these."""
+    """Yield the rights to install charts; these contain roles, and the installer grants them."""
     grants = {"roles": ("escalate", "bind"), "clusterroles": ("escalate", "bind")}
     for chart in operators.charts:
         for group, resource in _OF_CHARTS:
@@ -161,7 +161,7 @@ def _of_charts(operators: OperatorsPlan) -> Iterator[Right]:
 
 
 def _of_jobs(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    """Probes and jobs that a user submits: made, followed, read and taken away."""
+    """Yield the rights for probes and users' jobs: create, watch, read and delete."""
     probes = (*plan.acceptance.images, *plan.acceptance.probes)
     bodies = (body for probe in probes if probe.job for body in probe.job.objects)
     for body in (*plan.acceptance.memlock, *bodies):
@@ -176,9 +176,9 @@ def _of_jobs(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
 
 
 def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    """Labels, and what a host does that leaves service: cordon, eviction, plugins that look again.
+    """Yield the rights for labels, cordons, evictions and restarts of device plugins.
 
-    The pods that leave are everywhere, and so are the plugins.
+    These pods may be in any namespace.
     """
     yield Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
     if plan.reboots:
@@ -187,7 +187,7 @@ def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
 
 
 def reviews_of(right: Right) -> Iterator[Mapping[str, str]]:
-    """The questions of a right, as a SelfSubjectAccessReview asks them: one a verb and name."""
+    """Yield the SelfSubjectAccessReviews for a right, one per verb and name."""
     resource, _, part = right.resource.partition("/")
     for verb in right.verbs:
         for name in right.names or ("",):
@@ -214,7 +214,7 @@ _EQUAL_TO_ROOT: Final = (
 
 
 def render_logins(spec: ClusterSpec) -> str:
-    """The lines of sudoers for each group of hosts, and the role for each switch."""
+    """Render the sudoers lines for each group of hosts, and the role for each switch."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, ssh, path in each_ssh(spec):
         if path[0] in {"hosts", "environment"}:
@@ -235,9 +235,9 @@ def render_logins(spec: ClusterSpec) -> str:
 
 
 def sudoers(spec: ClusterSpec, user: str, *, asks: bool) -> tuple[str, ...]:
-    """The lines of one user: exactly the programs that sudo is asked to start.
+    """Return one user's sudoers lines: exactly the programs that sudo starts.
 
-    With a password the program is `sh`, which tells us that sudo asks no more
+    With a password the program is `sh`, which shows that sudo accepted the password
     (`components/remote/sudo.py`). Ansible's become starts `/bin/sh -c` too (its plugin `sudo`), and
     the containers' MPI launcher `docker exec` (`components/containers/scripts/mpicont.sh`).
     """
@@ -259,13 +259,13 @@ _GROUP: Final = "rbac.authorization.k8s.io"
 def render_rbac(
     cluster: str, rights: Iterable[Right], user: str, namespaces: Iterable[Body]
 ) -> str:
-    """The file: namespaces that an update would make, roles, and who has them.
+    """Render the manifest: namespaces that an update would create, roles, and their bindings.
 
     Args:
         cluster: Name of the site.
-        rights: What is granted.
+        rights: The permissions to grant.
         user: A user's name, or `NAMESPACE:NAME` of a service account.
-        namespaces: Those of the site's own: a role in one needs it to be there.
+        namespaces: The site's own namespaces, which must exist before their roles.
     """
     documents = [*_documents(tuple(rights), user, tuple(namespaces))]
     head = (

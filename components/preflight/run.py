@@ -1,4 +1,4 @@
-"""Looking at everything at once: one session a device, each under its own deadline. Read-only."""
+"""Check everything at once: one session per device, each under its own deadline. Read-only."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ from components.update.seen import Seen
 
 
 def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
-    """Whether kubespray could run from here: what an update would bring first is brought.
+    """Check that kubespray can run here, by the same preparation as an update.
 
-    Tree and environment stay in this user's cache, where the update finds them; no playbook runs.
+    Tree and environment stay in this user's cache for the update; no playbook runs.
 
     Args:
-        spec: The site; without kubespray nothing is looked at.
-        project: The folder that its paths are relative to.
+        spec: The site; without kubespray the check is skipped.
+        project: The base folder of its paths.
     """
     return tuple(_look(spec, project)) if spec.kubespray is not None else ()
 
@@ -123,7 +123,7 @@ _WHAT: Mapping[Topic, str] = {
 def look_at_cloud(
     plan: CloudPlan, secrets: Mapping[str, str], applied: Applied
 ) -> tuple[Finding, ...]:
-    """What the first step of an update would refuse, in its words; read-only."""
+    """Report refusals of an update's first cloud step, in its words, without changes."""
     recorded = applied.step(PREFLIGHT_STEP)
     previous = previous_of_text(recorded.stdout if recorded else "")
     try:
@@ -144,7 +144,7 @@ def _unread(error: CloudError) -> Finding:
     words = " ".join(str(error).split())
     what = "the cloud's API does not say what there is."
     fix = "look at environment.provision and at the two secrets of its API"
-    # A refusal is an answer: the keys are wrong, or may not do this.
+    # A refusal is an answer: the keys are wrong or lack permission.
     severity = "problem" if error.status in {401, 403} else "unreachable"
     return Finding(CLOUD, "cloud-api", what, words, "an answer", fix, severity)
 
@@ -154,7 +154,7 @@ HOST_DEADLINE_S: Final = 180.0
 
 
 def host_script() -> str:
-    """The text that asks a host, as it is sent."""
+    """Return the script for a host, as sent."""
     texts = (("components.hosts", "driver_signing.sh"), ("components.preflight", "host.sh"))
     files = (resources.files(room).joinpath("scripts", name) for room, name in texts)
     return "".join(strip_comments(file.read_text("utf-8")) for file in files)
@@ -162,7 +162,7 @@ def host_script() -> str:
 
 @dataclass(slots=True)
 class _Asked:
-    """What is collected while sessions are open."""
+    """Answers collected while sessions are open."""
 
     wants: Mapping[str, HostWants]
     secrets: Mapping[str, str] = field(repr=False)
@@ -172,7 +172,7 @@ class _Asked:
     switches: dict[str, Identity] = field(default_factory=dict[str, Identity])
 
     async def ask_host(self, endpoint: Endpoint, session: HostSession) -> None:
-        """The questions of preflight, over the session of the look."""
+        """Ask a host preflight's questions over its open session."""
         wants = self.wants.get(endpoint.device)
         if wants is None:
             return
@@ -194,7 +194,7 @@ class _Asked:
     def read_switch(
         self, endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
     ) -> SwitchState:
-        """The look at a switch, and what it says that it is."""
+        """Read a switch and its identity."""
         state, self.switches[endpoint.device] = look_at_switch(endpoint, system, desired, secrets)
         return state
 
@@ -207,14 +207,14 @@ def run_preflight(
     project: Path,
     lock: Lock,
 ) -> Preflight:
-    """Look at every device, artefact and API of a site, and say what it lacks.
+    """Check every device, artefact and API of a site, and report everything it lacks.
 
     Args:
         spec: The checked site.
         plan: Its plan.
-        secrets: Secret name to value, as far as they are known.
-        applied: What was last applied; nothing before the first update.
-        project: The folder that paths of charts are relative to.
+        secrets: Secret name to value; some may be missing.
+        applied: The last applied state; empty before the first update.
+        project: The base folder for chart paths.
         lock: The lock of the site.
     """
     asked = _Asked(wants_of(spec, plan, lock), secrets)
@@ -293,7 +293,7 @@ def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
 def _judge(
     name: str, spec: ClusterSpec, plan: ClusterPlan, seen: Seen, asked: _Asked
 ) -> Iterator[Finding]:
-    """Everything about one device; of one that was not read, that alone."""
+    """Judge one device; report an unread device only as such."""
     facts = seen.devices.get(name)
     if isinstance(facts, Unreachable):
         yield judge_session(name, facts)
@@ -322,7 +322,7 @@ def _judge_fabric(name: str, spec: ClusterSpec, identity: Identity) -> Iterator[
 def _judge_answers(
     host: HostPlan, settings: Mapping[str, str], asked: _Asked, *, guests: bool
 ) -> Iterator[Finding]:
-    """What a host said beside its settings; a guest's devices come with its first update."""
+    """Judge a host's answers; skip GPUs of a guest, which appear with its first update."""
     answers = asked.hosts.get(host.name)
     if isinstance(answers, Unreachable):
         yield judge_session(host.name, answers)
@@ -337,7 +337,7 @@ def _judge_answers(
 def _refusals(
     spec: ClusterSpec, plan: ClusterPlan, seen: Seen, applied: Applied
 ) -> tuple[Finding, ...]:
-    """What a preview would refuse of what it sees, in the same words."""
+    """Return refusals that a preview would make from this reading, in the same words."""
     drifts = judge_drift(plan, applied, seen)
     texts: Sequence[str] = (
         *hosts_refused(spec, plan.hosts, seen.devices),

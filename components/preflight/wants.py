@@ -1,9 +1,9 @@
-"""What each host of a site must have before its first update: plain data, from the plan.
+"""Collect each host's requirements before its first update as plain data, from the plan.
 
-It also says which ports of others a machine must reach, and which of its own must be free. All
-pairs of hosts would grow with the square of the site. So each node asks every server, of which
-there are a few, and the node after it in the file, the last one the first: a firewall before one
-machine, or between two groups of them, is met on that ring.
+They include ports of other machines that a host must reach, and own ports that must be free.
+Testing all pairs of hosts would grow with the square of the site. So each node tests the few
+servers, and the next node in the file, in a ring. A firewall in front of one machine, or between
+two groups, blocks part of the ring.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from components.plan.make import ClusterPlan
 from components.preflight.artefacts import Artefact, access_lines, artefacts_of
 
 DRIVER_ROOM_KIB: Final = 1 << 20
-"""As the host's own script demands for a package of the RDMA driver: 1 GiB in / and in /var."""
+"""As the host's script requires for an RDMA driver package: 1 GiB in / and in /var."""
 _QOS_TOOL: Final = re.compile(r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)")
 _PAUSE: Final = re.compile(r"nic\..*\.global_pause")
 _FIRMWARE: Final = re.compile(r"nic\..*\.(ats|fw_(?!floor)\w+)")
@@ -43,7 +43,7 @@ class Tool:
     """A program that a step calls."""
 
     names: tuple[str, ...]
-    """One of them is enough."""
+    """Any one of them is enough."""
     why: str
     fix: str
 
@@ -54,7 +54,7 @@ Peer = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class HostWants:
-    """What one host must have, and what it is asked."""
+    """One host's requirements, and the questions to it."""
 
     device: str
     tools: tuple[Tool, ...] = ()
@@ -63,17 +63,17 @@ class HostWants:
     """Host names that it must resolve."""
     own_addresses: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
-    """Ports that nothing may listen on yet."""
+    """Ports that must be free."""
     peers: tuple[Peer, ...] = ()
     """Addresses and ports that it must reach."""
     artefacts: tuple[Artefact, ...] = ()
     images: tuple[Artefact, ...] = ()
     registry: Registry | None = None
-    """The site's own, which some of the images are in."""
+    """The site's own registry, which has some of the images."""
     cgroup_v2: bool = False
     kubelet: bool = False
     unit: str = "k3s"
-    """The fact of a host that runs this Kubernetes already, whose ports are then its own."""
+    """The fact that a host already runs this Kubernetes, which then uses the ports itself."""
     selinux_policy: bool = False
     """The file names K3s' SELinux policy, which a step installs by dnf."""
     ansible: bool = False
@@ -86,19 +86,19 @@ class HostWants:
     """A step installs packages here."""
     driver_room: bool = False
     node_address: str = ""
-    """Where the packets of its pods go out."""
+    """The address that its pods' packets leave by."""
     pod_mtu_bytes: int = 0
-    """Of the cluster's own network, where the file says it; else 0."""
+    """MTU of the cluster's own network if the file has one; else 0."""
     pod_overhead_bytes: int = 0
-    """What that network adds to a packet."""
+    """Bytes that this network adds to a packet."""
     cni: CniPaths | None = None
-    """The CNI folders of a node of another's cluster, into which programs of ours go."""
+    """CNI folders of a node in an existing cluster, into which Railyard installs programs."""
 
     def render(self, secrets: Mapping[str, str]) -> str:
-        """The questions for the script, a line each.
+        """Render the questions for the script, a line each.
 
         Args:
-            secrets: Name to value: the login of the site's registry is among them.
+            secrets: Name to value, including the login of the site's registry.
         """
         lines = [f"tool {name}" for tool in self.tools for name in tool.names]
         lines += [f"module {name}" for name in self.modules]
@@ -118,7 +118,7 @@ class HostWants:
 
 
 def _picks_by_link_type(spec: ClusterSpec) -> bool:
-    """As `host_device_config` of the network operator does."""
+    """Whether the plugin selects devices by link type, as in `host_device_config`."""
     network = spec.operators.network
     return network is not None and spec.pod_network.mode == "host_device" and not spec.infiniband
 
@@ -133,9 +133,9 @@ def _asks(image: Artefact) -> str:
 
 
 def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, HostWants]:
-    """What each host must have, by its name; those not made yet, or without a login, are left out.
+    """Return requirements by host name, without hosts that do not exist yet or have no login.
 
-    Images are asked for at the first worker alone: all of them pull from one registry.
+    Only the first worker tests images, since all of them pull from one registry.
     """
     by_name = {each.name: each for each in plan.hosts}
     puller = next((host.name for host in (*spec.workers, *spec.hosts) if host.ssh), "")
@@ -203,7 +203,7 @@ def _tools(
     if host.role == "balancer":
         yield from _tools_of_balancer(spec)
     elif _runs_on_runtime(spec, host) and toolkit_owner(spec) == "present":
-        yield _RUNTIME  # one that Railyard installs is there before K3s
+        yield _RUNTIME  # Railyard installs its own runtime before K3s
     elif "toolkit.runtime" in settings:
         yield replace(_RUNTIME, why="show GPUs to the containers that Docker runs")
 
@@ -262,7 +262,7 @@ _RUNTIME: Final = Tool(
 def _names(
     host: Host, own: tuple[Artefact, ...], images: tuple[Artefact, ...], *, kubelet: bool
 ) -> Iterator[str]:
-    """The node's own name, and the machines that it downloads from."""
+    """Yield the node's own name, and the names of machines that it downloads from."""
     found = [host.name] if kubelet else []
     found += [urlsplit(each.address).hostname or "" for each in own]
     found += [urlsplit(each.manifest).hostname or "" for each in images]
@@ -285,20 +285,20 @@ def _gpu_owner(spec: ClusterSpec) -> Literal["host", "operator"]:
 
 ETCD_PORTS: Final = (2379, 2380)
 KUBELET_PORT: Final = 10250
-"""Ports of the parts that K3s starts (K3s' page "Requirements", networking), and kubeadm's."""
+"""Ports of K3s' parts (K3s' page "Requirements", networking), and of kubeadm's."""
 CONTROLLER_PORTS: Final = (10257, 10259)
-"""The controller manager and the scheduler, which kubeadm runs as pods of their own."""
+"""Controller manager and scheduler, which kubeadm runs as separate pods."""
 
 
 def ports_of(spec: ClusterSpec, host: Host) -> Iterator[int]:
-    """Ports of the host that nothing may listen on before Kubernetes does."""
+    """Yield the ports that must be free before Kubernetes starts."""
     plane = spec.k3s or spec.kubespray
     if plane is None:
         return
     if host.role in {"control_plane", "balancer"}:
         yield plane.api_port
     elif host.role == "worker" and spec.kubespray is not None:
-        yield plane.api_port  # its own proxy to the servers
+        yield plane.api_port  # for its own proxy to the servers
     if host.role != "balancer":
         yield KUBELET_PORT
     if _has_etcd(spec, host):
@@ -308,7 +308,7 @@ def ports_of(spec: ClusterSpec, host: Host) -> Iterator[int]:
 
 
 def _has_etcd(spec: ClusterSpec, host: Host) -> bool:
-    """Whether etcd listens to others here: K3s' does among several servers, kubespray's always."""
+    """Whether etcd listens to other hosts: on K3s with several servers, on kubespray always."""
     return joins_servers(spec, host) or (
         spec.kubespray is not None and host.role == "control_plane"
     )
@@ -320,7 +320,7 @@ def joins_servers(spec: ClusterSpec, host: Host) -> bool:
 
 
 def peers_of(spec: ClusterSpec, host: Host) -> tuple[Peer, ...]:
-    """What the host must reach of others: the servers, and the next one of its kind."""
+    """Return the addresses and ports that a host must reach: the servers, and the next node."""
     found = (*_servers(spec, host), *_next(spec, host))
     return tuple(dict.fromkeys(each for each in found if not has_placeholder(each[0])))
 
@@ -329,7 +329,7 @@ def _servers(spec: ClusterSpec, host: Host) -> Iterator[Peer]:
     plane = spec.k3s or spec.kubespray
     if plane is None or host.role not in {"control_plane", "worker"} or not spec.servers:
         return
-    if host.role == "worker":  # an address that two share has no one before their first update
+    if host.role == "worker":  # a shared virtual address does not answer before the first update
         yield from ((each.address, plane.api_port) for each in spec.balancers)
     for server in spec.servers:
         if server != host:

@@ -1,6 +1,6 @@
-"""What a change of the file would do, for a person who has to agree to it.
+"""Show a reviewer the effects of a change to the file.
 
-Pure: from two plans, or from a plan and the recorded state of a stack, to a list of changes, and
-from that to text, Markdown and JSON. What a change interrupts is decided by `components/fabric`,
-`components/hosts` and the room of the reboots, and only repeated here.
+Pure: it turns two plans, or a plan and a recorded state, into a list of changes, and that into
+text, Markdown and JSON. `components/fabric`, `components/hosts` and `components/disruption` decide
+about interruptions; this room only repeats them.
 """

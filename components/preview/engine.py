@@ -1,6 +1,6 @@
-"""What `pulumi preview --json` adds: drift of devices and of the cluster, and recorded states.
+"""Read drift from `pulumi preview --json`, and the recorded settings from a state.
 
-What the file changes is read from the plan: the engine shows texts, the plan says what they mean.
+The edits come from the plan, since the engine shows texts without their meaning.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _SWITCH_STEP: Final = "-apply"
 _ENSURE: Final = "cloud ensure"
 _WORKS: Final = ("-member-removal", "-cluster-access", "-cluster-ca")
-"""Ends of step names with a hyphen of their own."""
+"""Ends of step names that contain a hyphen themselves."""
 Inputs = Mapping[str, object]
 
 
 def recorded_inputs(text: str) -> dict[str, Inputs]:
-    """Resource name to its recorded inputs, each secret replaced by a word."""
+    """Return each resource's recorded inputs by URN, with secrets replaced by a word."""
     document = cast("Mapping[str, Mapping[str, object]]", json.loads(text))
     resources = cast("list[Inputs]", document.get("deployment", {}).get("resources") or [])
     return {
@@ -46,7 +46,7 @@ def recorded_inputs(text: str) -> dict[str, Inputs]:
 
 
 def items_of_state(inputs: Mapping[str, Inputs]) -> dict[str, Item]:
-    """Resource name to item."""
+    """Return the items of a recorded state by resource name."""
     return {name: item for urn, each in inputs.items() for name, item in _items(urn, each)}
 
 
@@ -86,17 +86,17 @@ def _device_of(step: str) -> str:
 
 
 def _is_settings(stdin: str) -> bool:
-    """Whether it is `key=value` lines: no request, no secret, no digest."""
+    """Whether a text is `key=value` lines, and not a request, a secret or a digest."""
     first = stdin.partition("\n")[0]
     return "=" in first and " = " not in first
 
 
 _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
-"""The engine's colours in a message."""
+"""The engine's colour marks in a message."""
 _DRIFT: Final = re.compile(r"(\S+): drift: (.*)")
 _OF_CLUSTER: Final = re.compile(r"cluster: drift: ")
 _LOST: Final = "cluster: lost: "
-"""Before what is said of servers and balancers that are lost."""
+"""Start of a message about lost servers and balancers."""
 _SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
 _ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
 _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
@@ -106,24 +106,24 @@ _Step = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What the engine's preview says beyond the file."""
+    """The engine's messages about devices and the cluster, without edits of the file."""
 
     alarms: tuple[str, ...]
     repairs: tuple[str, ...]
     notes: tuple[str, ...]
     errors: tuple[str, ...]
-    """Why it refused; empty where it went through."""
+    """Why the engine refused; empty if it succeeded."""
 
 
 def read_engine(text: str, edited: AbstractSet[str]) -> News:
     """Read the engine's answer.
 
     Args:
-        text: What `pulumi preview --json` printed.
-        edited: Resource names that the file changes: their difference is no drift.
+        text: The output of `pulumi preview --json`.
+        edited: Resources that the file changes; their differences are not drift.
 
     Raises:
-        ValueError: It is no JSON: the engine did not come so far.
+        ValueError: The text is not JSON, because the engine failed earlier.
     """
     document = cast("Mapping[str, list[_Step]]", json.loads(text))
     steps = document.get("steps") or []
@@ -132,7 +132,7 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
         for each in document.get("diagnostics") or []
     ]
     messages = [message for message, severity in said if severity != "error"]
-    # Where the program looked at the cluster, it names the objects and more.
+    # If the program read the cluster, its messages already name the objects.
     objects = () if any(map(_OF_CLUSTER.match, messages)) else _objects(steps, edited)
     return News(
         alarms=(*_replaced(steps), *_alarms(messages)),
@@ -184,10 +184,9 @@ def _replaced(steps: list[_Step]) -> Iterator[str]:
 
 
 def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
-    """Objects of the cluster that drifted or are gone: the file says nothing new of them.
+    """Yield cluster objects that drifted or are gone, without those that the file edits.
 
-    A refresh puts what it read into the old state, so that old and new are what is there and what
-    is wanted.
+    After a refresh, the old state is the live one and the new state the wanted one.
     """
     for step in steps:
         urn, name = str(step["urn"]), _name(step)

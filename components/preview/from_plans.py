@@ -1,4 +1,4 @@
-"""What a change interrupts, by the rules of the rooms that know it: each line as they say it."""
+"""Predict interruptions of a change in the words of the rooms that decide them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from components.update.servers import (
 
 
 def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
-    """The devices of a plan as they were last applied; those without a record are left out."""
+    """Return the last applied state of each device of a plan that has a record."""
     found: dict[str, Facts] = {}
     for switch in plan.switches:
         recorded = applied.step(switch.step)
@@ -59,19 +59,19 @@ def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
 
 
 def _in_service(state: HostState) -> HostState:
-    """Not read: jobs are taken to run there."""
+    """Assume that the host runs jobs, since no device was read."""
     return HostState({**state.values, IN_SERVICE: "yes"})
 
 
 def predict_interruptions(
     spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> tuple[str, ...]:
-    """What an update from these facts interrupts and reboots, most severe first.
+    """Predict the interruptions and reboots of an update from these facts, most severe first.
 
     Args:
-        spec: What the file says, for what it allows.
-        plan: What is wanted.
-        facts: Device to what is taken to be there.
+        spec: The site, with its permissions.
+        plan: The wanted state.
+        facts: Device to its assumed present state.
         applied: The state that recorded the nodes.
     """
     return (
@@ -82,7 +82,7 @@ def predict_interruptions(
 
 
 def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """What an update of nodes that run what they were last brought to refuses and upgrades."""
+    """Predict refusals and upgrades of nodes that run the recorded versions."""
     seen = Seen()
     chosen = choose_upgrades(plan, applied, seen, ())
     refused = upgrades_refused(spec, plan, applied, seen, Lines())
@@ -90,7 +90,7 @@ def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> 
 
 
 def as_recorded(plan: ClusterPlan) -> Applied:
-    """What a state records of the nodes when a plan is applied."""
+    """Return the state that records the nodes after this plan is applied."""
     if plan.kubernetes is None:
         return Applied()
     played = [plan.kubernetes.playbooks.step] if plan.kubernetes.playbooks else []
@@ -107,7 +107,7 @@ def _interruptions(
         was = facts.get(switch.name)
         if not isinstance(was, SwitchState):
             continue
-        # No plan knows what was there before the first update: an untouched switch is assumed.
+        # Before the first update nothing is recorded, so the factory state is assumed.
         before = driver_of(switch.os).factory_state(tuple(was.ports))
         text = preview_switch(switch, was, was, spec.disruption.ports, before) or ""
         for line in text.splitlines():
@@ -118,7 +118,7 @@ def _interruptions(
 
 
 def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
-    """Cloud objects that are recreated: what the API cannot change in place differs."""
+    """Name the cloud objects to recreate, because the API cannot change a field in place."""
     was, wanted = _triggers(before), _triggers(after)
     return tuple(
         f"REPLACES {name}: it is removed and made again, with all that is on it"
@@ -139,7 +139,7 @@ PROVEN_AGAIN = "Acceptance proves the path again after the update."
 def preview_plans(
     spec: ClusterSpec, before: ClusterPlan, after: ClusterPlan, reference: str
 ) -> Preview:
-    """What the difference of two files would do to devices that are as the first one says."""
+    """Preview the difference of two files, for devices that match the first file."""
     was = renamed_items(items_of_plan(before, with_limits=True), spec)
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
@@ -167,7 +167,7 @@ def preview_plans(
 def preview_state(
     spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
 ) -> Preview:
-    """What the file would do to devices that are as they were last applied."""
+    """Preview the file's effect on devices that match their last applied state."""
     edits = compare_items(recorded, items_of_plan(plan, with_limits=False))
     facts = facts_of_state(plan, applied)
     return Preview(
@@ -196,7 +196,7 @@ def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) 
 
 
 def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:
-    """The resources that the file changes: what differs there is no drift."""
+    """Return the resources that the file edits; their differences are not drift."""
     wanted = items_of_plan(plan, with_limits=False)
     return frozenset(
         name
@@ -210,7 +210,7 @@ def _only(items: Mapping[str, Item], name: str) -> dict[str, Item]:
 
 
 def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
-    """Switch to its ports in the order of its front."""
+    """Return the ports of each switch in front panel order."""
     found: dict[str, dict[str, int]] = {}
     for switch in plan.switches:
         model = find_model(switch.model)
@@ -220,19 +220,19 @@ def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
 
 
 def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
-    """Resource name to item.
+    """Return the items of a plan by resource name.
 
     Args:
         plan: The plan.
-        with_limits: With what acceptance expects, and which secret each step sends: a recorded
-            state knows only a digest of the one and the value of the other.
+        with_limits: Include acceptance limits and the name of each secret that a step sends. A
+            recorded state has only a digest of the limits and the value of the secret.
     """
     found = dict(_cloud(plan))
     for switch in plan.switches:
         found[switch.step] = Item("switch", switch.name, switch.desired.settings())
     hypervisors = {each.converge.name for each in plan.hypervisors}
     for step in plan.steps:
-        # What a host has on stdin are settings; a reboot repeats those of its host.
+        # A host step's stdin holds settings; a reboot repeats the settings of its host.
         if step.dialect != "device" and step.secret_stdin is None:
             kind = "hypervisor" if step.name in hypervisors else "host"
             found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
@@ -250,7 +250,7 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
 
 
 def _subject(step: RemoteStep) -> str:
-    """Whose settings a step carries: a node's are written on the first server, and are its own."""
+    """Return the owner of a step's settings: a node, although the first server writes them."""
     for suffix in (NODE_SUFFIX, REMOVAL_SUFFIX):
         if step.name.endswith(suffix):
             return step.name.removesuffix(suffix)
@@ -284,15 +284,15 @@ _HERE = "runs on the machine that runs Pulumi, with all that its user may read"
 
 
 def programs_of(spec: ClusterSpec) -> Mapping[object, str]:
-    """What exactly runs, to words on it: its place and its name, never its arguments.
+    """Map each program that runs to words about its file and name, without its arguments.
 
-    Arguments may hold a token, and are compared only.
+    Arguments may hold a token, so they are compared and never shown.
     """
     return dict(_programs(spec))
 
 
 def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
-    """An alarm for each program that only the second file has, or has with other arguments."""
+    """Return an alarm for each program that only `after` has, or has with other arguments."""
     known = programs_of(before)
     again = ", one of before with other arguments"
     return tuple(

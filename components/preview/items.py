@@ -1,8 +1,8 @@
-"""What a change can touch, each thing with its settings as plain texts, and their differences.
+"""List the settings that a change may touch as plain texts, and compare them.
 
-A plan and the recorded state of a stack come to the same items, so that one comparison serves both.
-Some keys of a file change no setting, and a reviewer must see them all the same: whoever changes an
-address and its host key gets the password of that login at the next update.
+A plan and a recorded state give the same items, so one comparison serves both. Some keys of a file
+change no setting, but a reviewer must see them: an edit of an address and its host key sends that
+login's password elsewhere at the next update.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KINDS: Final[tuple[Kind, ...]] = (
     "object",
     "acceptance",
 )
-"""In the order of an update."""
+"""In update order."""
 Settings = Mapping[tuple[str, str], str]
-"""(place, setting) to value: the place is empty for the whole of a thing."""
+"""(place, setting) to value; an empty place means the whole subject."""
 SECRET: Final = "[secret]"  # noqa: S105 - shown in the place of one
 _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """Key of the engine's envelope around a secret."""
@@ -41,16 +41,16 @@ _RELEASE_KEYS: Final = ("chart", "version", "namespace", "values", "repositoryOp
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One resource with settings that a person decides about."""
+    """One resource with settings that a reviewer decides about."""
 
     kind: Kind
     subject: str
-    """As people call it: a device, or `Kind namespace/name`."""
+    """Name for people: a device, or `Kind namespace/name`."""
     settings: Settings
 
 
 def renamed_items(items: Mapping[str, Item], spec: ClusterSpec) -> dict[str, Item]:
-    """The items of before, with each device that the file renames under its new name."""
+    """Return the old items, with each renamed device under its new name."""
     new = {old: name for name, old in spec.renamed.all.items()}
     found: dict[str, Item] = {}
     for key, item in items.items():
@@ -71,7 +71,7 @@ def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
 
 
 def settings_of_fields(fields: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """Field paths as settings of the whole thing; a text that is JSON is opened too."""
+    """Return field paths as settings without a place; a JSON text is opened too."""
     return {
         ("", inner): text for path, value in fields.items() for inner, text in _opened(path, value)
     }
@@ -91,7 +91,7 @@ def _opened(path: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def object_subject(body: Mapping[str, object], kind: str) -> str:
-    """`ConfigMap kube-system/sriovdp-config`."""
+    """Name an object for people, such as `ConfigMap kube-system/sriovdp-config`."""
     metadata = cast("Mapping[str, object]", body.get("metadata") or {})
     namespace = metadata.get("namespace")
     name = str(metadata.get("name", ""))
@@ -99,7 +99,7 @@ def object_subject(body: Mapping[str, object], kind: str) -> str:
 
 
 def release_fields(inputs: Mapping[str, object]) -> dict[str, object]:
-    """What a Helm release is asked for, without what the provider fills in."""
+    """Return the requested fields of a Helm release, without those that the provider adds."""
     return {key: inputs[key] for key in _RELEASE_KEYS if inputs.get(key) is not None}
 
 
@@ -112,7 +112,7 @@ def without_secrets(value: object) -> object:
         return {key: without_secrets(item) for key, item in found.items()}
     if isinstance(value, list):
         return [without_secrets(item) for item in cast("list[object]", value)]
-    # The protocol of the plugins has floats alone.
+    # The plugin protocol has only floats.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -125,7 +125,7 @@ class Moved:
     """One setting that changes."""
 
     place: str
-    """What the setting belongs to: `port 1/2`, `nic 0000:05:00.0`; empty for the whole thing."""
+    """The setting's place: `port 1/2`, `nic 0000:05:00.0`; empty for the whole subject."""
     setting: str
     old: str
     new: str
@@ -133,7 +133,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is added, changed or removed."""
+    """One subject, added, changed or removed."""
 
     kind: Kind
     subject: str
@@ -143,7 +143,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """Things of one kind that change alike."""
+    """Several subjects of one kind with the same changes."""
 
     kind: Kind
     subjects: tuple[str, ...]
@@ -152,11 +152,12 @@ class ChangeGroup:
 
 
 def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tuple[Change, ...]:
-    """What changes from one set of items to another; steps of one device are one change.
+    """Compare two sets of items; the steps of one device form one change.
 
     Args:
-        before: Resource name to item, as it is.
-        after: The same as it shall be; its texts may have holes for facts of cloud instances.
+        before: Resource name to present item.
+        after: Resource name to wanted item; its texts may contain placeholders for facts of cloud
+            instances.
     """
     found: dict[tuple[Kind, str], list[tuple[Verb, tuple[Moved, ...]]]] = {}
     for name in dict.fromkeys((*after, *before)):
@@ -190,13 +191,13 @@ def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:
     for key in {**was, **wanted}:
         place, setting = key
         before, after = was.get(key, ABSENT), wanted.get(key, ABSENT)
-        from_file = has_placeholder(before)  # another file's text, which no instance has filled
+        from_file = has_placeholder(before)  # a text of the old file without an instance's facts
         if before != after and (from_file or not matches(after, before)):
             yield Moved(place, setting, before, after)
 
 
 def group_changes(changes: Sequence[Change]) -> tuple[ChangeGroup, ...]:
-    """Things that change alike as one, in the order of their first; added ones by what they are."""
+    """Group equal changes in the order of their first subject."""
     found: dict[tuple[Kind, Verb, tuple[Moved, ...]], list[str]] = {}
     for each in changes:
         found.setdefault((each.kind, each.verb, each.settings), []).append(each.subject)
@@ -209,19 +210,19 @@ def group_changes(changes: Sequence[Change]) -> tuple[ChangeGroup, ...]:
 _WAYS: Final = frozenset(
     {"ssh", "serial", "machine_id", "kubeconfig", "context", "ufm", "secret", "env", "command"}
 )
-"""Parts of a path that say where a login goes, to which machine, and with which secret."""
+"""Keys that change an address, a login or a secret."""
 _POLICIES: Final = frozenset({"disruption", "guards", "deadlines", "waive", "reset"})
 _POLICIES_OF_DEVICES: Final = frozenset({"executor", "exec_disruptive", "mlag_peer", "domain"})
 _RUNS: Final = frozenset({"image"})
 _LONGEST: Final = 60
-"""Characters of a value; of a longer one, such as a host key, the end tells it from others."""
+"""Characters of a shown value; a longer value, such as a host key, shows its end."""
 _END: Final = 24
 _DEVICES: Final = frozenset({"hosts", "switches", "other_switches"})
 Leaves = Mapping[tuple[str, ...], str]
 
 
 def edited_keys(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
-    """An alarm for each device that is reached in another way, for policies, and for images."""
+    """Return an alarm for each device with another login, for policies and for images."""
     old, new = _leaves(before, after.renamed.all), _leaves(after, {})
     devices = {path[:2] for path in old} & {path[:2] for path in new}
     ways: dict[str, list[str]] = {}
@@ -252,7 +253,7 @@ def _alarms(ways: Mapping[str, list[str]], policies: list[str], images: list[str
 
 
 def _leaves(spec: ClusterSpec, renamed: Mapping[str, str]) -> Leaves:
-    """Each value of a file by its path; devices by name, those of before by their new one."""
+    """Return each value of a file by its path, with devices under their new names."""
     new = {old: name for name, old in renamed.items()}
     found: dict[tuple[str, ...], str] = {}
     document = cast("dict[str, object]", spec.model_dump(mode="json", exclude_none=True))
@@ -269,7 +270,7 @@ def _walk(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...
             yield from _walk((*path, key), item)
     elif isinstance(value, list):
         items = cast("list[object]", value)
-        if path[-1] == "command":  # an argument may hold a token; `added_programs` tells another
+        if path[-1] == "command":  # arguments may hold a token; see `added_programs`
             yield path, f"{items[0]} …"
             return
         for number, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""A preview as values, as the text of a terminal, and as Markdown for a pull request."""
+"""Render a preview as JSON, as text for a terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ MARKER = "<!-- railyard-preview -->"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change of the file would do to one stack."""
+    """The effects of a change to the file on one stack."""
 
     stack: str
     basis: str
-    """What it was compared with, in words: the reader decides how much to believe."""
+    """The base of the comparison, in words, for the reader to judge."""
     alarms: tuple[str, ...]
-    """What is interrupted, rebooted, replaced or refused."""
+    """Interruptions, reboots, replacements and refusals."""
     edits: tuple[Change, ...]
-    """What the file changes."""
+    """Changes of the file."""
     repairs: tuple[str, ...]
-    """What was changed on devices, and an update puts back."""
+    """Drift that an update will repair."""
     notes: tuple[str, ...] = ()
-    """What is not known, and what follows from the rest."""
+    """Unknown facts and consequences."""
     ports: Mapping[str, Mapping[str, int]] | None = None
-    """Switch to the order of its ports, so that neighbours stand together."""
+    """Switch to the order of its ports, which keeps neighbours together."""
 
     @property
     def is_empty(self) -> bool:
@@ -41,7 +41,7 @@ class Preview:
 
 
 def render_json(preview: Preview) -> str:
-    """The whole of it for other programs, nothing cut."""
+    """Render the complete preview as JSON for other programs."""
     document = asdict(preview)
     del document["ports"]
     return json.dumps({"schema_version": 1, **document}, indent=1) + "\n"
@@ -51,9 +51,9 @@ GITHUB_LIMIT: Final = 65_536
 """Characters of a comment on GitHub (its API answers `body is too long (maximum is 65536
 characters)`); GitLab takes 1,000,000."""
 MOST_LINES: Final = 40
-"""Lines of one thing in a comment; a CRD of another release has hundreds of changed fields."""
+"""Most lines per subject in a comment; a CRD of another release has hundreds of changed fields."""
 _WIDTH: Final = 160
-"""Characters of one value; a certificate or a whole file is named by its length."""
+"""Most characters of one value; a longer one, such as a certificate, shows its length."""
 _TITLES: Final[Mapping[Kind, str]] = {
     "cloud": "Cloud",
     "switch": "Switches",
@@ -85,9 +85,9 @@ def render_text(preview: Preview) -> str:
 
 
 def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
-    """The preview as a comment; what does not fit is counted, never half shown.
+    """Render the preview as a comment; it counts parts that do not fit, and cuts none in half.
 
-    Every text that may come from outside is a code span or a code block of its own.
+    Each text from outside gets its own code span or code block.
 
     Args:
         preview: What to show.
@@ -104,7 +104,7 @@ def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
 
 
 def _cut(head: Sequence[str], blocks: Sequence[str], tail: Sequence[str], limit: int) -> str:
-    """As many whole parts as fit, notes first: half a code span would be read as Markdown."""
+    """Keep as many whole parts as fit, notes first: half a code span would be read as Markdown."""
     cut = "\n_{} more parts do not fit into this comment; the full preview is a file of the run._\n"
     room = limit - len(cut) - 10
     ends = _that_fit(tail, room // 2)
@@ -148,7 +148,7 @@ def _count(preview: Preview, kind: Kind) -> str:
 
 
 def _block(group: ChangeGroup, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """A line that says what changes, and below it each setting, old and new."""
+    """Return a headline, then each changed setting with its old and new value."""
     names = ", ".join(group.subjects)
     if group.verb != "change":
         many = len(group.settings)

@@ -1,1 +1,1 @@
-"""The one door to devices: steps as values, sessions, and the Pulumi resources that run them."""
+"""Access to devices: steps as values, sessions, and the Pulumi resources that run them."""

@@ -1,4 +1,4 @@
-"""The Pulumi resources of remote steps: the only place that makes a command."""
+"""Pulumi resources of remote steps; only this module makes commands."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from components.core.plain_text import fill, instances_in, parse_facts
 from components.remote.step import Endpoint, env_name, railyard_program
 
 DIAL_ERROR_LIMIT = 10
-"""About 11 s of refused connections (the provider's default); the preview already looked."""
+"""About 11 s of refused connections (the provider's default); the preview has already connected."""
 PER_DIAL_TIMEOUT_S = 15
 Options: TypeAlias = pulumi.ResourceOptions
 SEALED = pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
-"""What a step printed is a secret."""
+"""The output of a step is secret."""
 Texts: TypeAlias = Mapping[str, pulumi.Output[str]]
 
 
 class SecretStore(Protocol):
-    """Where secrets come from: `pulumi.Config` in a program, a dictionary in a test."""
+    """Source of secrets: `pulumi.Config` in a program, a dictionary in a test."""
 
     def require_secret(self, key: str) -> pulumi.Output[str]:
-        """The secret of that name, marked secret."""
+        """Return the secret of that name, marked as secret."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What every remote resource of a run shares."""
+    """Values that all remote resources of a run share."""
 
     secrets: SecretStore
     notes: Mapping[str, str]
-    """Step name to repair note; a step without an entry has none."""
+    """Step name to repair note, only for steps with a note."""
     provenance: Literal["real", "lab"] = "real"
-    """`lab`: devices and numbers are simulated, and every report says so."""
+    """`lab`: devices and numbers are simulated, as every report states."""
     instances: Texts = field(default_factory=dict[str, pulumi.Output[str]])
-    """Cloud instance to its facts as a JSON object of texts; none on own machines."""
+    """Cloud instance to its facts as a JSON object of texts; empty on own machines."""
     machines: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
-    """Device to the instance that it is: what is on it goes with it."""
+    """Device to its cloud instance, whose deletion also deletes the device's steps."""
 
     def note(self, step: str) -> str:
-        """The repair note of a step, or an empty text."""
+        """Return the repair note of a step, or an empty text."""
         return self.notes.get(step, "")
 
     def filled(self, text: str) -> pulumi.Input[str]:
-        """The text with the facts of the instances in its holes."""
+        """Return the text with placeholders filled from the instances' facts."""
         names = instances_in(text)
         if not names:
             return text
@@ -57,21 +57,21 @@ class Remote:
         return known.apply(lambda facts: fill(text, parse_facts(names, facts)))
 
     def on_machine(self, endpoint: Endpoint, opts: Options) -> Options:
-        """The options of a step on a device: with the instance that it is, it is gone."""
+        """Return the options of a device's step, which its instance's deletion also deletes."""
         gone_with = pulumi.ResourceOptions(deleted_with=self.machines.get(endpoint.device))
         return pulumi.ResourceOptions.merge(opts, gone_with)
 
     def environment(self, endpoint: Endpoint) -> dict[str, pulumi.Input[str]]:
-        """The secrets that a local `railyard` needs to reach a device."""
+        """Return the secrets that a local `railyard` needs to reach a device."""
         names = endpoint.secret_names
         return {env_name(name): self.secrets.require_secret(name) for name in names}
 
 
 def connection_of(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
-    """How the command provider reaches a device: the host key is always pinned.
+    """Return the command provider's connection to a device: the host key is always pinned.
 
     Raises:
-        Bug: It cannot reach this one.
+        Bug: The provider cannot reach this device.
     """
     if endpoint.why_own_client:
         raise Bug(f"{endpoint.where}: {endpoint.why_own_client}, so the provider cannot reach it")
@@ -83,7 +83,7 @@ def connection_of(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
 
 
 def _login_of(shared: Remote, endpoint: Endpoint) -> dict[str, Any]:
-    """An agent is in no input: the provider finds it by SSH_AUTH_SOCK, which differs each day."""
+    """Leave an agent out of the inputs: its address SSH_AUTH_SOCK changes from day to day."""
 
     def secret(name: str | None) -> pulumi.Output[str] | None:
         return shared.secrets.require_secret(name) if name else None
@@ -107,19 +107,19 @@ class LocalCall:
 
     name: str
     create: str
-    """Arguments of `railyard`, or a whole line that calls it."""
+    """Arguments of `railyard`, or a complete line that calls it."""
     stdin: pulumi.Input[str]
     environment: Mapping[str, pulumi.Input[str]]
     delete: str | None = None
     secret_stdout: bool = False
     triggers: Sequence[pulumi.Input[str]] = ()
-    """What replaces the resource: for cloud objects alone."""
+    """Values whose change replaces the resource; only for cloud objects."""
     previous_output: bool = False
-    """Hand the evidence of the last run back: an update then knows what it no longer wants."""
+    """Pass the previous output to the next run, so an update knows which settings to remove."""
 
 
 def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
-    """Run `railyard` here: one driver, in one language, for reading and for changing."""
+    """Run `railyard` on this machine: the same driver reads and changes."""
     if call.secret_stdout:
         opts = Options.merge(opts, SEALED)
     return local.Command(
@@ -141,9 +141,9 @@ def _line(words: str) -> str:
 
 
 def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:
-    """Join the text that a step printed into a finished text.
+    """Transform a step's printed text.
 
-    With `--continue-on-error` a step behind a failed one is skipped and gives None; what hangs
-    on it is skipped as well, so its text does not matter.
+    With `--continue-on-error`, a step behind a failed one is skipped and returns None; its
+    dependents are skipped as well, so their text does not matter.
     """
     return output.apply(lambda text: join(text) if text else "")

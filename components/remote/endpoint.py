@@ -1,4 +1,4 @@
-"""From the `ssh` block of the file to what the remote door needs."""
+"""Convert the `ssh` block of the file to an `Endpoint`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from components.remote.step import Endpoint, TargetKind
 
 
 def endpoint_of(device: str, kind: TargetKind, ssh: Ssh) -> Endpoint:
-    """Address, pinned key, names of the secrets and way of one device.
+    """Return address, pinned key, secret names and jump hosts of one device.
 
-    A missing host key stays empty here: the check `host-key` refuses it before anything connects.
+    A missing host key stays empty here: the check `host-key` refuses it before any connection.
 
     Raises:
-        Bug: The site's jump hosts were not looked up: the device would be reached past them.
+        Bug: The site's jump hosts were not looked up, so the connection would bypass them.
     """
     hops = ssh.hops if isinstance(ssh, ReachedSsh) else ()
     if ssh.jump and not hops:
@@ -48,10 +48,10 @@ def _name(secret: SecretRef | None) -> str | None:
 
 
 def host_endpoint(host: Host) -> Endpoint:
-    """Address, pinned key and secret names of one host, which has a login."""
+    """Return the endpoint of a host with a login."""
     return endpoint_of(host.name, "host", host.way)
 
 
 def with_deadlines(endpoint: Endpoint, asked: SwitchDeadlines) -> Endpoint:
-    """The same with the deadlines that the file sets; a default is not recorded in any state."""
+    """Add the deadlines that the file sets; a state never records defaults."""
     return replace(endpoint, **asked.model_dump(exclude_defaults=True))

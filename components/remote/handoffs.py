@@ -1,7 +1,7 @@
-"""What one stage hands to the next: plan values and a gate, never the output of an install.
+"""Handoffs between stages: plan values and a gate, but no output of an install.
 
-A stage takes the handoff of the stage before it, so a wrong order does not type-check. Each
-stage ends in one gate resource: depending on a gate is one edge, whatever is behind it.
+A stage takes the previous stage's handoff, so a wrong order fails the type check. Each stage ends
+in one gate resource, so a dependency on a stage is one edge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pulumi
 
 @dataclass(frozen=True, slots=True)
 class NodesDrained:
-    """Nodes that leave the cluster in this update run no pods any more."""
+    """Nodes that leave the cluster in this update no longer run pods."""
 
     gate: pulumi.Resource
 
@@ -35,47 +35,47 @@ class HypervisorsReady:
 
 @dataclass(frozen=True, slots=True)
 class InstancesReady:
-    """All cloud instances run and answer SSH with the key that was pinned."""
+    """All cloud instances run and answer SSH with the pinned key."""
 
     gate: pulumi.Resource
     facts: Mapping[str, pulumi.Output[str]]
     """Instance to a JSON object of texts: `public_ip`, `private_ip`, `host_key`."""
     machines: Mapping[str, pulumi.Resource]
-    """Instance to its resource: steps on it are deleted with it."""
+    """Instance to its resource; its deletion also deletes the steps on it."""
 
 
 Underlay = FabricReady | HypervisorsReady | InstancesReady
-"""What hosts stand on: cabled switches, hypervisors, or a cloud."""
+"""The stage below hosts: cabled switches, hypervisors, or a cloud."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostsReady:
-    """All hosts are as planned; what they stand on was before them."""
+    """All hosts are as planned, after the stage below them."""
 
     gate: pulumi.Resource
     hosts: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
-    """Host to the last of its own steps. What is installed on a host waits for that one too: the
-    engine deletes in the order of the edges between what is deleted, and a gate stays."""
+    """Host to its last own step. Later installs on a host depend on it too: the engine orders
+    deletions by the edges between deleted resources, and a gate is not deleted."""
 
     def behind(self, gate: pulumi.Resource) -> HostsReady:
-        """The same after one more stage."""
+        """Return the same handoff after one more stage."""
         return replace(self, gate=gate)
 
     def of(self, host: str) -> list[pulumi.Resource]:
-        """What the first step of another room on a host waits for, beside the gate."""
+        """Return dependencies, besides the gate, for another room's first step on a host."""
         return [self.hosts[host]] if host in self.hosts else []
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadReady:
-    """Containers run on all workers and reach each other by SSH; there is no Kubernetes."""
+    """Containers run on all workers and reach each other by SSH, without Kubernetes."""
 
     gate: pulumi.Resource
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceReport:
-    """The path was proven, or the update failed with the verdict table."""
+    """Acceptance passed, or the update failed with the verdict table."""
 
     verdict: pulumi.Output[str]
 

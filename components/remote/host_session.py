@@ -1,4 +1,4 @@
-"""A Linux host: one asyncssh connection, and one answer for each script or verb of a tool."""
+"""Connect to a Linux host with asyncssh, and run scripts and tools there."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from components.remote.step import (
 from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4
-"""Logins until a host counts as unreachable: an sshd that just started, or has many logins under
-way, drops one now and then."""
+"""Logins until a host counts as unreachable: an sshd that just started, or is handling many logins,
+may drop one."""
 PAUSE_S: Final = 2.0
 _ENDPOINT: Final = TypeAdapter(Endpoint)
 
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """What a script on a host printed."""
+    """Output of a script on a host."""
 
     stdout: str
     stderr: str
@@ -53,7 +53,7 @@ class HostAnswer:
 
 
 class HostSession:
-    """An open connection to a host, on which several commands may run, also at once."""
+    """An open connection to a host; several commands may run on it at once."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class HostSession:
         """Take over an open connection.
 
         Args:
-            endpoint: Which host.
-            connection: To it.
-            sudo_password: What its sudo asks for; None: it does not ask.
+            endpoint: The host.
+            connection: The connection to it.
+            sudo_password: Password for its sudo, or None if sudo does not ask.
         """
         self._endpoint = endpoint
         self._connection = connection
@@ -79,12 +79,12 @@ class HostSession:
 
         Args:
             command: Text for the login shell.
-            stdin: What the command reads.
-            deadline_s: Seconds until it must have ended.
-            limit: Most bytes of stdout, and of stderr, that it may print.
+            stdin: Input of the command.
+            deadline_s: Seconds for the command.
+            limit: Most bytes of stdout, and of stderr.
 
         Raises:
-            UnreachableError: No answer within the deadline, or half of one.
+            UnreachableError: The deadline passed, or the answer was cut off.
             DeviceError: sudo refuses the password.
         """
         return await self._within(deadline_s, self._run(command, stdin, limit))
@@ -96,7 +96,7 @@ class HostSession:
         else:
             process = await self._connection.create_process(command)
         if stdin:
-            # A command may end before it reads, where its tool is missing: its output says why.
+            # A command without its tool may end before it reads; its output gives the reason.
             with suppress(BrokenPipeError):
                 process.stdin.write(stdin)
                 process.stdin.write_eof()
@@ -104,11 +104,11 @@ class HostSession:
         return stdout, said + stderr, process.returncode
 
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
-        """Run one command that reads a file of this machine, which is streamed.
+        """Run one command, and stream a file of this machine to it.
 
         Raises:
-            UnreachableError: No answer within the deadline, or half of one.
-            DeviceError: sudo asks for a password there, which would be read in place of the file.
+            UnreachableError: The deadline passed, or the answer was cut off.
+            DeviceError: sudo asks for a password, which it would read from the file's stream.
         """
         if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(
@@ -127,14 +127,14 @@ class HostSession:
     async def _within(
         self, deadline_s: float, work: Awaitable[tuple[str, str, int | None]]
     ) -> HostAnswer:
-        """Output, errors and status of a command that ends in time, and says how it ended."""
+        """Return a command's result; raise if it is late or ends without a status."""
         doing = Doing("run", deadline_s)
         try:
             async with asyncio.timeout(deadline_s):
                 stdout, stderr, status = await work
         except (TimeoutError, OSError, asyncssh.Error) as error:
             raise explain(self._endpoint, error, doing, Client(None)) from error
-        if status is None:  # neither a status nor a signal: half an answer is none
+        if status is None:  # without status and signal the answer is incomplete
             raise UnreachableError(
                 f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
             )
@@ -149,18 +149,18 @@ async def connect_to_host(
     jumps: JumpHosts | None = None,
     deadline_s: float = CONNECT_DEADLINE_S,
 ) -> AsyncGenerator[HostSession]:
-    """Log in to a host whose key is pinned.
+    """Log in to a host with a pinned key.
 
     Args:
-        endpoint: Address, pinned host key and way.
+        endpoint: Address, pinned host key and jump hosts.
         secrets: Secret name to value: those of `endpoint.secret_names`.
-        jumps: The jump hosts of this run; by default, connections of its own.
+        jumps: This run's jump hosts; by default, the call makes its own connections.
         deadline_s: Seconds until the host has accepted the login.
 
     Raises:
-        UnreachableError: No session within the deadline, and why.
+        UnreachableError: No session within the deadline; the text has the reason.
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
-        DeviceError: The host refused our key, or the secret is no key.
+        DeviceError: The host refused our key, or the secret is not a key.
     """
     within_s = min(CONNECT_DEADLINE_S, deadline_s)
     async with jump_hosts(secrets) as own:
@@ -181,31 +181,30 @@ async def run_on_host(
     deadline_s: float,
     limit: int = ANSWER_BYTES,
 ) -> HostAnswer:
-    """Run one command over a connection of its own.
+    """Run one command over its own connection.
 
     Args:
-        endpoint: Address, pinned host key and way.
+        endpoint: Address, pinned host key and jump hosts.
         secrets: Secret name to value.
         command: Text for the login shell.
-        stdin: What the command reads.
-        deadline_s: Seconds until the login is accepted, at most CONNECT_DEADLINE_S, and again until
-            the command has ended.
-        limit: Most bytes of stdout, and of stderr, that it may print.
+        stdin: Input of the command.
+        deadline_s: Seconds for the login, at most CONNECT_DEADLINE_S, and again for the command.
+        limit: Most bytes of stdout, and of stderr.
 
     Raises:
-        UnreachableError: No session, or no answer within the deadline, and why.
+        UnreachableError: No session, or no answer within the deadline; the text has the reason.
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
-        DeviceError: The host refused our key, or the secret is no key.
+        DeviceError: The host refused our key, or the secret is not a key.
     """
     async with connect_to_host(endpoint, secrets, deadline_s=deadline_s) as session:
         return await session.run(command, stdin=stdin, deadline_s=deadline_s, limit=limit)
 
 
 async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tuple[str, str]:
-    """All of stdout and stderr until the command ended, each up to its limit.
+    """Return stdout and stderr of a command, each up to the limit.
 
     Raises:
-        TooLongError: There is more of one of them; the command is ended.
+        TooLongError: One exceeds the limit; the command is ended.
     """
 
     async def keep(stream: asyncssh.SSHReader[AnyStr]) -> str:
@@ -223,20 +222,20 @@ async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tu
 
 
 def run_line(line: str, stdin: str, deadline_s: float, environ: Mapping[str, str]) -> HostAnswer:
-    """Run one line on the host that the environment names: `railyard device run LINE`.
+    """Run one line on the host from the environment: `railyard device run LINE`.
 
-    It runs the same line with the same stdin as `command.remote.Command` would. What is needed
-    beside them comes by the environment: the endpoint in clear, its secrets as secrets.
+    It runs the same line with the same stdin as `command.remote.Command` would. The environment has
+    the rest: the endpoint in clear text, its secrets as secrets.
 
     Args:
         line: Text for its login shell.
-        stdin: What the line reads.
-        deadline_s: Seconds after which the line ends itself there.
-        environ: Has the endpoint, and its secrets.
+        stdin: Input of the line.
+        deadline_s: Seconds after which the line ends itself on the host.
+        environ: The environment with the endpoint and its secrets.
 
     Raises:
-        UsageError: Something is missing in the environment.
-        DeviceError: The host is not reached, or refuses.
+        UsageError: The environment lacks a value.
+        DeviceError: The host cannot be reached, or refuses.
     """
     endpoint = read_request(_ENDPOINT, environ.get(ENDPOINT_VARIABLE, ""), ENDPOINT_VARIABLE)
     secrets = secrets_for(endpoint, environ)
@@ -253,7 +252,7 @@ async def _run_step(
                 connected = True
                 return await session.run(line, stdin=stdin, deadline_s=deadline_s)
         except UnreachableError:
-            if connected or attempt == ATTEMPTS - 1:  # what was begun is not begun again
+            if connected or attempt == ATTEMPTS - 1:  # never start a command twice
                 raise
         await asyncio.sleep(PAUSE_S)
     raise AssertionError("the last attempt returns or raises")
@@ -262,14 +261,14 @@ async def _run_step(
 Run = Callable[[Endpoint, str, str, float], HostAnswer]
 """Run a command: endpoint, command, stdin, deadline in seconds."""
 _GRACE_S: Final = 15.0
-"""Seconds beyond a script's own deadline, after which the session is given up."""
+"""Seconds beyond a script's own deadline until the session is abandoned."""
 
 
 def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
-    """Make what runs commands on these hosts, with their secrets from the environment.
+    """Return a function that runs commands on these hosts, with secrets from the environment.
 
     Raises:
-        UsageError: A secret is not in the environment.
+        UsageError: The environment lacks a secret.
     """
     secrets = {endpoint.device: secrets_for(endpoint, environ) for endpoint in endpoints}
 
@@ -289,15 +288,15 @@ def run_call(
     *,
     ash: bool = False,
 ) -> HostAnswer:
-    """Run a verb; where the tool is missing or altered, its text travels with this run.
+    """Run a verb; if the tool is missing or altered, send its text for this one run.
 
     Args:
-        run: How commands are run on the host.
+        run: Runs a command on a host.
         endpoint: The host.
         call: Tool and verb.
         stdin: `key=value` lines.
-        deadline_s: Seconds after which it is ended there.
-        ash: It is an ESXi host.
+        deadline_s: Seconds after which the verb is ended on the host.
+        ash: The host runs ESXi.
     """
     answer = run(endpoint, render_call(call, deadline_s, ash=ash), stdin, deadline_s)
     if answer.exit_status != TOOL_MISSING:
@@ -312,10 +311,10 @@ async def look_with(
     *,
     ash: bool = False,
 ) -> tuple[HostAnswer, bool]:
-    """The same on an open session.
+    """Run a verb on an open session; send the text of a missing tool for this one run.
 
     Returns:
-        The answer, and whether the tool lay on the host.
+        The answer, and whether the host had the tool.
     """
     answer = await run(render_call(call, deadline_s, ash=ash))
     if answer.exit_status != TOOL_MISSING:

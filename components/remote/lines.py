@@ -1,8 +1,8 @@
-"""A request on stdin as one line a value: `desired.ports.1/2.mtu_bytes = 9216`; and reading it.
+"""Write and read a request as one line per value: `desired.ports.1/2.mtu_bytes = 9216`.
 
-The engine prints a changed text by its changed lines and two lines around each, but a text that is
-JSON or YAML by all that it holds, changed or not. In this form each changed value is a line of its
-own that says where it belongs. JSON is read as well.
+For a changed text, the engine shows the changed lines with two lines around each, but for JSON or
+YAML the complete text. In this form each changed value is one line with its path. JSON can be read
+as well.
 """
 
 from __future__ import annotations
@@ -18,37 +18,38 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.core.errors import UsageError
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/-]+")
-"""A key that needs no quotes."""
+"""A key without quotes."""
 _STEP: Final = re.compile(
     r"""\.?(?: (?P<plain>[A-Za-z0-9_/-]+) | (?P<quoted>"(?:[^"\\]|\\.)*") | \[(?P<index>\d+)\] )""",
     re.VERBOSE,
 )
 _EQUALS: Final = " = "
 _NOTE: Final = "repair"
-"""Where there is no note there is no line."""
+"""Without a note the line is left out."""
 _LAST: Final = ("settings", _NOTE)
-"""Of a request, what changes with every edit and every repair: after the end no line is shown."""
+"""Keys that change with every edit or repair: they come last, so the engine shows no unchanged
+lines after them."""
 _MOST: Final = 16_000_000
-"""Characters of one request: that of 1,000 hosts for acceptance has about 3,000,000."""
+"""Most characters of one request: acceptance of 1,000 hosts has about 3,000,000."""
 Path = tuple[str | int, ...]
 
 
 def render_lines(document: Mapping[str, object]) -> str:
-    """The document with one line a value, by key, `_LAST` at the end; a plain list is one value."""
+    """Render one line per value, by key, with `_LAST` at the end; a plain list is one value."""
     return "".join(f"{path}{_EQUALS}{value}\n" for path, value in flatten(document).items())
 
 
 def flatten(document: Mapping[str, object]) -> dict[str, str]:
-    """Each value of a document by its path, as JSON."""
+    """Return each value of a document by its path, as JSON."""
     values = cast("JsonValue", json.loads(json.dumps(document)))
     return {_spell(path): json.dumps(value) for path, value in _leaves(values, ())}
 
 
 def parse_lines(text: str) -> dict[str, JsonValue]:
-    """Read what `render_lines` wrote, or a JSON object.
+    """Parse the output of `render_lines`, or a JSON object.
 
     Raises:
-        ValueError: It is neither, has more than 16 MB, or says a value twice.
+        ValueError: It is neither, has more than 16 MB, or has a value twice.
     """
     if len(text) > _MOST:
         raise ValueError(f"{len(text):,} characters; at most {_MOST:,} are read")
@@ -110,10 +111,10 @@ def _put(document: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
 
 
 def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
-    """What lies at a step, made first where nothing does.
+    """Return the value at a step, created if missing.
 
     Raises:
-        ValueError: The lines before put something else there.
+        ValueError: Earlier lines put another type of value there.
     """
     if isinstance(place, dict) and isinstance(step, str):
         return place.setdefault(step, new)
@@ -126,7 +127,7 @@ def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
 
 
 def as_json(text: str) -> str:
-    """The same document as JSON, for a reader that checks types; other texts stay as they are."""
+    """Return the document as JSON, for a reader that checks types; other texts stay unchanged."""
     try:
         return json.dumps(parse_lines(text))
     except ValueError:
@@ -137,15 +138,15 @@ _Request = TypeVar("_Request")
 
 
 def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
-    """Read a request of JSON.
+    """Parse and validate a request.
 
     Args:
-        adapter: Of its class.
-        text: What came on stdin.
-        what: As the error names it: `reboot request`.
+        adapter: The adapter of its class.
+        text: The text from stdin.
+        what: Its name in errors: `reboot request`.
 
     Raises:
-        UsageError: It is none; the text names the first fault.
+        UsageError: The text is not such a request; the message names the first fault.
     """
     try:
         return adapter.validate_json(as_json(text))

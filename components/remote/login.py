@@ -1,11 +1,10 @@
-"""How our SSH client logs in, and how `sudo` gets the password that it asks for.
+"""Log in with our SSH client, and give `sudo` its password.
 
 A login has keys, passphrases, the agent, passwords, and the pinned host key.
 
-The password goes to the standard input of `sudo -S`, when sudo's own prompt has come and not
-before, and the state follows once the command has begun. So it is in no argument, no environment
-and no file of the host, and a sudo that does not ask never gets it (decision 19 in
-docs/decisions.md).
+The password goes to `sudo -S` on standard input after sudo's own prompt, and the state follows
+after the command has started. So no argument, environment or file of the host has it, and a sudo
+that does not ask never gets it (decision 19 in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -23,32 +22,33 @@ from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 AGENT: Final = "SSH_AUTH_SOCK"
-"""Where ssh-agent(1) says its socket is."""
+"""Variable with the socket of ssh-agent(1)."""
 SSH_RSA: Final = "ssh-rsa"
 """RSA signed with SHA-1 (RFC 4253, section 6.6), refused by OpenSSH since 8.8."""
 RSA_SHA2: Final = ("rsa-sha2-512", "rsa-sha2-256")
-"""What an RSA host key signs with (RFC 8332)."""
+"""Signature algorithms of an RSA host key (RFC 8332)."""
 FAST_CIPHERS: Final = "^aes256-gcm@openssh.com,aes128-gcm@openssh.com"
-"""Before the usual ones: asyncssh begins with ChaCha20, which it puts together of five ciphers for
-each packet. That was a fifth of what a session takes here; AES-GCM is one call of OpenSSL, and
-OpenSSH has it since 6.2. A server without it gets what it got before."""
+"""Preferred ciphers: asyncssh's default is ChaCha20, which it computes with five ciphers for each
+packet. This took a fifth of a session's time here; AES-GCM is one call of OpenSSL, and OpenSSH has
+it since 6.2. A server without it uses the default."""
 _SHA1_EXCHANGE: Final = "diffie-hellman-group14-sha1"
 _OLD_CIPHERS: Final = "+aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc"
 _OLD_MACS: Final = "+hmac-md5,hmac-sha1-96,hmac-md5-96"
-"""What asyncssh knows and offers only if asked: OpenSSH took them last in 6.6 (March 2014)."""
+"""Algorithms that asyncssh offers only on request: OpenSSH last accepted them by default in 6.6
+(March 2014)."""
 
 
 class Client(asyncssh.SSHClient):
-    """Answers the server while it lets us in, and keeps what errors should say.
+    """Answers the server during a login, and keeps facts for errors.
 
-    The password is given once, by keyboard-interactive if the server offers that. Onyx and EOS
+    It gives the password once, by keyboard-interactive if the server offers that. Onyx and EOS
     offer nothing else, and stricter servers end the connection for a second try.
     """
 
     presented = ""
-    """The host key that came in place of the pinned one."""
+    """The host key that the server presented instead of the pinned one."""
     asked = ""
-    """What the server asked besides the password, such as a new one."""
+    """The server's further question after the password, such as for a new one."""
 
     def __init__(self, password: str | None) -> None:
         self._password = password
@@ -56,13 +56,13 @@ class Client(asyncssh.SSHClient):
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
     ) -> bool:
-        """Take none but the pinned key, which asyncssh compares itself."""
+        """Refuse the key, since asyncssh asks only about keys that do not match the pinned one."""
         del host, addr, port
         self.presented = key.export_public_key("openssh").decode().strip()
         return False
 
     def password_auth_requested(self) -> str | None:
-        """The password, the first time."""
+        """Give the password only once."""
         password, self._password = self._password, None
         return password
 
@@ -74,13 +74,13 @@ class Client(asyncssh.SSHClient):
         return no_answer
 
     def kbdint_auth_requested(self) -> str | None:
-        """Yes, while there is a password to give."""
+        """Accept keyboard-interactive while the password is unused."""
         return None if self._password is None else ""
 
     def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
     ) -> Sequence[str] | None:
-        """The password for the first question; a second one asks for something else."""
+        """Answer the first question with the password; refuse a second one."""
         del name, lang
         if not prompts:
             return []
@@ -95,13 +95,13 @@ class Client(asyncssh.SSHClient):
 async def client_options(
     endpoint: Endpoint, secrets: Mapping[str, str], client: Client
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
-    """The options of one login; with an agent they hold until the login is done.
+    """Yield the options of one login; an agent stays connected until the login is complete.
 
     Raises:
-        HostKeyError: What is pinned is no public key.
-        DeviceError: The secret is no key, or the agent has none.
+        HostKeyError: The pinned text is not a public key.
+        DeviceError: The secret is not a key, or the agent has none.
     """
-    # As a key and not as a line of known_hosts, whose form of an address depends on the port.
+    # This is a key, not a line of known_hosts, where the form of an address depends on the port.
     pinned = _pinned_key(endpoint)
     none: list[asyncssh.SSHKey] = []
     old = endpoint.legacy_algorithms
@@ -170,10 +170,10 @@ def _no_agent(endpoint: Endpoint, why: str) -> DeviceError:
 
 
 def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKey:
-    """The private key of a login, opened with its passphrase.
+    """Return the private key of a login, decrypted with its passphrase.
 
     Raises:
-        DeviceError: It is none, or the passphrase is missing or wrong.
+        DeviceError: The secret is not a key, or the passphrase is missing or wrong.
     """
     passphrase = secrets.get(endpoint.passphrase_secret or "")
     try:
@@ -205,30 +205,30 @@ def _wrong_passphrase(endpoint: Endpoint) -> DeviceError:
 
 
 AS_ROOT: Final = "sudo -n "
-"""How every command that runs as root begins: sudo never asks."""
+"""Start of every command that runs as root: sudo never asks."""
 CHUNK: Final = 4096
 LONGEST_TALK: Final = 1 << 20
-"""Characters before the command begins: the lecture of sudo has some 500."""
+"""Most characters before the command starts; the lecture of sudo has some 500."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """One command under a sudo that may ask; the marks are new for each."""
+    """One command under a sudo that may ask, with fresh marks."""
 
     prompt: str
     ready: str
 
     def command(self, text: str) -> str:
-        """The same command, with a sudo that asks on stderr and a mark when the command begins.
+        """Return the command with a sudo that prompts on stderr, and a mark at its start.
 
-        `-k` lets no earlier login of sudo count, so that it is always asked the same way.
+        `-k` ignores earlier logins of sudo, so it always asks in the same way.
         """
         begin = f'echo {self.ready} >&2; exec "$@"'
         return f"sudo -k -S -p {self.prompt} sh -c '{begin}' sh {text.removeprefix(AS_ROOT)}"
 
 
 def new_asking() -> Asking:
-    """Marks that nothing on the host can know before."""
+    """Return random marks, which nothing on the host can know in advance."""
     mark = secrets.token_hex(8)
     return Asking(f"railyard-asks-{mark}:", f"railyard-begins-{mark}")
 
@@ -236,16 +236,16 @@ def new_asking() -> Asking:
 async def start_sudo(
     connection: asyncssh.SSHClientConnection, endpoint: Endpoint, command: str, password: str
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
-    """Start a command as root; its standard input is its own from here on.
+    """Start a command as root; afterwards its standard input is free.
 
     Args:
-        connection: To the host.
-        endpoint: Which host, for errors.
-        command: Begins with AS_ROOT.
-        password: What sudo asks for.
+        connection: The connection to the host.
+        endpoint: The host, for errors.
+        command: A command that begins with AS_ROOT.
+        password: The password for sudo.
 
     Returns:
-        The process, and what it wrote to stderr so far, without sudo's talk.
+        The process, and its stderr so far without sudo's messages.
 
     Raises:
         DeviceError: sudo refuses the password.

@@ -1,4 +1,4 @@
-"""The resources of steps: on a host, its tools, and plain execs on switches."""
+"""Resources for steps on a host, for its tools, and for plain execs on switches."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from components.remote.tools import keep_tools
 
 Sent: TypeAlias = remote.Command
 Step: TypeAlias = remote.Command | local.Command
-"""A step on a host, by the provider's SSH client or by ours."""
+"""A step on a host, by the provider's SSH client or by Railyard's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithMade:
-    """The secrets of the stack, and those that come from elsewhere or were made in this run."""
+    """The secrets of the stack, and secrets from elsewhere or from this run."""
 
     given: SecretStore
     made: Mapping[str, pulumi.Output[str]]
 
     def require_secret(self, key: str) -> pulumi.Output[str]:
-        """The secret of that name, marked secret."""
+        """Return the secret of that name, marked as secret."""
         return self.made[key] if key in self.made else self.given.require_secret(key)
 
 
 def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> Step:
-    """One step on a host: one SSH connection, one line that names a tool, the state on stdin.
+    """Run one step on a host: one SSH connection, one line that calls a tool, the state on stdin.
 
-    Where the provider's client cannot go (`Endpoint.why_own_client`), a process here sends the
-    same line and the same stdin.
+    If the provider's client cannot reach it (`Endpoint.why_own_client`), a local process sends the
+    same line and stdin.
     """
     note = shared.note(step.name)
     stdin = shared.filled(step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else ""))
@@ -77,10 +77,10 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
 
 
 def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """Put the tools of a host on it; every other step there depends on this one.
+    """Send the tools of a host; every other step there depends on this one.
 
     Raises:
-        UsageError: The texts cannot be laid beside the program, for the process that sends them.
+        UsageError: The texts cannot be stored for the process that sends them.
     """
     if not pulumi.runtime.is_dry_run():
         keep_tools(step.reads)
@@ -106,7 +106,7 @@ class SwitchExec:
 
 
 def switch_exec(shared: Remote, call: SwitchExec, opts: pulumi.ResourceOptions) -> Sent:
-    """Send it, and keep what it printed: it may be an error although the step is a success."""
+    """Send it and keep its output, which may be an error although the step succeeds."""
     return remote.Command(
         call.name,
         connection=connection_of(shared, call.endpoint),
@@ -119,7 +119,7 @@ def switch_exec(shared: Remote, call: SwitchExec, opts: pulumi.ResourceOptions) 
 
 
 def printed(sent: Sent) -> pulumi.Output[str]:
-    """All that an exec printed; nothing, where it was skipped behind a failed step."""
+    """Return the output of an exec; empty if a failed step skipped it."""
 
     def join(texts: Sequence[str | None]) -> str:
         return "\n".join(text for text in texts if text)

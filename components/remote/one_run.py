@@ -1,8 +1,8 @@
-"""A run that changes something from this machine: one at a time, and ended between two commands.
+"""Allow one changing run at a time from this machine, and stop it only between two commands.
 
-An exception in the middle of an answer would leave the rest of it for the next command. So the
-first SIGINT or SIGTERM is only noted: the exchange ends before its next command, and puts back what
-it changed. A second one ends the step at once.
+An exception in the middle of an answer would leave its rest for the next command. So the first
+SIGINT or SIGTERM is only recorded: the exchange ends before its next command, and restores its
+changes. A second one ends the step at once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from components.core.plain_text import plain_text
 POLL_S: Final = 0.2
 PRIVATE: Final = 0o700
 LONGEST_HOLDER: Final = 500
-"""Characters of what a lock says of its holder."""
+"""Most characters of a lock file that name its holder."""
 
 
 def lock_folder() -> Path:
-    """The folder of this user's locks, which only that user can write.
+    """Return the folder of this user's locks, which only that user can write.
 
-    It must be the same for every run: XDG_RUNTIME_DIR is no such place, since a timer has none.
+    It must be the same for every run, so XDG_RUNTIME_DIR, which a timer lacks, is unsuitable.
 
     Raises:
-        DeviceError: It cannot be made, or it is another user's, or a link.
+        DeviceError: It cannot be created, belongs to another user, or is a link.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "railyard" / "locks"
@@ -62,11 +62,11 @@ def _refused(place: Path, why: str) -> DeviceError:
 
 @contextmanager
 def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, None]:
-    """Hold the lock of one thing; a killed engine can leave a command running that holds it.
+    """Hold a lock; after a killed engine, its command may still run and hold it.
 
     Args:
-        name: What is locked, as a part of a file's name.
-        busy: What another run that holds it is doing, for the error.
+        name: The lock's name, as part of a file name.
+        busy: Words for another run that holds the lock, for the error.
         deadline_s: Seconds to wait for it.
 
     Raises:
@@ -92,7 +92,7 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
 
 
 def _sign(file: IO[str]) -> None:
-    """Name the holder; the folder is that of its project."""
+    """Write the holder into the lock file, with its project's folder."""
     since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
     file.truncate(0)
     file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
@@ -111,27 +111,27 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked for an end; its text is the name of the signal."""
+    """A signal asked to stop; the text is its name."""
 
 
 class InterruptedTwice(KeyboardInterrupt):
-    """A second signal: nothing more is sent."""
+    """A second signal: stop sending at once."""
 
 
 @dataclass(slots=True)
 class Stop:
-    """What signals have asked for."""
+    """The stop that signals requested."""
 
     asked: str = ""
-    """Name of the first signal; empty: there was none."""
+    """Name of the first signal; empty without one."""
     heard: bool = False
-    """The exchange knows of it, and is putting back."""
+    """The exchange knows about it, and is restoring values."""
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal.
 
         Raises:
-            InterruptedTwice: It is the second one.
+            InterruptedTwice: It is the second signal.
         """
         del frame
         if self.asked:
@@ -145,7 +145,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Generator[Stop]:
-    """Note signals while the block runs; only the main thread can."""
+    """Record signals while the block runs; this works only in the main thread."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -167,44 +167,44 @@ class Session(Protocol):
         ...
 
     def run(self, command: str) -> str:
-        """Send one line; returns what it printed."""
+        """Send one line, and return its output."""
         ...
 
 
 class Timed(Session, Protocol):
-    """The same with a deadline."""
+    """A session with a deadline."""
 
     def left_s(self) -> float:
         """Seconds to the deadline, which may grow with each command."""
         ...
 
     def renew(self) -> None:
-        """Begin the deadline again."""
+        """Restart the deadline."""
         ...
 
 
 def say(text: str) -> None:
-    """A line on stderr, which Pulumi keeps with the output of the step."""
+    """Print a line on stderr, which Pulumi stores with the step's output."""
     sys.stderr.write(f"{plain_text(text)}\n")
     sys.stderr.flush()
 
 
 @dataclass(slots=True)
 class WatchedSession:
-    """A session that can be stopped, and that says once when half of its time is used."""
+    """A session that can be stopped, and that reports once when half of its time is used."""
 
     session: Timed
     stop: Stop
     say: Callable[[str], None] = say
     clock: Callable[[], float] = time.monotonic
     planned: int = 0
-    """Lines that the exchange has to send; 0 while it only reads."""
+    """Lines that the exchange will send; 0 while it only reads."""
     sent: int = 0
     _begun_s: float = field(init=False)
     _told: bool = False
 
     def __post_init__(self) -> None:
-        """The time begins now."""
+        """Start the clock."""
         self._begun_s = self.clock()
 
     @property
@@ -213,15 +213,15 @@ class WatchedSession:
         return self.session.where
 
     def plan(self, lines: int) -> None:
-        """So many lines are about to be sent."""
+        """Announce the number of lines to send."""
         self.planned, self.sent = lines, 0
 
     def run(self, command: str) -> str:
         """Send one command.
 
         Raises:
-            Interrupted: A signal came since the last command; this one was not sent. What is put
-                back gets a deadline of its own.
+            Interrupted: A signal came since the last command; this one was not sent. The restoring
+                gets its own deadline.
         """
         if self.stop.asked and not self.stop.heard:
             self.stop.heard = True

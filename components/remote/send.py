@@ -1,12 +1,11 @@
-"""What this machine puts on hosts: tools (`railyard device tools`), and files by digest, streamed.
+"""Send tools (`railyard device tools`) and files by digest, streamed, from this machine to hosts.
 
-What lies there whole is left alone, so that a second run asks once and writes nothing. The text of
-a tool goes over SSH into a file that only root can write, and gets its name when its digest is
-right.
+Complete copies on the host stay, so a second run asks once and writes nothing. The text of a tool
+goes over SSH into a file that only root can write, and gets its name after its digest is verified.
 
-Files are K3s, its images, a driver. The state of their step has names and digests. The bytes lie
-beside the program (`.railyard/files`), where `components/artefacts/store.py` puts them, and on the
-host in a folder of their digest.
+Files are K3s, its images, or a driver. The state of their step has names and digests. The bytes are
+in the project (`.railyard/files`), written by `components/artefacts/store.py`, and on the host in a
+folder named by digest.
 """
 
 from __future__ import annotations
@@ -57,29 +56,29 @@ _FIXES: Final[Mapping[str, str]] = {
     "Permission denied": "a security module or an export without root's rights forbids it",
     "what arrived": "the text was cut or changed on the way: run again",
 }
-"""Part of the host's own words to what helps."""
+"""Part of the host's message to its fix."""
 
 
 @dataclass(slots=True)
 class Sender:
-    """One host: what it shall have, and the open session."""
+    """One host: its wanted tools, and the open session."""
 
     request: SendRequest
     session: HostSession
     load: Callable[[str, str], bytes] = load_tool
-    """From name and digest to the text."""
+    """Returns the text for a name and a digest."""
     folder: str = TOOLS_FOLDER
     sent: list[str] = field(default_factory=list[str])
 
     async def send(self) -> dict[str, object]:
-        """Send what the host lacks.
+        """Send the missing tools.
 
         Returns:
-            The evidence: names of the tools that were sent.
+            The evidence: names of the tools sent.
 
         Raises:
-            DeviceError: A tool cannot be put there; the text says host, path and fix.
-            UsageError: A tool is not here either.
+            DeviceError: A tool cannot be stored there; the text has host, path and fix.
+            UsageError: This machine lacks a tool too.
         """
         await self._find_folder()
         digests = tuple(self.request.tools.values())
@@ -94,9 +93,9 @@ class Sender:
         return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
 
     async def remove(self) -> dict[str, object]:
-        """Take this step's mark away, and every tool that no step needs.
+        """Remove this step's mark, and every tool without a mark.
 
-        No text is needed for it: a state of another version of Railyard can be destroyed anywhere.
+        This needs no tool text, so any machine can destroy a state of another Railyard version.
         """
         if self.request.place is not None:
             self.folder = ESXI_TOOLS
@@ -153,20 +152,20 @@ def _lacking(answer: HostAnswer) -> set[str]:
 
 
 def run_tools(text: str, environ: Mapping[str, str]) -> str:
-    """Send what the request on stdin names; the evidence is JSON.
+    """Send the tools in the request on stdin; the evidence is JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `Sender.send`.
     """
     return asyncio.run(_with_host(text, environ, removes=False))
 
 
 def run_remove_tools(text: str, environ: Mapping[str, str]) -> str:
-    """Undo `run_tools`: after the undo of every step on the host.
+    """Undo `run_tools`, after the undo of every other step on the host.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: The host is not reachable, or the tools cannot be removed.
     """
     return asyncio.run(_with_host(text, environ, removes=True))
@@ -182,7 +181,7 @@ async def _with_host(text: str, environ: Mapping[str, str], *, removes: bool) ->
 
 
 LOOK_DEADLINE_S: Final = 120.0
-"""Seconds to hash what is there: half a gigabyte on a slow disk."""
+"""Seconds to hash existing files: half a gigabyte on a slow disk."""
 _NO_SPACE: Final = "No space left"
 
 
@@ -193,11 +192,11 @@ def _script() -> str:
 
 
 async def send(request: FilesRequest, session: HostSession) -> dict[str, object]:
-    """Send what the host lacks; what lies there whole is left alone.
+    """Send the missing files; complete copies on the host stay.
 
     Raises:
-        DeviceError: A file cannot be put there; the text says host, path and fix.
-        UsageError: A file is not beside the program.
+        DeviceError: A file cannot be stored there; the text has host, path and fix.
+        UsageError: The project lacks a file.
     """
     names = [f"{digest}/{name}" for digest, name in request.files.items()]
     lacking = await _settle(request, session, names)
@@ -221,7 +220,7 @@ async def send(request: FilesRequest, session: HostSession) -> dict[str, object]
 
 
 async def remove(request: FilesRequest, session: HostSession) -> dict[str, object]:
-    """Take all files away."""
+    """Remove all files."""
     command = _command("remove", [], LOOK_DEADLINE_S)
     _demand_files(request, await session.run(command, deadline_s=LOOK_DEADLINE_S))
     return {"removed": True}
@@ -255,21 +254,21 @@ def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
 
 
 def run_files(text: str, environ: Mapping[str, str]) -> str:
-    """Send the files of a request on stdin; the evidence names those that were sent.
+    """Send the files in the request on stdin; the evidence lists the files sent.
 
     Raises:
-        DeviceError: They cannot be put there.
-        UsageError: It is no request, or its key is not in the environment.
+        DeviceError: They cannot be stored there.
+        UsageError: The text is not a request, or the environment lacks its key.
     """
     return asyncio.run(_with_files(text, environ, removes=False))
 
 
 def run_remove_files(text: str, environ: Mapping[str, str]) -> str:
-    """Take the files of a request on stdin away.
+    """Remove the files in the request on stdin.
 
     Raises:
         DeviceError: They cannot be removed.
-        UsageError: It is no request, or its key is not in the environment.
+        UsageError: The text is not a request, or the environment lacks its key.
     """
     return asyncio.run(_with_files(text, environ, removes=True))
 

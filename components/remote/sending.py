@@ -1,4 +1,4 @@
-"""The steps that put tools and files on a host, before every other step there, as plans. Pure."""
+"""Plan the steps that send tools and files to a host before every other step there. Pure."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from components.remote.step import Endpoint, RemoteStep, render_request
 from components.remote.tools import Tool, ToolCall, distinct
 
 TOOLS_SUFFIX: Final = "-tools"
-"""How the name of the step ends: it becomes the resource name, so it is an API."""
+"""End of the step's name; this becomes the resource name, so it is an API."""
 TOOL_LACKS: Final = "tool.lacks."
-"""Begins a fact of observe: the digest of a tool that is missing or altered on the host."""
+"""Prefix of an observed fact: the digest of a tool that is missing or altered on the host."""
 SEND_DEADLINE_S: Final = 120.0
-"""Seconds for one host: its tools are some 300 KB together."""
+"""Seconds for one host: all its tools have some 300 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How the folder of an ESXi host's tools is found: a verb that prints it."""
+    """The verb that prints the tools' folder on an ESXi host."""
 
     digest: str
-    """The tool; its text is sent for this one run."""
+    """The tool's digest; its text is sent for this one run."""
     stdin: str
 
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """What `railyard device tools` reads on stdin."""
+    """The input of `railyard device tools`."""
 
     endpoint: Endpoint
     tools: Mapping[str, str]
-    """Name to digest; the texts lie beside the program (`tools.FOLDER`)."""
+    """Name to digest; the project has the texts (`tools.FOLDER`)."""
     repair: str = ""
     place: Place | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def step(self) -> str:
-        """Name of the step: its mark keeps what this version needs."""
+        """Name of the step, whose mark keeps the tools of this version."""
         return f"{self.endpoint.device}{TOOLS_SUFFIX}"
 
 
@@ -52,12 +52,12 @@ REQUEST: Final = TypeAdapter(SendRequest)
 def plan_sending(
     endpoint: Endpoint, tools: Iterable[Tool], place: tuple[ToolCall, str] | None = None
 ) -> RemoteStep:
-    """Plan to put tools on one host.
+    """Plan the step that sends tools to one host.
 
     Args:
         endpoint: The host.
-        tools: All that its steps need.
-        place: On ESXi, the verb that prints the folder, and what it reads on stdin.
+        tools: All tools of its steps.
+        place: On ESXi, the verb that prints the folder, and its stdin.
     """
     all_tools = distinct(tools)
     more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
@@ -76,32 +76,32 @@ def plan_sending(
 
 
 def with_repair(desired: str, note: str) -> str:
-    """A request with the repair note of this run."""
+    """Return the request with the repair note of this run."""
     if not note:
         return desired
     return render_lines({**parse_lines(desired), "repair": note})
 
 
 def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:
-    """The names of the tools that a step had sent, and that are missing or altered on its host.
+    """Return the names of sent tools that are missing or altered on the host.
 
     Args:
-        stdin: What the step last got.
-        lacking: Digests of tools that were looked for on its host and not found.
+        stdin: The step's last stdin.
+        lacking: Digests of tools that were not found on its host.
     """
     sent, gone = cast("Mapping[str, str]", parse_lines(stdin).get("tools", {})), set(lacking)
     return tuple(sorted(name for name, digest in sent.items() if digest in gone))
 
 
 def missing_note(stdin: str, lacking: Iterable[str]) -> str:
-    """The repair note of a sending step; a new version of a tool is an edit, and no repair.
+    """Return the repair note of a sending step; a new version of a tool is an edit, not a repair.
 
     Args:
-        stdin: What the step last got.
-        lacking: Digests of tools that were looked for on its host and not found.
+        stdin: The step's last stdin.
+        lacking: Digests of tools that were not found on its host.
 
     Returns:
-        The note of this run, or the last one, which stays so that the input does not flap.
+        The note of this run, or the last one, which stays to avoid another change.
     """
     last = str(parse_lines(stdin).get("repair", ""))
     names = lacking_tools(stdin, lacking)
@@ -112,14 +112,14 @@ def missing_note(stdin: str, lacking: Iterable[str]) -> str:
 
 
 FILES_SUFFIX: Final = "-files"
-"""How the name of the step ends: it becomes the resource name, so it is an API."""
+"""End of the step's name; this becomes the resource name, so it is an API."""
 FILES_DEADLINE_S: Final = 1800.0
 """Seconds for one file: 300 MB of images over a link of 2 Mbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesRequest:
-    """What `railyard device files` reads on stdin."""
+    """The input of `railyard device files`."""
 
     endpoint: Endpoint
     files: Mapping[str, str]
@@ -131,7 +131,7 @@ FILES_REQUEST: Final = TypeAdapter(FilesRequest)
 
 
 def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | None:
-    """Plan to put files on a host; None without any."""
+    """Plan the step that sends files to a host; None without files."""
     if not files:
         return None
     return RemoteStep(

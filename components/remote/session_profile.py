@@ -1,6 +1,6 @@
-"""How the command line of a switch is talked to: what a session must know, and no more.
+"""Describe the command line of a switch for a session.
 
-It is apart from `switch_session.py`, so that who describes a system loads no SSH client.
+It is separate from `switch_session.py`, so a description of a system does not load an SSH client.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Final, Self
 
 LONGEST_PROMPT: Final = 512
-"""Characters of one line that may be a prompt; EOS allows host names of 255 (RFC 1123)."""
+"""Most characters of a prompt's line; EOS allows host names of 255 (RFC 1123)."""
 _LINES: Final = re.compile(r"[\r\n]+")
 _CHANGES: Final = re.compile(r"(?<![A-Za-z\d])(?<![A-Za-z][-_])\d+")
-"""Numbers of a prompt that may be a time, a date or a count; that of `leaf-01` or `sw3` is none."""
+"""Matches numbers that may be a time, a date or a count, but not those of `leaf-01` or `sw3`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +22,31 @@ class SessionProfile:
     """The command line of one switch system."""
 
     prompt: str
-    """A pattern of a whole prompt, escapes taken away. Its group `own` is what one switch keeps in
-    every mode, such as its host name; without it no prompt is learned."""
+    """A pattern of a whole prompt, without escapes. Its group `own` matches the part that a switch
+    keeps in every mode, such as its host name; without this group no prompt is learned."""
     prepare: tuple[str, ...]
-    """Lines that are sent right after login, such as the one that turns the pager off. The prompt
-    is learned from the answer to the first one."""
+    """Lines to send right after login, such as the one that turns the pager off. The prompt is
+    learned from the answer to the first one."""
     enables: bool = False
-    """A login may begin without rights, at a prompt with `>`, and `enable` gives them."""
+    """A login may start without rights, at a prompt with `>`, and `enable` gives them."""
     has_status: bool = False
-    """Commands have an exit status that means something."""
+    """Commands have a meaningful exit status."""
     https: bool = False
-    """There is no command line: a command is a request, `GET /path` or `POST /path {…}`."""
+    """The device has an API instead of a command line: a command is a request, `GET /path` or `POST
+    /path {…}`."""
 
     def line_of(self, command: str) -> str:
-        """What is typed for a command; a shell prints its exit status after it."""
+        """Return the line to type for a command; a shell prints its exit status too."""
         return f'{command}; echo "[status $?]"' if self.has_status else command
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """The prompt of one switch: first the form that its system has, then the one it printed."""
+    """The prompt of one switch: first its system's form, later the learned one."""
 
     form: str
     own: str | None = None
-    """A pattern of group `own` of the form, once it is learned. A prompt may show the time or count
+    """A pattern of the form's group `own`, after it is learned. A prompt may show the time or count
     its commands."""
 
     @cached_property
@@ -53,9 +54,9 @@ class Prompt:
         return re.compile(self.form)
 
     def find(self, text: str) -> str | None:
-        """The prompt at the end of a text, or None.
+        """Return the prompt at the end of a text, or None.
 
-        An answer of Onyx may end without a line break, before the prompt on the same line.
+        On Onyx an answer may end without a line break, with the prompt on the same line.
         """
         line = last_line(text)[-LONGEST_PROMPT:]
         found = self._form.fullmatch(line) if line else None
@@ -65,9 +66,9 @@ class Prompt:
         return line[found.start("own") + own.start() :] if own else None
 
     def learn(self, text: str) -> Self | None:
-        """The prompt that a switch printed before the first command and again after it, or None.
+        """Return the prompt that a switch printed both before and after the first command, or None.
 
-        A line of a banner may have the form of a prompt, but it does not come again.
+        A banner's line may look like a prompt, but appears only once.
         """
         found = self._form.fullmatch(last_line(text)[-LONGEST_PROMPT:])
         if found is None or not self._form.groupindex:
@@ -79,5 +80,5 @@ class Prompt:
 
 
 def last_line(text: str) -> str:
-    """The text after the last line break; a carriage return begins a line again."""
+    """Return the text after the last line break; a carriage return counts as one."""
     return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]

@@ -1,4 +1,4 @@
-"""SSH connections: one to each jump host in a run, channels through it, and why one failed."""
+"""Connect by SSH: one connection to each jump host in a run, and explanations of failures."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 SHOWN: Final = 200
-"""Characters of a line of a device that a message shows."""
+"""Most characters of a device's line in a message."""
 LINES: Final = 6
-"""Lines at the end of a login that are searched for a known question: an expired password of
-Debian takes four (sonic-mgmt#6628)."""
+"""Lines at the end of a login to search for a known question: an expired password on Debian prints
+four (sonic-mgmt#6628)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """How far a session is, and the deadline of that part."""
+    """The present part of a session, and its deadline."""
 
     part: Literal["connect", "run"]
     deadline_s: float
 
     def failed(self, error: BaseException) -> str:
-        """What ended it: a host that is down, or one that is there and too slow."""
+        """Explain the failure: the host is down, or too slow."""
         timed_out = isinstance(error, TimeoutError)
         words = one_line(str(error)) or type(error).__name__
         within = f"within {self.deadline_s:g} s"
@@ -49,13 +49,13 @@ class Doing:
 
 
 def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Client) -> DeviceError:
-    """Say in words why there was no answer.
+    """Explain why no answer came.
 
     Args:
-        endpoint: Whose.
-        error: What the SSH client raised.
-        doing: How far it was.
-        client: What it saw of the server.
+        endpoint: The device.
+        error: The SSH client's exception.
+        doing: The part of the session that failed.
+        client: Its record of the server's answers.
     """
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostKeyError(_changed_key(endpoint, client.presented))
@@ -87,7 +87,7 @@ def _no_way(endpoint: Endpoint, error: BaseException, within_s: float) -> Unreac
 
 
 def no_session(endpoint: Endpoint, why: str, within_s: float | None) -> UnreachableError:
-    """A switch that is there, and with which no session could be had; None: not for the time."""
+    """Report a reachable switch without a session; None if the deadline was not the cause."""
     within = "" if within_s is None else f" within {within_s:g} s"
     return UnreachableError(f"{endpoint.where}: no session{within}: {why}")
 
@@ -145,7 +145,7 @@ def _fingerprint(key_line: str) -> str:
 
 
 def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
-    """Nothing in common: another kind of host key, or algorithms that are too old."""
+    """Explain a failed negotiation: another type of host key, or only old algorithms."""
     offered = re.split(r"[\s,]+", said.partition(" and received ")[2])
     is_rsa = endpoint.host_key.startswith(RSA)
     about_key = "host key" in said.lower()
@@ -174,20 +174,20 @@ _MEANINGS: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), *texts)
     for pattern, *texts in (
         # Debian's PAM, on Cumulus (vrnetlab#462) and SONiC (buildimage#12678, sonic-mgmt#6628); the
-        # second form: netmiko#2083. No public form of EOS is known: its words are unproven.
+        # second form: netmiko#2083. EOS' words are not public, so its pattern is unproven.
         (r"(current|old|new)\b.*password|(must|required to) change your password", *_NEW_PASSWORD),
         (r"password (has )?expired", *_NEW_PASSWORD),
-        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which begin it at the first login;
-        # "hardening": HPE's Cray documents, of a wizard that was answered `no`, and public
+        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which start it at the first login;
+        # "hardening": HPE's Cray documents, about a wizard after the answer `no`, and public
         # transcripts of its step 13. No public transcript has a question about a licence.
         (r"configuration wizard|use the wizard|answer '?yes'? or '?no|enable password hardening",
          "its wizard for the first configuration waits for an answer",
          f"{_BY_HAND} and answer `no`; `configuration jump-start` starts it again later"),
-        # less, and the pagers of EOS and of Onyx 3.9 (oxidized#3014).
+        # Pagers: less, and those of EOS and of Onyx 3.9 (oxidized#3014).
         (r"--\s*more\s*--|^lines \d+-\d+|\(END\)|press any key",
          "a pager waits for a key",
          "switch it off for this user, or shorten what is shown at the login"),
-        # pam_limits; Onyx' own words are a guess of the lab.
+        # pam_limits; the lab guesses Onyx' own words.
         (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
          "it has no session left for this user",
          "end old sessions on the switch, or raise its limit; then run again"),
@@ -210,7 +210,7 @@ _UNKNOWN: Final = (
 
 
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
-    """What a question means and how to mend it, as further lines of a message."""
+    """Explain a question and its fix, as further lines of a message."""
     found = next(
         (texts for pattern, *texts in _MEANINGS if pattern.search(text)), default and [*default]
     )
@@ -223,17 +223,18 @@ def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = No
 
 
 def is_question(text: str) -> bool:
-    """Whether a text ends with a question that the table knows: no more will come by itself."""
+    """Whether a text ends with a known question, after which nothing more will come."""
     return any(pattern.search(last_line(text)) for pattern, *_ in _MEANINGS)
 
 
 def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
-    """The last line that a switch printed and what it means, for the end of a message.
+    """Describe the last line that a switch printed, and its meaning, for the end of a message.
 
     Args:
         endpoint: The switch.
-        text: What it printed, escapes taken away.
-        waits: It waits for an answer, so a line that is no prompt needs an explanation.
+        text: Its output, without escapes.
+        waits: The switch waits for an answer, so a last line other than a prompt needs an
+            explanation.
     """
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-LINES:]
     if not lines:
@@ -244,16 +245,16 @@ def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
 
 
 CONNECT_DEADLINE_S: Final = 20.0
-"""Seconds until a host has accepted the login; a host that is down gives no answer at all."""
+"""Seconds for the login on a host; a host that is down does not answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
-"""Seconds for a polite end of a connection whose answers are in."""
+"""Seconds to close a finished connection cleanly."""
 
 
 class JumpHosts:
     """The connections to jump hosts in one event loop, each made once.
 
-    An sshd counts logins that are under way (`MaxStartups`), and a way for each device of a rack at
-    once would be dropped at random; channels through one connection are not counted.
+    An sshd limits simultaneous logins (`MaxStartups`) and drops some at random, so one login per
+    device of a rack would fail; channels through one connection do not count.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
@@ -263,14 +264,14 @@ class JumpHosts:
     async def through(
         self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str] | None = None
     ) -> asyncssh.SSHClientConnection | None:
-        """The connection to the last jump host of a way; None where there is none on it.
+        """Return the connection to the last jump host, or None without jump hosts.
 
         Args:
-            hops: The jump hosts of the way.
-            secrets: Those of this way; by default, those of the run.
+            hops: The jump hosts in order.
+            secrets: Secrets for these hosts; by default, those of the run.
 
         Raises:
-            DeviceError: A jump host is not reached, or refuses; it is not asked again in this run.
+            DeviceError: A jump host cannot be reached, or refuses; this run does not try it again.
         """
         if not hops:
             return None
@@ -285,7 +286,7 @@ class JumpHosts:
         return await login(hops[-1], secrets, before, CONNECT_DEADLINE_S)
 
     async def close(self) -> None:
-        """End all connections, those that lie behind others first."""
+        """Close all connections, the inner ones first."""
         tasks = list(self._open.values())[::-1]
         self._open.clear()
         for task in tasks:
@@ -295,7 +296,7 @@ class JumpHosts:
 
 
 def _has_ended(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
-    """A connection that was there and is lost: a jump host that refused us stays refused."""
+    """Whether an established connection was lost; after a refusal there is no second try."""
     return (
         task.done()
         and not task.cancelled()
@@ -310,20 +311,20 @@ async def login(
     through: asyncssh.SSHClientConnection | None,
     deadline_s: float,
 ) -> asyncssh.SSHClientConnection:
-    """Log in to one SSH server whose key is pinned.
+    """Log in to one SSH server with a pinned key.
 
     Args:
-        endpoint: Which one.
+        endpoint: The server.
         secrets: Secret name to value.
-        through: The connection to the jump host before it, or None.
-        deadline_s: Seconds until it has accepted the login.
+        through: The connection to the previous jump host, or None.
+        deadline_s: Seconds for the login.
 
     Raises:
-        UnreachableError: No session within the deadline, and why.
+        UnreachableError: No session within the deadline; the text has the reason.
         HostKeyError: It presented another key, or none is pinned; nothing was sent.
-        DeviceError: It refused our key or password, or there is none.
+        DeviceError: It refused our key or password, or neither exists.
     """
-    # We offer it last: a server that takes it has nothing newer.
+    # We offer it last: a server that takes it supports nothing newer.
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
     client = Client(secrets.get(endpoint.password_secret or ""))
     doing = Doing("connect", deadline_s)
@@ -339,7 +340,7 @@ async def login(
 
 
 async def end(connection: asyncssh.SSHClientConnection) -> None:
-    """Close a connection, politely for as long as that takes little time."""
+    """Close a connection cleanly if that takes little time, else abort it."""
     connection.close()
     try:
         async with asyncio.timeout(CLOSE_DEADLINE_S):
@@ -350,7 +351,7 @@ async def end(connection: asyncssh.SSHClientConnection) -> None:
 
 @asynccontextmanager
 async def jump_hosts(secrets: Mapping[str, str]) -> AsyncGenerator[JumpHosts]:
-    """The jump hosts of one run, closed at its end."""
+    """Yield the jump hosts of one run, and close them at its end."""
     hosts = JumpHosts(secrets)
     try:
         yield hosts

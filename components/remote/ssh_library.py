@@ -1,7 +1,7 @@
-"""asyncssh, which looks for liboqs when it is imported: by ldconfig, then with a C compiler.
+"""Import asyncssh, which searches for liboqs at its import: by ldconfig, then with a C compiler.
 
-The compiler takes 0.1 s, and a library that ldconfig does not know would not be loaded anyway. So
-no program is found by its name meanwhile.
+The compiler takes 0.1 s, and a library unknown to ldconfig would not be loaded anyway. So PATH
+leads to no program during the import.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 _path = os.environ.get("PATH")
-os.environ["PATH"] = os.devnull  # an empty one is the folder that we are in
+os.environ["PATH"] = os.devnull  # an empty PATH would mean the current folder
 try:
     import asyncssh
 finally:

@@ -1,8 +1,8 @@
-"""`RemoteStep`: the one unit of remote work, as a plain value, and the text that it sends.
+"""`RemoteStep`: one unit of remote work as a plain value, and the text to send for it.
 
-A step says where it runs, what it wants, how it applies that, how it takes it back, and how it
-proves it. It knows no Pulumi and opens no connection: `component.py` makes the resource. What it
-sends is one line that names a tool, run as root under a deadline.
+A step has a target, a wanted state, a call that applies it, and one that undoes it. It does not use
+Pulumi or open a connection: `component.py` makes the resource. It sends one line that calls a tool,
+as root with a deadline.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, Tool, ToolCall, di
 
 TargetKind = Literal["host", "switch", "jump"]
 RSA: Final = "ssh-rsa "
-"""Begins an RSA public key line, whatever signatures it is used with."""
+"""Start of an RSA public key line, for any signature algorithm."""
 REPAIR_LINE = "repair="
-"""Begins the last line of a host's stdin where there is a repair note: no key of a host's state."""
+"""Start of the last stdin line of a host step with a repair note; it is not a key of a host's
+state."""
 OBSERVE_DEADLINE_S: Final = 60.0
-"""Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
-a host whose cores are all busy with training may take ten times as long."""
+"""Seconds to read a host: connect, script, answer. Reading takes about a second, but up to ten
+times as long if training keeps all cores busy."""
 
 
 Unset = Annotated[float, Field(exclude_if=lambda seconds: not seconds)]
-"""Seconds that pydantic leaves out while they are 0, as OMIT_EMPTY does elsewhere."""
+"""Seconds that pydantic omits if they are 0, as OMIT_EMPTY does elsewhere."""
 COMMAND_S: Final = 0.75
-"""Seconds by which each command to a switch moves its deadline. Onyx and EOS answer in some 0.1 s;
+"""Seconds that each command to a switch adds to its deadline. Onyx and EOS answer in some 0.1 s;
 SONiC starts a Python program for each line of `config`, which takes 0.5 to 2 s on the processor of
 a switch (assumed, not measured on one)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How one device is reached: addresses and the names of secrets, never their values."""
+    """Connection to one device: addresses and names of secrets, but no secret values."""
 
     device: str
     kind: TargetKind
@@ -58,23 +59,23 @@ class Endpoint:
     password_secret: str | None = None
     private_key_secret: str | None = None
     passphrase_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """Of the private key."""
+    """Passphrase of the private key."""
     agent: bool = field(default=False, metadata=OMIT_EMPTY)
-    """The SSH agent of who runs Railyard has the key."""
+    """The user's SSH agent has the key."""
     sudo_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password that `sudo` asks for."""
+    """The password for `sudo`."""
     enable_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password of a switch's `enable`."""
+    """The password for `enable` on a switch."""
     legacy_algorithms: bool = field(default=False, metadata=OMIT_EMPTY)
-    """SHA-1 is let pass, for an old switch."""
+    """Accept SHA-1, for an old switch."""
     read_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
-    """`deadlines` of the file: seconds for a look; 0: the default of its kind."""
+    """The file's `deadlines`: seconds for reading; 0 for the default."""
     write_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
-    """The same for a change of a switch."""
+    """Seconds for a change of a switch; 0 for the default."""
     command_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
-    """The same for each command to a switch, on top."""
+    """More seconds for each command to a switch; 0 for the default."""
     jump: tuple[Endpoint, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """The jump hosts on the way, the one that is reached first at the beginning."""
+    """The jump hosts, in connection order."""
 
     @property
     def where(self) -> str:
@@ -89,7 +90,7 @@ class Endpoint:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """The names of all secrets that reaching it takes, those of its jump hosts too."""
+        """The names of all secrets for the connection, including its jump hosts."""
         own = (self.password_secret, self.private_key_secret, self.passphrase_secret)
         more = (self.sudo_secret, self.enable_secret)
         behind = (name for hop in self.jump for name in hop.secret_names)
@@ -97,9 +98,9 @@ class Endpoint:
 
     @property
     def why_own_client(self) -> str:
-        """What the command provider cannot do on the way to this device; empty: nothing.
+        """Why the command provider cannot reach this device; empty if it can.
 
-        It takes one proxy, has no channel for a password of sudo, and offers SHA-1 alone for an RSA
+        It supports only one proxy, cannot pass a sudo password, and offers only SHA-1 for an RSA
         host key (decision 19 in docs/decisions.md).
         """
         if self.sudo_secret is not None:
@@ -110,55 +111,55 @@ class Endpoint:
         return f"{rsa[0]} has an RSA host key" if rsa else ""
 
     def known(self, facts: Facts) -> Endpoint:
-        """The same with what is known of the instance in its holes."""
+        """Return the same endpoint with placeholders filled from known facts."""
         address, host_key = (fill_known(text, facts) for text in (self.address, self.host_key))
         return replace(self, address=address, host_key=host_key)
 
     @property
     def reachable(self) -> bool:
-        """It is known where it is."""
+        """Whether its address is known."""
         return not has_placeholder(self.address)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStep:
-    """One piece of remote work, safe to run twice and safe to run after half a run."""
+    """One unit of remote work, safe to repeat, also after an incomplete run."""
 
     name: str
-    """`<target>-<work>`: it becomes the resource name, so it is an API."""
+    """`<target>-<work>`; this becomes the resource name, so it is an API."""
     endpoint: Endpoint
     dialect: Literal["sh", "ash", "device"]
-    """`sh`: a tool on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard
-    device …` here."""
+    """`sh`: a tool on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard device …`
+    on this machine."""
     desired: str
     """Desired state on stdin: sorted `key=value` lines (`sh`), or `path = value` (`device`)."""
     apply: ToolCall | str
     """A verb of a tool (`sh`, `ash`), or arguments of `railyard` (`device`)."""
     deadline_s: float
-    """The step ends itself after this long; the engine has no deadline of its own."""
+    """The step ends itself after these seconds, because the engine has no deadline."""
     undo: ToolCall | str | None = None
-    """What `destroy` runs, with the same stdin."""
+    """The call for `destroy`, with the same stdin."""
     why_no_undo: str | None = None
     reboots: bool = False
     secret_stdin: str | None = None
-    """Name of the secret that is the stdin of this step instead of `desired`."""
+    """Name of the secret to send on stdin instead of `desired`."""
     secret_stdout: bool = False
     reads: tuple[Tool, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Lists on the target that its desired state names by their digests."""
+    """Lists on the target that its desired state refers to by digest."""
 
     def known(self, facts: Facts) -> RemoteStep:
-        """The same with what is known of the instances in its holes."""
+        """Return the same step with placeholders filled from known facts."""
         endpoint = self.endpoint.known(facts)
         return replace(self, endpoint=endpoint, desired=fill_known(self.desired, facts))
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What must lie on the target before the step runs, and until its undo ran."""
+        """The tools that must be on the target from before its run until after its undo."""
         calls = (self.apply, self.undo)
         return distinct((*(call.tool for call in calls if isinstance(call, ToolCall)), *self.reads))
 
     def __post_init__(self) -> None:
-        """Refuse a step that neither undoes nor says why not.
+        """Refuse a step with neither an undo nor a reason for its absence.
 
         Raises:
             Bug: Both or neither of `undo` and `why_no_undo` are set.
@@ -168,7 +169,7 @@ class RemoteStep:
 
 
 def bracketed(address: str) -> str:
-    """The address as it is written before a port: IPv6 in brackets."""
+    """Return the address as written before a port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 
@@ -176,12 +177,12 @@ _SECRET_PREFIX: Final = "RAILYARD_SECRET_"  # noqa: S105 - the beginning of a na
 
 
 def env_name(secret: str) -> str:
-    """The environment variable that hands one secret to a local `railyard`."""
+    """Return the environment variable for one secret of a local `railyard`."""
     return f"{_SECRET_PREFIX}{secret.upper()}"
 
 
 def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
-    """The secrets that the calling resource put into the environment, by name."""
+    """Return the secrets that the calling resource put into the environment, by name."""
     return {
         name.removeprefix(_SECRET_PREFIX).lower(): value
         for name, value in environ.items()
@@ -190,10 +191,10 @@ def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
-    """The secrets that reaching one device takes, from the environment of a step.
+    """Return the secrets for one device's connection, from the environment of a step.
 
     Raises:
-        UsageError: One is not there, or the file names none.
+        UsageError: A secret is missing, or the file names none.
     """
     known = secrets_from(environ)
     missing = [name for name in endpoint.secret_names if name not in known]
@@ -211,50 +212,50 @@ def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str
 
 
 ENDPOINT_VARIABLE: Final = "RAILYARD_ENDPOINT"
-"""Where `railyard device run` finds the endpoint: its stdin is the state, and nothing else."""
+"""Variable with the endpoint for `railyard device run`, whose stdin has only the state."""
 
 
 def render_endpoint(endpoint: Endpoint) -> str:
-    """An endpoint as the environment has it."""
+    """Render an endpoint for the environment."""
     return json.dumps(to_json(endpoint), sort_keys=True)
 
 
 def render_request(endpoint: Endpoint, **parts: object) -> str:
-    """The request of `railyard device …`, a line a value: a preview shows the changed ones."""
+    """Render a `railyard device …` request, one value per line: a preview shows changed ones."""
     return render_lines({"endpoint": to_json(endpoint)} | parts)
 
 
 _ENVIRONMENTS: Final = (".venv", "venv")
-"""Virtual environments in the program's folder: ours, and the name that `pulumi new` gives."""
+"""Virtual environments in the project folder: our name, and that of `pulumi new`."""
 _FENCE: Final = "RAILYARD_SCRIPT"
 _COLUMNS: Final = 100
 KILL_AFTER_S: Final = 10
 """Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
 TOOL_MISSING: Final = 78
-"""Exit status where a tool is missing or altered and nothing was run (EX_CONFIG of sysexits.h)."""
+"""Exit status if a tool is missing or altered, so nothing ran (EX_CONFIG of sysexits.h)."""
 _RUN: Final = (
     't=$(cat "$f" 2>&1); case $(printf "%s\\n" "$t"|sha256sum) in "$0 "*) eval "$t"; exit; esac'
 )
-"""What is hashed is what was read, and what was read is what is run: nothing can be put between."""
+"""Hash and run the same text in memory, so it cannot be replaced in between."""
 _REFUSE: Final = (
     '[ -e "$f" ] && t=altered || t=missing;'
     ' echo "railyard: $f is $t, nothing was run:'
     f' pulumi up sends it" >&2; exit {TOOL_MISSING}'
 )
 _LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
-"""Short, since the state has it four times a step."""
+"""Short, since the state has it four times per step."""
 _ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
 def railyard_program(folder: Path | None = None) -> str:
-    """How a step calls `railyard` here: a text that is the same on every machine.
+    """Return the command for `railyard` here, the same text on every machine.
 
-    The engine runs a step in the program's folder, without the virtual environment on PATH. So the
-    environment of that folder is named by its relative path; where there is none, `railyard` is
-    looked up on the PATH of the engine.
+    The engine runs a step in the project folder, without the virtual environment on PATH. So the
+    relative path names the environment in that folder; without one, the engine's PATH finds
+    `railyard`.
 
     Args:
-        folder: The program's folder; the working directory by default, as it is in a program.
+        folder: The project folder; by default the working directory, as in a program.
     """
     beside = folder or Path()
     found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
@@ -262,13 +263,13 @@ def railyard_program(folder: Path | None = None) -> str:
 
 
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
-    """The text of one SSH exec on the target of a step, or of one call of `railyard` here.
+    """Return the text of a step's SSH exec, or of its local `railyard` call.
 
-    The step keeps its tool on the target until its undo ran with it; one without an undo needs it
-    only while it runs.
+    A step with an undo keeps its tool on the target until the undo has run; other steps need it
+    only while they run.
 
     Args:
-        step: Whose target, deadline and name count.
+        step: The step with target, deadline and name.
         call: `step.apply`, `step.undo`, or another verb of its tool.
 
     Raises:
@@ -285,14 +286,14 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
 
 
 OWN_CLIENT: Final = " device run "
-"""In the text of a step that goes by our own client, and in no other."""
+"""Appears only in the text of steps that use our own client."""
 
 
 def create_text(step: RemoteStep, call: ToolCall | str) -> str:
-    """What the resource of a step has as `create` or `delete`.
+    """Return the `create` or `delete` text of a step's resource.
 
-    That is the line itself, for the command provider, or a call of `railyard` here that sends the
-    same line, for a host that the provider cannot reach.
+    For the command provider it is the line itself. For a host that the provider cannot reach, it is
+    a local `railyard` call that sends the same line.
     """
     line = render_step_command(step, call)
     if isinstance(call, str) or not step.endpoint.why_own_client:
@@ -303,14 +304,15 @@ def create_text(step: RemoteStep, call: ToolCall | str) -> str:
 def render_call(
     call: ToolCall, deadline_s: float, *, ash: bool = False, more: tuple[str, ...] = ()
 ) -> str:
-    """One line that runs a verb of a tool that lies on the host, or ends with TOOL_MISSING.
+    """Return a line that runs a verb of a tool on the host, or ends with TOOL_MISSING.
 
-    `timeout` runs as root, because a user's `timeout` cannot signal what sudo started. ESXi's root
-    logs in directly, has no `sudo`, and not always a `timeout`: tools for its `ash` end themselves.
+    `timeout` runs as root, because a user's `timeout` cannot signal processes of sudo. On ESXi,
+    root logs in directly, `sudo` is missing, and `timeout` may be missing: tools for its `ash` end
+    themselves.
 
     Args:
-        call: Which tool and verb.
-        deadline_s: Seconds after which it is ended on the host.
+        call: The tool and verb.
+        deadline_s: Seconds after which the verb is ended on the host.
         ash: The host is an ESXi host.
         more: Arguments after those of the call.
     """
@@ -320,10 +322,10 @@ def render_call(
 
 
 def render_sent_call(call: ToolCall, deadline_s: float, *, ash: bool = False) -> str:
-    """The same with the text of the tool in it, for one run: it writes no tool on the host.
+    """Return a line with the tool's text for one run, without storing it on the host.
 
-    Linux takes at most 128 KiB in one argument of a program, so that a text travels packed; stdin
-    stays free for the state. ESXi's busybox has no base64, and its tool is short.
+    Linux takes at most 128 KiB in one argument of a program, so the text is compressed; stdin stays
+    free for the state. ESXi's busybox lacks base64, but its tool is short.
     """
     words = _words(call, deadline_s, (), ash=ash)
     if ash:
@@ -333,18 +335,17 @@ def render_sent_call(call: ToolCall, deadline_s: float, *, ash: bool = False) ->
 
 
 def render_remote_command(script: str, deadline_s: float) -> str:
-    """Wrap a script for one SSH exec: root by `sudo -n`, ended after its deadline.
+    """Wrap a script for one SSH exec: root by `sudo -n`, with a deadline.
 
-    For what is read once and is no step. The script is in a quoted here-document, so that it
-    arrives byte for byte; stdin stays free. Where the shell has no room for the document there is
-    no script, and that is no success.
+    This is for single readings outside steps. The script is in a quoted here-document and arrives
+    byte for byte; stdin stays free. If the shell cannot store the document, the command fails.
 
     Args:
         script: POSIX shell text.
         deadline_s: Seconds after which the script is ended on the host.
 
     Raises:
-        Bug: The script holds the fence line itself.
+        Bug: The script contains the fence line itself.
     """
     if _FENCE in script:
         raise Bug(f"a remote script must not hold the line {_FENCE}")
@@ -368,7 +369,7 @@ def _words(call: ToolCall, deadline_s: float, more: tuple[str, ...], *, ash: boo
 
 @cache
 def _packed(tool: Tool) -> str:
-    """A script that unpacks a tool into its own shell; as `t`, which the tool itself may read."""
+    """Return a script that unpacks a tool and runs it, as `t`, which the tool itself may read."""
     packed = base64.b64encode(gzip.compress(tool.text.encode(), 9, mtime=0)).decode()
     lines = "".join(f"{line}\n" for line in textwrap.wrap(packed, _COLUMNS))
     return (

@@ -1,11 +1,10 @@
-"""What a switch session talks through: a terminal over asyncssh, or an API over HTTPS.
+"""Connections for a switch session: a terminal over asyncssh, or an API over HTTPS.
 
-All connections live in one background thread, which starts with the first terminal and ends with
-the last one. So terminals that are open together share the connections to their jump hosts.
+All connections run in one background thread, which starts with the first terminal and ends with the
+last one. So simultaneous terminals share the connections to their jump hosts.
 
-Over HTTPS a command is a request, its output the body of the answer. The certificate is the pinned
-one, or nothing is sent. Each request has a connection of its own: what a server does with an idle
-one is its own affair.
+Over HTTPS a command is a request, and its output is the answer's body. Nothing is sent unless the
+certificate is the pinned one. Each request has its own connection, so a server may close idle ones.
 """
 
 from __future__ import annotations
@@ -37,36 +36,36 @@ from components.remote.step import Endpoint
 
 TERMINAL: Final = "vt100"
 SIZE: Final = (511, 1000)
-"""Columns and rows: netmiko's, which no system is known to mind (systems/eos/WHY.md)."""
+"""Columns and rows: netmiko's, which work on all known systems (systems/eos/WHY.md)."""
 CHUNK_BYTES: Final = 32768
-"""Of one packet of a channel; a peer that sends a longer one breaks the protocol."""
+"""Most bytes of a channel's packet; a peer with a longer one breaks the protocol."""
 HELD_BYTES: Final = 1 << 20
-"""What came and was not read yet; more is left to the flow control of SSH."""
+"""Most unread bytes; SSH's flow control holds the rest."""
 LONGEST_ESCAPE: Final = 1024
-"""Characters that are kept of a title, or of another string for the terminal, until it ends."""
+"""Most characters kept of an unfinished title or other terminal string."""
 _STRING: Final = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\r\n]*"
 _CSI: Final = r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
 _ESCAPE: Final = re.compile(
-    # ECMA-48, 5.3 to 5.6; xterm ends an OSC with BEL too.
+    # ECMA-48, 5.3 to 5.6; xterm also ends an OSC with BEL.
     rf"{_STRING}(?:\x07|\x1b\\|\x9c)|{_CSI}[@-~]|\x1b[ -/]{{1,8}}[0-~]|\x1b[0-~]"
 )
 _UNFINISHED: Final = re.compile(rf"(?:{_STRING}\x1b?|{_CSI}|\x1b[ -/]{{0,8}})\Z")
 _BEGIN: Final = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 _LAST: Final = 2
-"""Of the beginnings in a text, only these can be of an unfinished sequence: ESC also ends one."""
+"""Only the last two starts can be unfinished, since ESC also ends a sequence."""
 _ResultT = TypeVar("_ResultT")
 
 
 @dataclass(slots=True)
 class PlainStream:
-    """Text of a terminal without escape sequences, also where one comes in two pieces."""
+    """Terminal text without escape sequences, even if one arrives in two pieces."""
 
     _decoder: Any = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"))
     held: str = ""
-    """The beginning of a sequence whose end has not come."""
+    """The start of an unfinished sequence."""
 
     def feed(self, data: bytes) -> str:
-        """What a piece adds to the text; no time is lost on what came before it."""
+        """Return the text of a new piece, without a second search of earlier text."""
         text = self.held + self._decoder.decode(data)
         self.held = ""
         begins = [found.start() for found in _BEGIN.finditer(text)]
@@ -80,7 +79,7 @@ class PlainStream:
 
 
 class _Background:
-    """The thread of all connections, while anybody needs it."""
+    """The thread of all connections, which runs while terminals exist."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -108,7 +107,7 @@ class _Background:
             self._loop.close()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Have something done there, and do not wait."""
+        """Run a function there without waiting."""
         self._loop.call_soon_threadsafe(work)
 
     async def _wind_up(self) -> None:
@@ -119,7 +118,7 @@ class _Background:
         await asyncio.gather(*left, return_exceptions=True)
 
     def run(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
-        """Wait for work that has a deadline of its own; a signal here ends it there too."""
+        """Wait for work with its own deadline; a signal here cancels it there too."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -132,9 +131,9 @@ _BACKGROUND: Final = _Background()
 
 
 class _Channel(asyncssh.SSHClientSession[bytes]):
-    """The far end of a terminal, in the thread of connections: hands over what comes.
+    """The far end of a terminal, in the background thread: queues received bytes.
 
-    Only that thread counts `came`, and only the reader `taken`: each may read the other's.
+    Only that thread writes `came`, and only the reader writes `taken`; each may read the other.
     """
 
     def __init__(self) -> None:
@@ -175,17 +174,17 @@ class Terminal:
         self._open = True
 
     def write(self, text: str) -> None:
-        """Type; if the session has ended, the next read says so.
+        """Send text; if the session has ended, the next read reports it.
 
         Raises:
-            OSError: It was closed here.
+            OSError: The terminal was closed here.
         """
         if not self._open:
             raise OSError("the terminal is closed")
         _BACKGROUND.call(partial(self._channel.write, text.encode()))
 
     def read(self, within_s: float) -> bytes:
-        """The next bytes, at most CHUNK_BYTES; none at the end of the session.
+        """Return the next bytes, at most CHUNK_BYTES; empty at the end of the session.
 
         Raises:
             TimeoutError: Nothing came in time.
@@ -199,11 +198,11 @@ class Terminal:
         if channel.waits and channel.came - channel.taken < HELD_BYTES:
             _BACKGROUND.call(channel.go_on)
         if not data:
-            channel.pieces.put(data)  # it stays ended
+            channel.pieces.put(data)  # later reads see the end too
         return data
 
     def close(self) -> None:
-        """End the connection; a switch that is already gone is no error."""
+        """Close the connection, even if the switch has closed it already."""
         if not self._open:
             return
         self._open = False
@@ -214,16 +213,16 @@ class Terminal:
 
 
 def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
-    """Log in to a switch whose host key is the pinned one.
+    """Log in to a switch with a pinned host key.
 
     Args:
-        endpoint: Where, as whom, with which host key, and by which jump hosts.
+        endpoint: Address, user, host key and jump hosts.
         secrets: Secret name to value.
         within_s: Seconds for the login, and again for the terminal.
 
     Raises:
         UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
-        HostKeyError: The host key is another one, or none is pinned.
+        HostKeyError: The host key differs from the pinned one, or none is pinned.
         DeviceError: The login is refused.
     """
     _BACKGROUND.enter()
@@ -237,7 +236,7 @@ def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: floa
 async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
     through = await _BACKGROUND.jumps.through(endpoint.jump, secrets)
     connection = await login(endpoint, secrets, through, within_s)
-    untyped: Any = connection  # asyncssh does not say that `encoding=None` gives bytes
+    untyped: Any = connection  # asyncssh does not declare that `encoding=None` gives bytes
     try:
         async with asyncio.timeout(within_s):
             _, channel = await untyped.create_session(
@@ -264,12 +263,12 @@ def _no_terminal(endpoint: Endpoint, within_s: float, error: BaseException) -> U
 
 
 LONGEST_ANSWER: Final = 64 << 20
-"""Bytes: 64,000 members of a partition take some 6 MB."""
+"""Most bytes: 64,000 members of a partition take some 6 MB."""
 
 
 @dataclass(slots=True)
 class HttpsSession:
-    """One login at an API. Nothing is open between two requests."""
+    """One login at an API. No connection is open between two requests."""
 
     endpoint: Endpoint
     password: str = field(repr=False)
@@ -285,11 +284,11 @@ class HttpsSession:
         """Send one request, `GET /path` or `POST /path {…}`; `{user}` in a path is the login.
 
         Returns:
-            The body; where the status is no success, `[status N] reason: ` is before it.
+            The body; after a failure, with `[status N] reason: ` before it.
 
         Raises:
             UnreachableError: Nothing answers in time.
-            HostKeyError: The certificate is another one.
+            HostKeyError: The certificate differs from the pinned one.
             DeviceError: The login is refused.
         """
         method, _, rest = command.partition(" ")
@@ -310,7 +309,7 @@ class HttpsSession:
         return self.deadline.ends_at_s - self.deadline.clock()
 
     def renew(self) -> None:
-        """Begin the deadline again, to put back what was changed."""
+        """Restart the deadline, to restore changed values."""
         self.deadline = Deadline(self.deadline.seconds)
 
     def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
@@ -332,7 +331,7 @@ class HttpsSession:
         return answer.status, answer.reason, data.decode("utf-8", "replace")
 
     def _compare(self, connection: HTTPSConnection) -> None:
-        """Nothing was sent yet but the handshake."""
+        """Compare the certificate, before anything but the handshake is sent."""
         offered = connection.sock.getpeercert(binary_form=True)
         digest = hashlib.sha256(offered or b"").hexdigest()
         if digest != self.endpoint.host_key:
@@ -349,7 +348,7 @@ class HttpsSession:
         return headers | ({"Content-Type": "application/json"} if body else {})
 
     def __enter__(self) -> Self:
-        """The session itself."""
+        """Return the session itself."""
         return self
 
     def __exit__(
@@ -358,11 +357,11 @@ class HttpsSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is open."""
+        """Do nothing, since no connection is open."""
 
 
 def _unverified() -> ssl.SSLContext:
-    """No authority and no name is asked: the certificate is compared as a whole."""
+    """Accept any authority and name, since the whole certificate is compared."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -378,12 +377,12 @@ def _why(error: OSError | HTTPException, deadline_s: float) -> str:
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:
-    """A login at an API; the first request is the first that is sent.
+    """Return a login at an API; it sends nothing before the first request.
 
     Args:
-        endpoint: Where, as whom, and the SHA-256 of the certificate.
+        endpoint: Address, user, and the SHA-256 of the certificate.
         secrets: Secret name to value.
-        deadline_s: For all requests together.
+        deadline_s: Seconds for all requests together.
     """
     password = secrets[endpoint.password_secret or ""]
     return HttpsSession(endpoint, password, Deadline(deadline_s))

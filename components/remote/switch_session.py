@@ -1,4 +1,4 @@
-"""One command-line session with a switch: one SSH connection, one deadline, a learned prompt."""
+"""A command-line session with a switch: one SSH connection, one deadline, a learned prompt."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from components.remote.switch_channels import (
 )
 
 CONNECT_S: Final = 10.0
-"""To open a TCP connection and log in: a switch that is up answers in about one second."""
+"""Seconds to connect and log in: a running switch answers in about one second."""
 TAIL: Final = 2 * CHUNK_BYTES
-"""Characters at the end of an answer that are searched: the whole answer would be searched again
-for each chunk."""
+"""Characters at the end of an answer that are searched, since each chunk would otherwise search the
+whole answer again."""
 QUESTION_S: Final = 1.0
-"""Seconds of silence after which a known question is one, and not the middle of a banner."""
+"""Seconds of silence after which a known question is not just part of a banner."""
 ECHOED: Final = 60
-"""Characters of a command that must come back before its answer ends: a terminal may break what is
-longer."""
+"""Characters of a command that must be echoed before its answer ends, since a terminal may break a
+longer line."""
 _STATUS: Final = re.compile(r"\[status (\d+)\]")
 _STATUS_AT_END: Final = re.compile(r"\[status (\d+)\]\n?$")
 _PASSWORD: Final = r"[Pp]assword: ?\Z"  # noqa: S105 - what a switch asks
@@ -43,7 +43,7 @@ _REASON: Final = re.compile(r"try again|incorrect|denied|Bad|%|sudo:")
 
 @dataclass(slots=True)
 class CommandLine:
-    """What is typed into a terminal, and what it prints up to the next prompt."""
+    """Types into a terminal, and reads up to the next prompt."""
 
     terminal: Terminal
     profile: SessionProfile
@@ -53,14 +53,15 @@ class CommandLine:
     _stream: PlainStream = field(default_factory=PlainStream)
 
     def type(self, line: str) -> None:
-        """Send one line; what came before it counts no more."""
+        """Send one line, and forget earlier output."""
         self.tail = ""
         self.terminal.write(f"{line}\n")
 
     def ends_after(self, command: str) -> Callable[[str], bool]:
-        """What tells the end of an answer: the prompt, and no late one of another command.
+        """Return a test for an answer's end that ignores an earlier command's late prompt.
 
-        A shell prints a status before its prompt, and other terminals the command itself.
+        It needs the status that a shell prints before its prompt, or the echo of the command on
+        other terminals.
         """
         echo = re.escape(_first(command))
         mark = _STATUS if self.profile.has_status else re.compile(echo)
@@ -74,7 +75,7 @@ class CommandLine:
         return ends
 
     def ask(self, command: str, ends_at_s: float) -> str:
-        """Send a command and read to the prompt; it raises what `read` raises."""
+        """Send a command and read to the prompt; raise as `read` does."""
         line = self.profile.line_of(command)
         self.type(line)
         return self.read(self.ends_after(line), ends_at_s)
@@ -83,19 +84,19 @@ class CommandLine:
         """Read until `ends` accepts the end of the text.
 
         Args:
-            ends: Judges the end.
-            ends_at_s: Deadline, of `time.monotonic`.
-            asks: A known question, and no more after it, is waited for no longer.
+            ends: Tests the end.
+            ends_at_s: Deadline on the clock `time.monotonic`.
+            asks: Stop early at a known question with nothing after it.
 
         Raises:
             TimeoutError: The deadline passed first.
-            TooLongError: The switch sent more than an answer can have.
+            TooLongError: The answer exceeds the limit.
             EOFError: The session ended first.
         """
         pieces, size = list[str](), 0
         while not ends(self.tail):
             left_s = ends_at_s - time.monotonic()
-            if left_s <= 0:  # a switch that never stops to send never lets the terminal wait
+            if left_s <= 0:  # a switch that sends without a pause never lets `read` time out
                 raise TimeoutError
             waiting = f"{self.tail}{self._stream.held}"
             if asks and is_question(waiting):
@@ -103,7 +104,7 @@ class CommandLine:
             try:
                 chunk = self.terminal.read(left_s)
             except TimeoutError:
-                self.tail = waiting  # a title that never ends may have taken the prompt
+                self.tail = waiting  # an unfinished title may contain the prompt
                 raise
             if not chunk:
                 raise EOFError
@@ -131,10 +132,10 @@ class SwitchSession:
         return self.endpoint.where
 
     def run(self, command: str) -> str:
-        """Send one line and return what it printed, without echo, prompt and escapes.
+        """Send one line and return its output, without echo, prompt and escapes.
 
-        Each line moves the deadline a little, since a large switch needs more of them. Where there
-        are exit statuses, one other than 0 is at the end as `[status N]`.
+        Each line extends the deadline a little, since a large switch needs more lines. On systems
+        with exit statuses, a status other than 0 is at the end as `[status N]`.
 
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
@@ -169,11 +170,11 @@ class SwitchSession:
         return self.ends_at_s - time.monotonic()
 
     def renew(self) -> None:
-        """Begin the deadline again, to put back what was changed."""
+        """Restart the deadline, to restore changed values."""
         self.ends_at_s = time.monotonic() + self.deadline_s
 
     def __enter__(self) -> Self:
-        """The session itself, already open."""
+        """Return the session itself, already open."""
         return self
 
     def __exit__(
@@ -182,20 +183,20 @@ class SwitchSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the connection; a switch that is already gone is no error."""
+        """Close the connection, even if the switch has closed it already."""
         self.line.terminal.close()
 
 
 def _first(typed: str) -> str:
-    """The beginning of a line that comes back as it was typed."""
+    """Return the start of a line, which a terminal echoes unbroken."""
     return typed.partition("\n")[0][:ECHOED]
 
 
 def _answer(raw: str, command: str, line: CommandLine) -> str:
-    """What a command printed: the text between its echo and the prompt.
+    """Return a command's output: the text between its echo and the prompt.
 
-    A terminal that is behind echoes a line twice, once by itself and once after the prompt (netmiko
-    has this of EOS). Where there is a status, one other than 0 stays.
+    A slow terminal echoes a line twice, first alone and then after the prompt (netmiko reports this
+    for EOS). A status other than 0 stays.
     """
     typed, prompt = line.profile.line_of(command), line.prompt.find(raw) or ""
     text = raw[: len(raw) - len(prompt)].replace("\r", "")
@@ -214,17 +215,17 @@ def _answer(raw: str, command: str, line: CommandLine) -> str:
 def open_session(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession:
-    """Log in to a switch whose host key is the pinned one.
+    """Log in to a switch with a pinned host key.
 
     Args:
-        endpoint: Where, as whom, and with which host key.
-        profile: How the command line of its system is talked to.
+        endpoint: Address, user and host key.
+        profile: The command line of its system.
         secrets: Secret name to value.
-        deadline_s: For the whole session, login included.
+        deadline_s: Seconds for the whole session, including the login.
 
     Raises:
         UnreachableError: Nothing listens or answers in time, or the session breaks.
-        HostKeyError: The host key is another one.
+        HostKeyError: The host key differs from the pinned one.
         DeviceError: The login, the password of `enable`, or that of sudo is refused.
     """
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
@@ -241,7 +242,7 @@ def open_session(
 def open_device(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession | HttpsSession:
-    """Reach a device by what its system has; arguments and errors are those of both."""
+    """Open a device by its system's API or command line; see both for arguments and errors."""
     if profile.https:
         return open_https(endpoint, secrets, deadline_s)
     return open_session(endpoint, profile, secrets, deadline_s)
@@ -252,11 +253,11 @@ def _prepare(
 ) -> None:
     """Learn the prompt, get the rights that the file has a password for, and turn the pager off.
 
-    Nothing is typed until a prompt is there: it would answer a question, such as one for a new
-    password.
+    Nothing is typed before a prompt appears, since it could answer a question, such as one for a
+    new password.
 
     Raises:
-        UnreachableError: No prompt came, or the session ended; the text says what came.
+        UnreachableError: No prompt came, or the session ended; the text has the last output.
         DeviceError: See `_rise`.
     """
     ends_at_s = time.monotonic() + within_s
@@ -285,8 +286,8 @@ def _rise(
 ) -> None:
     """Get the rights that the file has a password for: `enable`, or sudo's.
 
-    The credential of sudo holds for this terminal, for as long as the switch's sudoers say (15
-    minutes in Debian), and each command that uses it begins that time again.
+    The sudo credential is valid for this terminal, as long as the switch's sudoers permit (15
+    minutes in Debian), and each use restarts that time.
 
     Raises:
         DeviceError: The switch refuses the password, or forgets it at once.
@@ -304,10 +305,10 @@ def _rise(
 
 
 def _give(line: CommandLine, command: str, password: str, ends_at_s: float) -> str:
-    """Send a line, answer the question for a password once, and leave at the prompt."""
+    """Send a line, answer a password question once, and end at the prompt."""
     typed = line.profile.line_of(command)
     ends = line.ends_after(typed)
-    # A signal would throw away what is on its way to a shell; sudo takes the end of input as well.
+    # A signal would discard input on its way to a shell; sudo also accepts the end of input.
     no_more = "\x04" if line.profile.has_status else "\x03"
 
     def asks_or_ends(tail: str) -> bool:
@@ -320,7 +321,7 @@ def _give(line: CommandLine, command: str, password: str, ends_at_s: float) -> s
         line.tail = ""
         line.terminal.write(answer)
         said.append(line.read(asks_or_ends, ends_at_s))
-        answer = no_more  # it asks again: no other password is tried
+        answer = no_more  # it asks again: try no other password
     return "".join(said[1:] or said)
 
 

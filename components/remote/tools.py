@@ -1,11 +1,11 @@
-"""Tools: the shell texts that steps run on hosts. A step names one by its digest.
+"""Tools: the shell texts that steps run on hosts. A step refers to one by its digest.
 
-A tool is one text with several verbs. It lies on the host under its SHA-256
-(`/var/lib/railyard/tools/<digest>/tool`), is sent once, and what a step runs is one line that reads
-it, compares the digest of what it read, and runs exactly that (decision 15 in docs/decisions.md).
+A tool is one text with several verbs. It is sent once, and stored on the host under its SHA-256
+(`/var/lib/railyard/tools/<digest>/tool`). A step runs one line that reads the text, verifies its
+digest, and runs exactly that text (decision 15 in docs/decisions.md).
 
-The texts lie on the machine that runs Pulumi too, for the process that sends them. So do the parts
-of requests that every host's step would repeat, which then names them by digest.
+The machine that runs Pulumi also stores the texts, for the process that sends them. It also stores
+parts of requests that every host's step would repeat; the requests then refer to them by digest.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from components.core.errors import UsageError
 from components.core.to_json import HIDDEN
 
 TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
-"""Of a Linux host."""
+"""Folder on a Linux host."""
 ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
-"""On ESXi: on the datastore of the previous values, since its `/var/lib` is a RAM disk. A datastore
-is listed by its name and by its UUID: either is the same folder."""
+"""Folder on ESXi: on the datastore with the previous values, since its `/var/lib` is a RAM disk.
+The pattern may match a datastore by its name and by its UUID: both are the same folder."""
 ToolName = Literal["host", "containers", "kubernetes", "hypervisor", "names", "peers"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One text that lies on hosts: a program for their shell, or a list that a program reads."""
+    """A text on hosts: a program for their shell, or a list that a program reads."""
 
     name: ToolName
     digest: str
     """SHA-256 of the text, in hexadecimal."""
     text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Ends with exactly one newline, which `$(cat FILE)` takes away and the line adds again."""
+    """Ends with exactly one newline, which `$(cat FILE)` removes and the line adds again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One verb of a tool, with its arguments: `key=value` words that are no desired state."""
+    """One verb of a tool, with arguments: `key=value` words outside the desired state."""
 
     tool: Tool
     verb: str
@@ -54,18 +54,18 @@ class ToolCall:
 
 
 def make_tool(name: ToolName, text: str) -> Tool:
-    """A tool from its text; lines are ended as the text of a file."""
+    """Return a tool from its text, with exactly one newline at its end."""
     whole = text.rstrip("\n") + "\n"
     return Tool(name, hashlib.sha256(whole.encode()).hexdigest(), whole)
 
 
 def assemble(name: ToolName, shared: Sequence[str], verbs: Mapping[str, str]) -> Tool:
-    """Put a program together: what every verb needs, then one branch a verb.
+    """Assemble a program: shared text, then one branch per verb.
 
     Args:
-        name: What steps and plans call it.
+        name: Name in steps and plans.
         shared: Texts that run first, in order.
-        verbs: Verb to the text of its work; its functions are its own.
+        verbs: Verb to the text of its work, with its own functions.
     """
     branches = "".join(f"{verb})\n{strip_comments(text)};;\n" for verb, text in verbs.items())
     refuse = "*) echo \"railyard: this tool has no '$verb'\" >&2 && exit 64 ;;\n"  # EX_USAGE
@@ -74,16 +74,16 @@ def assemble(name: ToolName, shared: Sequence[str], verbs: Mapping[str, str]) ->
 
 
 def shell_lines(function: str, text: str) -> str:
-    """A function that prints a text; on one line, so that `strip_comments` takes nothing of it."""
+    """Return a function that prints a text, on one line to keep it from `strip_comments`."""
     lines = " ".join(shlex.quote(line) for line in text.rstrip("\n").splitlines())
     return f"{function}() {{ printf '%s\\n' {lines}; }}\n"
 
 
 def strip_comments(text: str) -> str:
-    """Drop comment lines and empty lines: the text travels to every host.
+    """Drop comments and empty lines, since the text travels to every host.
 
-    A line of a here-document or of awk that starts with `#` would be dropped too; the scripts
-    hold none.
+    This would also drop a line of a here-document or of awk that starts with `#`; the scripts have
+    none.
     """
     lines = (line for line in text.splitlines() if line.strip())
     return "".join(f"{line}\n" for line in lines if not line.lstrip().startswith("#"))
@@ -95,32 +95,32 @@ def _file(name: str) -> str:
 
 
 def linux_text() -> str:
-    """What the tools for Linux hosts begin with: how a verb works, fails and takes the lock."""
+    """Return the start of the tools for Linux hosts: how a verb works, fails and takes the lock."""
     return _file("linux.sh")
 
 
 def sending_script() -> str:
-    """How tools are looked for, put in place and taken away on a host."""
+    """Return the script that finds, stores and removes tools on a host."""
     return strip_comments(_file("send.sh"))
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Each tool once, by name and digest."""
+    """Return each tool once, by name and digest."""
     found = {tool.digest: tool for tool in tools}
     return tuple(sorted(found.values(), key=lambda tool: (tool.name, tool.digest)))
 
 
 FOLDER: Final = Path(".railyard") / "tools"
-"""Relative to the program's directory, as all that inner commands read."""
+"""Relative to the project folder, as all paths of inner commands."""
 UNUSED_DAYS: Final = 400
-"""How long a text stays that no run named: every stack of the folder that is updated once a year
-keeps its own. A stack that is older gets its tools again from `pulumi up` (`load_tool`)."""
+"""Days to keep an unused text, so every stack of the folder that is updated once a year keeps its
+tools. An older stack gets its tools again from `pulumi up` (`load_tool`)."""
 _DAY_S: Final = 86_400
 _WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
 
 
 def keep_tools(tools: Iterable[Tool]) -> None:
-    """Write each text under its digest, unless it is there.
+    """Write each missing text under its digest.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -131,22 +131,20 @@ def keep_tools(tools: Iterable[Tool]) -> None:
 
 
 def _prune() -> None:
-    """Take away what no run has named for `UNUSED_DAYS`; a run marks what it names as new."""
+    """Remove texts unused for `UNUSED_DAYS`; each use renews a file's time."""
     oldest = time.time() - UNUSED_DAYS * _DAY_S
     for path in FOLDER.glob("*"):
-        with suppress(OSError):  # another run took it away, or the folder is not ours
+        with suppress(OSError):  # another run removed it, or the folder is not writable
             if path.stat().st_mtime < oldest:
                 path.unlink()
 
 
 def keep_text(text: str) -> str:
-    """The same for a part of a request that several steps repeat."""
+    """Write a part of a request that several steps repeat, as `keep_tools` does."""
     digest = digest_of(text)
     path = FOLDER / digest
     if path.is_file() and _digest(path.read_bytes()) == digest:
-        with suppress(
-            OSError
-        ):  # a folder that only another user writes holds the text all the same
+        with suppress(OSError):  # an unchanged text in another user's folder is enough
             os.utime(path)
         return digest
     _write(path, text)
@@ -154,7 +152,7 @@ def keep_text(text: str) -> str:
 
 
 def keep_current(name: str, text: str) -> None:
-    """Write what the requests of a run share and what may change without any of them: by a name.
+    """Write text that requests share and that may change without them, under a name.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -163,14 +161,14 @@ def keep_current(name: str, text: str) -> None:
 
 
 def load_current(what: str, name: str) -> str:
-    """What `keep_current` last wrote.
+    """Return the last text of `keep_current`.
 
     Args:
-        what: As the error names it.
-        name: Of the file.
+        what: Its name in errors.
+        name: The file's name.
 
     Raises:
-        UsageError: It is not there.
+        UsageError: The file is missing.
     """
     path = FOLDER.parent / name
     try:
@@ -196,15 +194,15 @@ def _write(path: Path, text: str) -> None:
 
 @lru_cache(maxsize=8)
 def digest_of(text: str) -> str:
-    """SHA-256 in hexadecimal; a text that every host's step names is hashed once."""
+    """Return the SHA-256 in hexadecimal; the cache hashes a repeated text once."""
     return _digest(text.encode())
 
 
 def load_tool(name: str, digest: str) -> bytes:
-    """The text of a tool.
+    """Return the text of a tool.
 
     Raises:
-        UsageError: No tool of that digest is here: another version of Railyard made the state.
+        UsageError: No tool of that digest is here, because another Railyard version made the state.
     """
     text = _load(digest)
     if text is None:
@@ -218,11 +216,11 @@ def load_tool(name: str, digest: str) -> bytes:
 
 
 def load_text(what: str, digest: str) -> str:
-    """A part of a request that `keep_text` kept.
+    """Return a part of a request that `keep_text` stored.
 
     Args:
-        what: As the error names it: `settings`.
-        digest: By which the request names it.
+        what: Its name in errors: `settings`.
+        digest: Its digest in the request.
 
     Raises:
         UsageError: No text of that digest is here.

@@ -1,1 +1,1 @@
-"""What this run will do: own state, what was observed, decisions, refusals."""
+"""Plan an update: read the state and the devices, decide, refuse."""

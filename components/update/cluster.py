@@ -1,6 +1,6 @@
-"""The objects of Kubernetes in an update: what to look at, what it shows, and the repair notes.
+"""Choose the Kubernetes objects that an update reads, judge them, and write their repair notes.
 
-Also what a cluster has already that others installed, and what of it is refused.
+For an existing cluster, also refuse conflicting parts that others installed.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ from components.update.seen import Seen
 from components.update.servers import lost_servers
 
 _OF_DISTRIBUTION: Final = "kube-system"
-"""Its quotas and policies come with the distribution, and pods of probes do not run there."""
+"""Its quotas and policies come with the distribution, and probe pods do not run there."""
 _LONGEST: Final = 400
-"""Characters of a repair note: a preview shows it."""
+"""Characters of a repair note, which a preview shows."""
 
 
 def manifests_of(plan: ClusterPlan) -> tuple[Manifest, ...]:
-    """Every object that the plan asks for."""
+    """Return every object of the plan."""
     return (*plan.operators.manifests, *plan.pod_network.manifests, *plan.jobs.manifests)
 
 
 def asked_of_cluster(
     plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
 ) -> Asked | None:
-    """What to look at, as it was last applied; None where nothing was.
+    """Return the objects to read, as last applied; None if nothing was applied.
 
-    Where the state's last proof is of this very plan, the plan is what was applied, whole and also
-    after a refresh. Else the state's own record counts: drift is never from an edited file.
+    If the last proof is of the same plan, the plan is what was applied, also after a refresh.
+    Otherwise the state's record counts, since drift is never measured from an edited file.
 
     Args:
         plan: The plan of today's file.
-        applied: What the state recorded.
-        secrets: By name; the login of a registry is compared by its value.
+        applied: The recorded state.
+        secrets: Secret name to value, to compare the login of a registry.
     """
     if plan.kubernetes is None or not (applied.objects or applied.releases):
         return None
@@ -107,7 +107,7 @@ def _with_login(plan: ClusterPlan, body: Body, secrets: Mapping[str, str]) -> Bo
 
 
 def _nodes(plan: ClusterPlan) -> tuple[str, ...]:
-    """The names of all nodes of our own cluster, or of the workers in an existing one."""
+    """Return the names of all nodes of our own cluster, or of the workers in an existing one."""
     if plan.kubernetes is not None and plan.kubernetes.existing is None:
         return plan.kubernetes.own_nodes
     return tuple(plan.acceptance.nodes.get(name, name) for name in plan.acceptance.workers)
@@ -122,19 +122,19 @@ def _namespaces(plan: ClusterPlan, objects: tuple[Body, ...]) -> Iterator[str]:
 
 
 def _tolerations(plan: ClusterPlan) -> Iterator[Body]:
-    """Those of the probes: they run on every worker."""
+    """Yield the tolerations of the probes, which run on every worker."""
     for body in plan.acceptance.memlock:
         for pod in pods_in(body):
             yield from cast("list[Body]", pod.get("tolerations") or [])
 
 
 def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDrift:
-    """The cluster against what was applied, and who of its servers and balancers is lost."""
+    """Compare the cluster with its last applied state, and find lost servers and balancers."""
     if isinstance(seen.cluster, Unreachable):
         found = ClusterDrift(unreachable=seen.cluster.reason)
     else:
         found = judge_look(seen.cluster) if seen.cluster is not None else ClusterDrift()
-    # What the state has no more, after a refresh, the engine installs: so it is repaired.
+    # The engine installs a chart that the state lost in a refresh, so it counts as repaired.
     new = {
         f"Helm release {each.namespace}/{each.release}"
         for each in plan.operators.charts
@@ -149,16 +149,16 @@ def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDri
 
 
 def is_held(plan: ClusterPlan, drift: ClusterDrift) -> bool:
-    """Whether this update leaves objects and charts as they are: the API of our cluster is dead.
+    """Whether this update skips objects and charts because our own cluster's API is dead.
 
-    That of a cluster which is not ours refuses the update before.
+    A dead API of an existing cluster refuses the update earlier.
     """
     ours = plan.kubernetes is not None and plan.kubernetes.existing is None
     return ours and drift.unreachable is not None
 
 
 def hold_objects(plan: ClusterPlan, applied: Applied) -> ClusterPlan:
-    """The plan with the objects and charts that are there already: no other can be made now."""
+    """Keep only objects and charts that exist already, since no new ones can be made now."""
 
     def there(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
         return tuple(each for each in manifests if each.resource_name in applied.objects)
@@ -176,13 +176,13 @@ def hold_objects(plan: ClusterPlan, applied: Applied) -> ClusterPlan:
 def cluster_notes(
     plan: ClusterPlan, applied: Applied, drift: ClusterDrift, notes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The repair notes: the engine itself does not look at the cluster.
+    """Return the repair notes for the cluster, which the engine itself does not read.
 
     Args:
         plan: The plan.
-        applied: It has the last notes, which stay: an input that went away would be a change.
-        drift: What was found.
-        notes: Those of devices in this run: a node's own may say more.
+        applied: The recorded state; its last notes stay, since a removed input would be a change.
+        drift: The cluster's drift.
+        notes: The notes of devices in this run; a node's own note may say more.
     """
     found = dict(_object_notes(plan, applied, drift))
     for chart in plan.operators.charts:
@@ -206,7 +206,7 @@ def cluster_notes(
 def _object_notes(
     plan: ClusterPlan, applied: Applied, drift: ClusterDrift
 ) -> Iterator[tuple[str, str]]:
-    """What was found of each object; the last note of one that is as it was applied."""
+    """Yield each object's drift as a note, or its last note if it has not drifted."""
     changed = {each.name: each for each in drift.objects if each.ours and not each.release}
     for each in manifests_of(plan):
         last = str(annotations_of(applied.objects.get(each.resource_name, {})).get(REPAIR, ""))
@@ -223,7 +223,7 @@ def _object_notes(
 
 
 def _description(applied: Applied, drift: ClusterDrift, release: str) -> str:
-    """A release that is not deployed is upgraded again for the sake of its description."""
+    """Return a new description for an undeployed release, so the engine upgrades it again."""
     last = str(applied.releases.get(release, {}).get("description") or "")
     status = drift.undeployed.get(release)
     return next_note(last, f"the release was {status}") if status else last
@@ -246,15 +246,15 @@ _PREFIXES: Final[Mapping[str, Part]] = {
     "rdma-shared-dp-ds-": "shared_device_plugin",
     "mpi-operator-": "mpi_operator",
 }
-"""How the name of a resource begins to the part that it is of."""
+"""Start of a resource name to the part that the resource belongs to."""
 _SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeClaim"})
-"""Kinds that may be there before us without a loss."""
+"""Kinds that may safely exist before the first update."""
 
 
 def look_at_existing(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, kubeconfig: str
 ) -> tuple[Finding, ...]:
-    """What an existing cluster has against what the site says; nothing for one of our own.
+    """Judge the parts of an existing cluster against the site; skip our own cluster.
 
     Raises:
         DeviceError: The API does not answer, or refuses.
@@ -268,13 +268,13 @@ def look_at_existing(
 def judge_existing(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, calls: Calls
 ) -> tuple[Finding, ...]:
-    """The same, over a connection that is there."""
+    """Judge them over an open connection."""
     asked = asked_of_parts(spec, plan, applied)
     return judge_parts(asked, look_at_parts(calls, asked))
 
 
 def parts_refused(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """Why an update must not start, in the words of a refusal."""
+    """Return the problems in the words of a refusal."""
     return tuple(
         f"{each.device}: {each.what}\n  where  {each.actual}; wanted: {each.wanted}. Nothing was"
         f" changed.\n  fix    {each.fix}"
@@ -284,7 +284,7 @@ def parts_refused(findings: tuple[Finding, ...]) -> tuple[str, ...]:
 
 
 def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> PartsAsked:
-    """What to look at in an existing cluster."""
+    """Return the parts to read in an existing cluster."""
     plane = spec.kubernetes
     return PartsAsked(
         owners=owners_of(spec),
@@ -308,7 +308,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
 
 
 def part_of(manifest: Manifest) -> Part | None:
-    """The part that an object of ours is of; None for what no part needs."""
+    """Return the part that one of our objects belongs to, or None."""
     if manifest.kind == "NetworkAttachmentDefinition":
         return "attachments"
     name = manifest.resource_name
@@ -316,13 +316,13 @@ def part_of(manifest: Manifest) -> Part | None:
 
 
 def _key(body: Body) -> str:
-    """As reports name an object: `DaemonSet kube-system/multus`."""
+    """Name an object as reports do: `DaemonSet kube-system/multus`."""
     namespace = map_at(body, "metadata").get("namespace")
     return f"{body['kind']} {f'{namespace}/' if namespace else ''}{name_of(body)}"
 
 
 def _attachments_of_others(spec: ClusterSpec) -> Iterator[Body]:
-    """Ours of a site that makes them itself: what those of others are compared with."""
+    """Yield attachments that Railyard would make, to compare with the site's own ones."""
     plane = spec.kubernetes
     if owners_of(spec)["attachments"] != "theirs" or not isinstance(plane, ExistingPlane):
         return
@@ -335,7 +335,7 @@ def _attachments_of_others(spec: ClusterSpec) -> Iterator[Body]:
 
 
 def _resources(spec: ClusterSpec) -> dict[str, dict[str, int]]:
-    """Node to the resources that others publish for this site."""
+    """Return for each node the resources that others publish for this site."""
     owners = owners_of(spec)
     gpus = "theirs" in {owners["gpu_operator"], owners["gpu_device_plugin"]}
     cards = owners[plugin_of(spec)] == "theirs"
@@ -349,7 +349,7 @@ def _resources(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
-    """Of each namespace the pod that asks for most: a policy that lets it in lets in all."""
+    """Return the most demanding pod of each namespace: a policy that admits it admits all."""
     found: dict[str, tuple[int, Body]] = {}
     jobs = (probe.job for probe in plan.acceptance.probes if probe.job)
     probes = (body for job in jobs for body in job.objects)
@@ -363,14 +363,14 @@ def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
 
 
 def _asks(pod: Body) -> int:
-    """How much of the node a pod asks for: a policy of Kubernetes' own level refuses any of it."""
+    """Count a pod's demands on the node; a Kubernetes policy refuses any of these demands."""
     text = str(pod)
     marks = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
     return sum(mark in text for mark in marks)
 
 
 def _plain(pod: Body) -> Body:
-    """The pod as the account of its namespace would make it: ours may not be there yet."""
+    """Return the pod as the default account makes it, since our account may not exist yet."""
     return {
         key: value
         for key, value in pod.items()

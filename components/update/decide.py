@@ -1,4 +1,4 @@
-"""What this run will do with what was observed: notes, refusals, and whether to prove again."""
+"""Decide from the observed state: repair notes, refusals, and whether to run acceptance again."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
 @dataclass(frozen=True, slots=True)
 class Intentions:
-    """The outcome of observe, before the first resource."""
+    """The decisions of a run, made before its first resource."""
 
     drifts: tuple[DeviceDrift, ...]
     notes: Mapping[str, str]
     """Step name to repair note."""
     run: int
-    """Number of the acceptance run; unchanged when nothing asks for another proof."""
+    """Number of the acceptance run; unchanged if no new proof is needed."""
     plan: ClusterPlan
-    """The plan, with another generation of each cloud object that was found gone."""
+    """The plan, with a new generation for each cloud object that is gone."""
     changed: frozenset[str] | None = None
-    """Devices that this update changes; None where the whole site is to be proven."""
+    """Devices that this update changes; None if acceptance covers the whole site."""
     cluster: ClusterDrift = field(default_factory=ClusterDrift)
 
 
 def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
-    """Compare every device and cloud object of the plan with what was last applied to it."""
+    """Compare every device and cloud object of the plan with its last applied state."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     networks = networks_of(plan.switches, applied)
     switches = tuple(
@@ -90,7 +90,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
 def with_placement(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[DeviceDrift, ...]:
-    """The hosts' cards and GPUs against the file, beside the drift of their settings."""
+    """Add misplaced cards and GPUs to the drift of each host."""
     wanted = {host.converge.name: host.placement for host in plan.hosts if host.placement}
 
     def placed(drift: DeviceDrift) -> DeviceDrift:
@@ -106,7 +106,7 @@ def with_placement(
 def with_beside(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[DeviceDrift, ...]:
-    """The hosts' settings that are not ours and break our traffic, beside the drift of ours."""
+    """Add foreign settings that break RDMA traffic to the drift of each host."""
     hosts = {host.converge.name: host for host in plan.hosts}
 
     def judged(drift: DeviceDrift) -> DeviceDrift:
@@ -124,7 +124,7 @@ def _with_tools(
     applied: Applied,
     facts: Mapping[str, Facts],
 ) -> tuple[DeviceDrift, ...]:
-    """The tools that a look at a device missed, though they had been sent to its host."""
+    """Add tools that were sent to a host but are missing or altered there."""
     hosts = {watched.device: watched.step.endpoint.device for watched in plan.watched}
     sent = {
         each.name: recorded.stdin
@@ -141,7 +141,7 @@ def _with_tools(
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
-    """Digests of the tools that were looked for on a host, and are missing or altered."""
+    """Return the digests of tools that are missing or altered on a host."""
     return tuple(key.removeprefix(TOOL_LACKS) for key in seen.values if key.startswith(TOOL_LACKS))
 
 
@@ -151,7 +151,7 @@ def _drift_of(
     facts: SwitchState | Unreachable | None,
     networks: Networks,
 ) -> DeviceDrift:
-    """A switch's settings against what was applied, its cables against the file, and the rest."""
+    """Compare a switch with its last applied state, and its cables and routes with the file."""
     drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
     neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
     return replace(
@@ -168,7 +168,7 @@ def intend(
     seen: Seen,
     accept: Accept,
 ) -> Intentions:
-    """Decide the repair notes, the acceptance run, and what is recreated in this update."""
+    """Decide repair notes, the acceptance run, and recreations for this update."""
     plan, drifts = _adjusted(plan, applied, seen)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
     notes = _repair_notes(plan, applied, drifts, hosts)
@@ -197,7 +197,7 @@ def intend(
 def _adjusted(
     plan: ClusterPlan, applied: Applied, seen: Seen
 ) -> tuple[ClusterPlan, tuple[DeviceDrift, ...]]:
-    """Adjust the plan to what is applied: instances, upgrades, departures, order of switches."""
+    """Fit the plan to the recorded state: instances, upgrades, departures, order of switches."""
     if plan.cloud:
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
@@ -213,7 +213,7 @@ def _repair_notes(
     drifts: tuple[DeviceDrift, ...],
     hosts: Mapping[str, HostState],
 ) -> dict[str, str]:
-    """Collect the notes by which the steps of drifted devices, tools and access run again."""
+    """Collect the notes that make the steps of drifted devices, tools and access run again."""
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
     notes |= departure_notes(plan.reboots, hosts, applied)
@@ -227,7 +227,7 @@ def _repair_notes(
 def _changed_alone(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> frozenset[str] | None:
-    """The changed devices of a site that was proven, and of which all else stays as it is."""
+    """Return the changed devices if the rest of the site has a valid proof, else None."""
     recorded = applied.step(EVIDENCE_STEP)
     if recorded is None or not recorded.stdin or not passed(applied):
         return None
@@ -242,7 +242,7 @@ def _changed_alone(
 def _tools_notes(
     plan: ClusterPlan, applied: Applied, seen: Mapping[str, HostState]
 ) -> dict[str, str]:
-    """Hosts on which a tool was looked for that had been sent, and is missing or altered."""
+    """Return notes for hosts whose tools were sent but are missing or altered."""
     lacking: dict[str, list[str]] = {}
     for watched in plan.watched:
         if watched.device in seen:
@@ -257,7 +257,7 @@ def _tools_notes(
 
 
 def _access_note(access: AppliedStep | None) -> str:
-    """Why access is read again; the last reason stays, as every note does, else it flaps."""
+    """Return why access is read again; the last reason stays, else the step would flap."""
     if access is None or not access.stdout:
         return ""
     last = access.stdin.partition(REPAIR_LINE)[2].strip()
@@ -267,7 +267,7 @@ def _access_note(access: AppliedStep | None) -> str:
 def unrecorded_switches(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[str, ...]:
-    """Switches that are as planned although nothing was ever applied: was a state lost?"""
+    """Warn of switches that match the plan but have no record: the state may be lost."""
     new = {drift.device for drift in drifts if not drift.applied}
     return tuple(
         f"{switch.name} already matches the plan, but no previous values are recorded, so `destroy`"
@@ -284,7 +284,7 @@ def unrecorded_switches(
 def refusals(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> tuple[str, ...]:
-    """Why this update must not start: named before anything is touched."""
+    """Return the reasons why this update must not start, before anything changes."""
     known = applied.instances
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
     addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
@@ -310,7 +310,7 @@ def refusals(
 def _stranded(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> tuple[str, ...]:
-    """Nodes would leave over a first server that is lost: their recorded undo goes to it."""
+    """Refuse to remove nodes while the first server is lost: their recorded undo runs on it."""
     nodes = plan.kubernetes.nodes if plan.kubernetes else ()
     if not nodes:
         return ()
@@ -342,7 +342,7 @@ def _stranded(
 
 
 def is_pending(step: RemoteStep, applied: Applied) -> bool:
-    """Whether this update would run the step; a changed secret is seen by the engine alone."""
+    """Whether this update would run the step; only the engine notices a changed secret."""
     recorded = applied.step(step.name)
     if recorded is None or _AGAIN.sub("", recorded.create) != create_text(step, step.apply):
         return True
@@ -350,7 +350,7 @@ def is_pending(step: RemoteStep, applied: Applied) -> bool:
 
 
 def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
-    """What the step wants and what it last got, neither with the notes of repairs."""
+    """Return the wanted and the last stdin of a step, both without repair notes."""
     if step.dialect != "device":
         return step.desired, recorded.partition(REPAIR_LINE)[0]
     return step.desired, render_lines({**parse_lines(recorded), "repair": ""})

@@ -1,9 +1,9 @@
-"""Which machine is behind a name: what was recorded of each device against what the file says.
+"""Check which machine has each name: compare the recorded devices with those of the file.
 
-Each device says what it is: an id of the machine, a serial number. A step is named after its
-device. So a device that only gets another name would be set up under the new one, and undone under
-the old one at the end of the same update. Here the devices of the state are compared with those of
-the plan, by their address, their host key and their recorded identity.
+Each device reports an identity: a machine id or a serial number. A step is named after its device.
+If a device only gets another name, the update would set it up under the new name, and at the end
+undo it under the old one. So this module compares the devices of the state and of the plan by
+address, host key and recorded identity.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from components.remote.step import bracketed
 from components.update.seen import Facts, Seen
 
 MACHINE: Final = "machine.id"
-"""What the look at a host says of itself: its /etc/machine-id. No setting."""
+"""The host's /etc/machine-id in the reading. It is not a setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineIds:
-    """The machine id of a host, the serial number of a switch, by its name in today's file."""
+    """The machine id of each host and the serial number of each switch, by its name in the file."""
 
     recorded: Mapping[str, str]
-    """At the last update."""
+    """From the last update."""
     written: Mapping[str, str]
-    """In the file: it wins over what was recorded, and so accepts a device that was replaced."""
+    """From the file; it overrides the recorded one, and so accepts a replaced device."""
     seen: Mapping[str, str]
-    """At this look."""
+    """From this reading."""
 
     @property
     def contradictions(self) -> Iterator[tuple[str, str, str]]:
-        """Devices that are not what the file says, else the last update: name, both values."""
+        """Yield devices with an unexpected identity: name, actual and expected value."""
         for name, now in self.seen.items():
             said, was = self.written.get(name), self.recorded.get(name)
             if said and said != now:
@@ -58,23 +58,23 @@ class MachineIds:
                 yield name, now, f"the last update found {was}"
 
     def proves(self, name: str) -> bool:
-        """Whether the device itself, or who wrote the file, says it is the recorded one."""
+        """Whether the device or the file confirms the recorded identity."""
         was, said = self.recorded.get(name), self.written.get(name)
         now = self.seen.get(name, said)
         return now is not None and now == (was or said)
 
     @property
     def present(self) -> Mapping[str, str]:
-        """What each device is now, as it says itself, else as the file says."""
+        """Each device's identity as it reports it, else as the file says."""
         return {**self.written, **self.seen}
 
 
 def machine_ids(spec: ClusterSpec, applied: Applied, seen: Seen) -> MachineIds:
-    """All that is known of the devices of a site."""
+    """Collect the known identities of a site's devices."""
     said = {host.name: host.machine_id or "" for host in spec.hosts}
     said |= {switch.name: switch.serial or "" for switch in spec.switches}
     recorded: dict[str, str] = {}
-    for end in ("-baseline", "-apply", "-host"):  # the later one wins
+    for end in ("-baseline", "-apply", "-host"):  # the later step wins
         for name, step in applied.steps.items():
             if (
                 name.endswith(end)
@@ -87,13 +87,13 @@ def machine_ids(spec: ClusterSpec, applied: Applied, seen: Seen) -> MachineIds:
 
 
 def _unique(found: Mapping[str, str]) -> dict[str, str]:
-    """What several have alike tells nothing: machines made from one image may share the id."""
+    """Drop shared ids, which prove nothing: machines made from one image may have the same id."""
     counts = Counter(found.values())
     return {name: text for name, text in found.items() if text and counts[text] == 1}
 
 
 def _machine(stdout: str) -> str:
-    """What the output of a step recorded of its device."""
+    """Return the device identity in a step's output."""
     try:
         found = cast("dict[str, str | dict[str, str] | None]", json.loads(stdout))
     except ValueError:
@@ -111,37 +111,37 @@ def _told(facts: Facts) -> str:
 
 
 _ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
-"""Kind of a device to the end of the name of the step that has its endpoint on stdin."""
+"""Kind of device to the end of the step name whose stdin has its endpoint."""
 _PAGE: Final = "docs/howto/rename-and-replace.md"
 _SHOWN: Final = 4
-"""Wrong cables that a refusal names."""
+"""Wrong cables that a refusal lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device, as a state recorded it or as a plan has it."""
+    """One device of a state or of a plan."""
 
     name: str
     kind: str
-    """`host`, which is a hypervisor too, or `switch`."""
+    """`host`, also for a hypervisor, or `switch`."""
     place: str
-    """Address and port, behind its jump hosts: two machines may share an address."""
+    """Address and port, with its jump hosts, since two machines may share an address."""
     host_key: str
 
     @property
     def noun(self) -> str:
-        """What people call it."""
+        """The common word for the device."""
         return "switch" if self.kind == "switch" else "machine"
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """One device of the plan, and the recorded device of another name that it seems to be."""
+    """A device of the plan, and the recorded device of another name that it may be."""
 
     new: Device
     old: Device
     proof: str
-    """What they share, in words; empty if only the address is the same."""
+    """The evidence, in words; empty if only the address matches."""
 
     def __str__(self) -> str:
         if not self.proof:
@@ -153,10 +153,10 @@ class _Claim:
 def identity_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
 ) -> tuple[str, ...]:
-    """Refuse an update for which a name now means another machine, one text for each cause.
+    """Refuse an update if a name now means another machine, one text for each cause.
 
-    A device with the same host key and another address has moved, and one with another host key at
-    a new address was replaced: both are accepted, but for the only server of a cluster.
+    Accept a moved device (same host key, another address) and a replaced one (another host key, new
+    address), except for the only server of a cluster.
     """
     found = _Compared(spec, plan, applied, seen)
     causes = (found.cause(group) for group in _groups(found.claims))
@@ -182,7 +182,7 @@ def identity_refused(
 def renamed_unsaid(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
 ) -> frozenset[str]:
-    """Former names of devices that the file has under another name, without saying so."""
+    """Return the old names of devices that the file renames without declaring it."""
     found = _Compared(spec, plan, applied, seen)
     return frozenset(each.old.name for each in found.claims if each.old.name not in found.now)
 
@@ -205,13 +205,13 @@ def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
 
 @once
 def recorded_devices(applied: Applied) -> Mapping[str, Device]:
-    """Every device that a state has steps of, by the name that it had."""
+    """Return every device with steps in a state, by its name there."""
     found: dict[str, Device] = {}
     for name, step in applied.steps.items():
         for kind, ending in _ENDS.items():
             device = name.removesuffix(ending)
             if device != name and (end := _endpoint(step)) and _kind(end) == kind:
-                found[device] = replace(_device(end), name=device)  # it may have another name now
+                found[device] = replace(_device(end), name=device)  # its endpoint may be renamed
     return found
 
 
@@ -234,7 +234,7 @@ def _device(end: Mapping[str, JsonValue]) -> Device:
 
 
 def planned_devices(plan: ClusterPlan) -> Mapping[str, Device]:
-    """Every device that a plan has steps of, but those whose address a cloud has yet to tell."""
+    """Return every device of a plan, except those whose cloud address is unknown yet."""
     ends = [switch.endpoint for switch in plan.switches]
     ends += [each.sending.endpoint for each in (*plan.hypervisors, *plan.hosts)]
     documents = (cast("dict[str, JsonValue]", to_json(end)) for end in ends if end.reachable)
@@ -242,7 +242,7 @@ def planned_devices(plan: ClusterPlan) -> Mapping[str, Device]:
 
 
 def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
-    """Former name to new name of the renames that the file declares and the state has not yet."""
+    """Map old names to new for declared renames that the state does not have yet."""
     moved = tuple(applied.former)
     return {
         old: new
@@ -252,7 +252,7 @@ def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
 
 
 class _Compared:
-    """The devices of a state and of a plan, with what tells one machine from another."""
+    """The devices of a state and of a plan, compared by their identities."""
 
     def __init__(self, spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> None:
         self.spec, self.stack = spec, plan.stack
@@ -264,7 +264,7 @@ class _Compared:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """What the names of the plan claim to be."""
+        """Devices of the plan that match a recorded device of another name."""
         by_place = {each.place: each for each in self.was.values()}
         by_key = {each.host_key: each for each in self.was.values() if self._is_proof(each)}
         by_id = {self.ids.recorded.get(name): each for name, each in self.was.items()}
@@ -281,7 +281,7 @@ class _Compared:
         return claims
 
     def _is_proof(self, device: Device) -> bool:
-        """Machines that were made from one image may share a host key, and that proves nothing."""
+        """Whether a host key proves identity; machines made from one image may share it."""
         return bool(device.host_key) and device.host_key not in self._shared
 
     def _proof(self, new: Device, old: Device) -> str:
@@ -294,7 +294,7 @@ class _Compared:
         return ", ".join(said)
 
     def cause(self, group: list[_Claim]) -> str:
-        """The refusal of claims that belong together."""
+        """Refuse a group of related claims."""
         first, gone = group[0], len(group) == 1 and group[0].old.name not in self.now
         old, new, noun = first.old.name, first.new.name, first.new.noun
         if gone and new not in self.was and first.proof:
@@ -313,12 +313,12 @@ class _Compared:
         return _refusal("; ".join(map(str, group)), why, fix)
 
     def _may_move(self, new: str) -> bool:
-        """Whether `railyard rename` knows such a device: no ESXi host or machine on one."""
+        """Whether `railyard rename` supports this device, unlike ESXi hosts and their machines."""
         guests = {vm.name for each in self.spec.hypervisors for vm in each.vms}
         return new not in guests | {each.name for each in self.spec.hypervisors}
 
     def false_renames(self) -> Iterator[str]:
-        """Declared renames of a device into another one."""
+        """Refuse a declared rename to another device."""
         for old, name in self.renames.items():
             new, was = self.now.get(name), self.was[name]
             if new is None or self.ids.proves(name) or new.place == was.place:
@@ -332,14 +332,14 @@ class _Compared:
                 )
 
     def others(self) -> Iterator[str]:
-        """Devices that say they are another one than the file says, or than was recorded."""
+        """Refuse devices with another identity than the file's or the recorded one."""
         claimed = {claim.new.name for claim in self.claims}
         for name, says, wanted in self.ids.contradictions:
             new, old, host = self.now.get(name), self.was.get(name), self.spec.host(name)
             written = host is None or host.machine_id is not None
             reinstalled = new and old and not written and new.host_key != old.host_key
             if name in claimed or reinstalled:
-                continue  # a new system has a new machine id, and a new key in the file says so
+                continue  # a reinstalled system has a new machine id, and the file has its new key
             yield _refusal(
                 f"{name} is another device: it says that it is {says}, and {wanted}",
                 "the serial number of a switch, or the machine id of a host",
@@ -348,7 +348,7 @@ class _Compared:
             )
 
     def only_server(self, name: str) -> Iterator[str]:
-        """Another machine as the only server would begin a second cluster, which is empty."""
+        """Refuse another machine as the only server, which would start a second, empty cluster."""
         new, old, known = self.now.get(name), self.was.get(name), self.ids.recorded.get(name)
         claimed = any(claim.new.name == name for claim in self.claims)
         if new is None or old is None or new.place == old.place or claimed:
@@ -366,7 +366,7 @@ class _Compared:
 
 
 def _groups(claims: Iterable[_Claim]) -> list[list[_Claim]]:
-    """The claims of each cause: those that share a name, as the two of a swap do."""
+    """Group claims that share a name, such as the two of a swap."""
     groups: list[list[_Claim]] = []
     for claim in claims:
         names = {claim.new.name, claim.old.name}
@@ -377,7 +377,7 @@ def _groups(claims: Iterable[_Claim]) -> list[list[_Claim]]:
 
 
 def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:
-    """The hosts on which K3s was last installed as `server` or as `agent`."""
+    """Return the hosts with K3s last installed as `server` or as `agent`."""
     return tuple(
         name.removesuffix("-k3s")
         for name, step in sorted(applied.steps.items(), key=itemgetter(0))

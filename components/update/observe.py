@@ -1,4 +1,4 @@
-"""Read every device of a plan: read-only, together, each under its own deadline."""
+"""Read every device of a plan at once, without changes, each under its own deadline."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from components.update.cluster import asked_of_cluster
 from components.update.seen import Facts, Seen
 
 AT_ONCE: Final = 32
-"""Sessions that are open together: a deadline counts from a device's own turn."""
+"""Sessions open at once; a device's deadline starts when its session does."""
 
 
 Beside = Callable[[Endpoint, HostSession], Awaitable[None]]
-"""More to ask of a host, over the connection that the look has open."""
+"""A further question to a host over the open connection."""
 ReadSwitch = Callable[[Endpoint, str, SwitchState, Mapping[str, str]], SwitchState]
-"""Reads one switch: its endpoint, its system, what to ask for, and the secrets."""
+"""Reads one switch: its endpoint, its system, the settings to read, and the secrets."""
 
 
 async def nothing_more(endpoint: Endpoint, session: HostSession) -> None:
-    """An update asks nothing beside the look."""
+    """Ask a host no further question, as in an update."""
     del endpoint, session
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """How devices are read."""
+    """Functions that read the devices."""
 
     beside: Beside = nothing_more
     switch: ReadSwitch = observe_switch
@@ -53,20 +53,20 @@ class Looks:
 def observe_site(
     plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, looks: Looks | None = None
 ) -> Seen:
-    """Look at the cloud, then at every switch, every watched device and the cluster at once.
+    """Read the cloud, then every switch, every watched device and the cluster at once.
 
     Args:
-        plan: What is wanted, and how each device is reached.
+        plan: The wanted state, and the endpoint of each device.
         secrets: Secret name to value.
-        applied: What was last applied: it says where the instances of a cloud are.
-        looks: How each device is read; default as an update reads it.
+        applied: The last applied state, which has the addresses of cloud instances.
+        looks: Functions that read devices; the default is that of an update.
 
     Returns:
-        What was seen, or why nothing was seen; an instance that is gone or stopped is
-        not read.
+        The facts, or why a device could not be read; instances that are gone or stopped stay
+        unread.
     """
     cloud = observe_cloud(plan.cloud, applied, secrets) if plan.cloud else Seen().cloud
-    # The caller may stand in an event loop of its own (the Pulumi program does).
+    # The caller may be in an event loop already, as the Pulumi program is.
     with ThreadPoolExecutor(max_workers=1) as pool:
         looking = _observe_all(plan, secrets, applied, cloud, looks or Looks())
         devices, cluster = pool.submit(asyncio.run, looking).result()
@@ -133,7 +133,7 @@ def _switch(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One script to run on a host, and the settings that it is asked for."""
+    """A script to run on a host, and the settings that it reads."""
 
     watched: Watched
     asked: HostState
@@ -168,7 +168,7 @@ async def _host(
     slots: asyncio.Semaphore,
     beside: Beside,
 ) -> dict[str, Facts]:
-    """All that is watched on one host, over one connection."""
+    """Read every watched step of one host over one connection."""
     names = [each.watched.device for each in looks]
     try:
         async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
@@ -181,7 +181,7 @@ async def _host(
 
 
 def refusal_words(endpoint: Endpoint, stderr: str, status: int) -> str:
-    """Why a script that only looks ended with an error."""
+    """Explain why a reading script failed."""
     if "sudo" in stderr and "password" in stderr:
         return (
             f"{endpoint.where} wants a password for sudo. Name it as ssh.sudo_password, or add as"

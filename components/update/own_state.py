@@ -1,4 +1,4 @@
-"""What this stack last applied, read from its own state before the first resource exists.
+"""Read this stack's last applied values from its own state, before the first resource exists.
 
 `pulumi:pulumi:readStackResourceOutputs` answers in preview, in up and on an empty stack, and also
 sees resources of a run that was killed (decision 4 in docs/decisions.md).
@@ -16,13 +16,13 @@ from components.drift.applied import Applied, applied_from_outputs
 from components.model.cluster import ClusterSpec
 
 ATTEMPTS: Final = 5
-"""How often the state is read; a file backend may be writing it at that moment."""
+"""Attempts to read the state; a file backend may be writing it at that moment."""
 WRITING: Final = "failed to load checkpoint"
 PAUSE_S: Final = 0.2
 
 
 def _read(name: str, attempts: int) -> object:
-    """Ask the engine; the file backend empties the state's file before it writes it again."""
+    """Ask the engine again: a file backend empties the state's file before it writes it."""
     try:
         invoked = pulumi.runtime.invoke(
             "pulumi:pulumi:readStackResourceOutputs", {"stackName": name}
@@ -36,7 +36,7 @@ def _read(name: str, attempts: int) -> object:
 
 
 def note_names() -> set[str]:
-    """The names of the resources that the program registers from now on; the set grows."""
+    """Collect the names of resources that the program registers from now on; the set grows."""
     names = set[str]()
 
     def note(args: pulumi.ResourceTransformationArgs) -> None:
@@ -58,7 +58,7 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
 
 
 def _keep_renamed(applied: Applied) -> Applied:
-    """Give each resource that the state has under a former name an alias of that name."""
+    """Give each renamed resource an alias with its old name in the state."""
 
     def add(
         args: pulumi.ResourceTransformationArgs,

@@ -1,6 +1,6 @@
-"""What the state says of the last proof, and which part of a site the next one proves.
+"""Read the last acceptance from the state, and choose the part of the site to test next.
 
-That is all of it, what changed with its partners, or one pair.
+That part is the whole site, the changed devices with their partners, or one pair.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ def last_run(applied: Applied) -> int:
 
 
 def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Accept) -> bool:
-    """Whether this run writes new evidence."""
-    if accept == "never":  # evidence of another plan would be written over that of this run
+    """Whether this run collects new evidence."""
+    if accept == "never":  # an edited plan would otherwise overwrite the evidence of this run
         return is_edited(plan, applied)
     if touched or accept == "always" or _unproven(plan, applied):
         return True
     recorded = applied.step(EVIDENCE_STEP)
-    # A canary leaves most of the site unproven by choice.
+    # A canary deliberately leaves most of the site untested.
     return accept != "canary" and _is_old(plan, recorded.stdout if recorded else "")
 
 
 def repairs_of(notes: Mapping[str, str]) -> str:
-    """A digest of the counted repairs, but for tools sent again; empty without any.
+    """Return a digest of the numbered repairs, without resent tools; empty without repairs.
 
-    Notes stay in the state with the step that they repaired, and the evidence names those that it
-    proved. So a repair that was killed before its proof differs, and is proven by the next run.
+    Notes stay in the state with the step that they repaired, and the evidence records their digest.
+    So if a run was killed before its acceptance, the digests differ and the next run tests it.
     """
     found = sorted(
         f"{step} {note}"
@@ -64,13 +64,13 @@ def repairs_of(notes: Mapping[str, str]) -> str:
 
 
 def proven_repairs(applied: Applied) -> str:
-    """The repairs that the recorded evidence is about; a release before this key names none."""
+    """Return the repairs that the recorded evidence covers; older releases recorded none."""
     recorded = applied.step(EVIDENCE_STEP)
     return str(parse_lines(recorded.stdin).get("repairs", "")) if recorded else ""
 
 
 def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
-    """Whether the recorded evidence is none of this plan, or was not let through."""
+    """Whether the recorded evidence is missing, failed, or of another plan."""
     recorded = applied.step(EVIDENCE_STEP)
     if recorded is None or not recorded.stdin:
         return True
@@ -80,14 +80,14 @@ def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
 
 
 def _is_old(plan: ClusterPlan, printed: str) -> bool:
-    """Whether a part of the proof is too old for the file; older releases print no date."""
+    """Whether part of the evidence is too old for the file; older releases print no date."""
     date = next((line for line in printed.splitlines() if line.startswith("proven_at = ")), "")
     age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
     return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
 
 
 def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
-    """Whether the recorded request is another one than that of this plan."""
+    """Whether the plan differs from that of the recorded evidence."""
     recorded = applied.step(EVIDENCE_STEP)
     if recorded is None or not recorded.stdin:
         return True
@@ -95,26 +95,26 @@ def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
 
 
 def passed(applied: Applied) -> bool:
-    """Whether the recorded gate judged the recorded evidence and let it through."""
+    """Whether the recorded gate judged the recorded evidence and passed it."""
     gate = applied.step(VERDICT_STEP)
     evidence = applied.step(EVIDENCE_STEP)
     if gate is None or evidence is None:
         return False
     if not evidence.stdout or evidence.stdout.strip() not in gate.stdin:
         return False
-    # With `gate: warn` a failed verdict is let through; it is still no proof.
+    # With `gate: warn` a failed verdict does not stop the update, but proves nothing.
     return PASSED_LINE in gate.stdout
 
 
 def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> str:
-    """What to add to the verdict where the engine deletes after the proof; empty: it does not.
+    """Return a note for the verdict if the engine deletes resources after acceptance, else empty.
 
-    The engine deletes last, so the proof of this update is of a site that still has what leaves.
+    The engine deletes last, so acceptance still ran with the resources to delete.
 
     Args:
-        applied: What the state holds.
+        applied: The recorded state.
         registered: The names of all resources that this update keeps or makes.
-        stack: Its name.
+        stack: The stack's name.
     """
     count = len({*applied.steps, *applied.objects, *applied.releases} - registered)
     if not count:
@@ -129,14 +129,14 @@ Accept = Literal["changed", "always", "never", "canary"]
 def narrow(
     spec: ClusterSpec, whole: AcceptancePlan, accept: Accept, changed: Collection[str] | None
 ) -> AcceptancePlan:
-    """The acceptance of this run.
+    """Return the acceptance plan of this run.
 
     Args:
         spec: The site.
-        whole: The acceptance of all of it.
-        accept: When and how much the site proves.
-        changed: Devices that this update changes; None where that is not known, or where more
-            than devices changed, and the whole site is to be proven.
+        whole: The acceptance plan of the whole site.
+        accept: When to run acceptance, and how much of it.
+        changed: Devices that this update changes; None if unknown, or if acceptance must cover the
+            whole site.
     """
     if accept == "never":
         return replace(whole, policy=replace(whole.policy, asked=False))
@@ -153,22 +153,22 @@ SCOPES: Final[Mapping[str, Callable[[ClusterSpec], tuple[str | None, ...]]]] = {
     "leaf": lambda spec: tuple(switch.name for switch in spec.switches),
     "unit": lambda spec: tuple(dict.fromkeys(host.domain for host in spec.workers)),
 }
-"""What a person may ask for alone, `rail=rail-0` or `host=gpu01,gpu02`, and the names that exist;
-a unit is a `domain` of hosts."""
+"""Parts that a user may select, such as `rail=rail-0` or `host=gpu01,gpu02`, with their names; a
+unit is a `domain` of hosts."""
 _PAIR: Final = 2
 
 
 def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool) -> AcceptancePlan:
-    """The part of a proof that a person asked for.
+    """Return the part of acceptance that the user selected.
 
     Args:
         spec: The site.
-        plan: The acceptance of this run.
-        scope: A key of `SCOPES` and names of it; empty for all.
-        adds: An earlier proof of the whole counts, so that this one adds to it.
+        plan: The acceptance plan of this run.
+        scope: A key of `SCOPES` and names, or empty for all.
+        adds: The result adds to an earlier proof of the whole site.
 
     Raises:
-        UsageError: There is no such key or name, or no probe for it.
+        UsageError: The key or name is unknown, or no probe matches.
     """
     if not scope:
         return plan
@@ -185,7 +185,7 @@ def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool
 
 
 def _only(plan: AcceptancePlan, kept: tuple[ProbePlan, ...]) -> AcceptancePlan:
-    """The same plan with these probes, and with what concerns their hosts."""
+    """Keep these probes, and the sources and limits of their hosts."""
     hosts = {node for each in kept for node in each.probe.nodes}
     crossed = hosts | {hop.device for each in kept for hop in each.hops}
     pods = dict(zip(plan.workers, plan.memlock, strict=False))
@@ -203,7 +203,7 @@ def _only(plan: AcceptancePlan, kept: tuple[ProbePlan, ...]) -> AcceptancePlan:
 
 
 def _is_within(spec: ClusterSpec, each: ProbePlan, kind: str, names: Collection[str]) -> bool:
-    """A pair is of each of its hosts and leaves; more hosts are within a unit that has them all."""
+    """Whether a probe is in the part: any host or leaf of a pair, else all its rails or units."""
     probe, is_pair = each.probe, len(each.probe.nodes) <= _PAIR
     match kind:
         case "rail":
@@ -218,7 +218,7 @@ def _is_within(spec: ClusterSpec, each: ProbePlan, kind: str, names: Collection[
 
 
 def _with_partners(whole: AcceptancePlan, changed: Collection[str]) -> set[str]:
-    """The hosts of every pair that a changed device takes part in, itself or on the way."""
+    """Return the hosts of every pair that includes a changed device or crosses it."""
     hosts: set[str] = set()
     for each in whole.probes:
         crossed = {hop.device for hop in each.hops}
@@ -228,15 +228,15 @@ def _with_partners(whole: AcceptancePlan, changed: Collection[str]) -> set[str]:
 
 
 def _pair(spec: ClusterSpec, changed: Collection[str]) -> set[str]:
-    """The first changed worker and its neighbour, or the first two."""
+    """Return the first pair of neighbours with a changed worker, else the first pair."""
     pairs = list(pairwise(host.name for host in spec.workers))
     touched = [pair for pair in pairs if set(pair) & {*changed}]
     return {*(touched or pairs or [()])[0]}
 
 
 def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> AcceptancePlan:
-    """The proof of a site that had these workers alone, and what is left out of the whole one."""
-    if len(hosts) < _PAIR or len(hosts) == len(spec.workers):  # RDMA is proven between two
+    """Plan acceptance for these workers only, and list the probes left out."""
+    if len(hosts) < _PAIR or len(hosts) == len(spec.workers):  # RDMA needs two hosts
         return whole
     kept = tuple(host for host in spec.hosts if host.role != "worker" or host.name in hosts)
     part = plan_acceptance(spec.model_copy(update={"hosts": kept}))

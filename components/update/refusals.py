@@ -1,8 +1,8 @@
-"""What an update would interrupt, against what the file allows (`disruption`); two more looks.
+"""Refuse interruptions that `disruption` forbids, addresses in use, and failed guards.
 
-The engine runs an exec when its text changed. A text that was sent and not found good must be sent
-again although nothing in the file changed, so a repeated run carries a number. The other looks are
-that the address of the balancers is free, and that no guard refuses.
+The engine runs an exec when its text changed. A text without a good verdict must be sent again
+although the file did not change, so a repeated run carries a number. The other checks: the
+balancers' address must be free, and no guard may refuse.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def disruptions_refused(
     facts: Mapping[str, Facts],
     applied: Applied,
 ) -> tuple[str, ...]:
-    """Refuse, at preview, what would interrupt traffic where the file says `deny`.
+    """Refuse, at preview, interruptions of traffic that the file denies.
 
-    Reboots that would pass over a host which may not have come back are refused in any case. Of a
-    device that was not read, as with `railyard:observe: never`, every difference from what was last
-    applied counts. Where nothing was applied either, the step reads the device and refuses itself.
+    Always refuse reboots that would continue past a host which may not have come back. For an
+    unread device, as with `railyard:observe: never`, every difference from the last applied state
+    counts. If nothing was applied either, the step itself reads the device and refuses.
     """
     seen = known_hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
@@ -66,7 +66,7 @@ def disruptions_refused(
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
-        # kubespray refuses itself that nodes leave.
+        # kubespray itself refuses that nodes leave.
         if plan.kubernetes is not None and plan.kubernetes.playbooks is None:
             refused += leaving_refused(leaving_nodes(plan.kubernetes, applied))
     return tuple(refused)
@@ -75,7 +75,7 @@ def disruptions_refused(
 def host_departures(
     plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> tuple[str, ...]:
-    """Which hosts the update will drain or reboot, and in which group, for people."""
+    """Describe which hosts the update drains or reboots, and in which group."""
     leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
     waiting = render_departures(plan.reboots, known_hosts(plan, facts, applied))
     drained = (
@@ -90,12 +90,12 @@ def host_departures(
 def known_hosts(
     plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> Mapping[str, HostState]:
-    """What each host and hypervisor has: as it was read, else as the last update left it."""
+    """Return each host's and hypervisor's state: as read, else as last applied."""
     found: dict[str, HostState] = {}
     for watched in (each.watched for each in (*plan.hypervisors, *plan.hosts)):
         recorded = applied.step(watched.step.name)
         if facts.get(watched.device) is None and recorded is not None and recorded.stdin:
-            # It is taken to be in service, as a host is that an update left.
+            # Assume that it runs jobs, as a host does after an update.
             was = watched.settings_in(recorded.stdin).values
             found[watched.device] = HostState({**was, IN_SERVICE: "yes"})
     return found | {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
@@ -123,7 +123,7 @@ def _interrupting(
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
-    """What the update interrupts, as far as the switch is known; else its step looks itself."""
+    """Return the interruptions by known values; the step itself checks an unknown switch."""
     recorded = applied.step(switch.step)
     was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
     has = was if seen is None else seen
@@ -134,12 +134,12 @@ def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[D
 
 
 def _stopped(switch: SwitchPlan, facts: Mapping[str, Facts], applied: Applied) -> tuple[str, ...]:
-    """The ports of a switch that the update interrupts, as `ports_of` names them."""
+    """Return the ports that the update interrupts, as `ports_of` names them."""
     return ports_of(_interruptions(switch, facts.get(switch.name), applied))
 
 
 def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
-    """The values from before the first update, to which goes back what is no longer wanted."""
+    """Return the values from before the first update, which removed settings go back to."""
     baseline = applied.step(switch.baseline_step)
     if baseline is None or not baseline.stdout:
         return None
@@ -149,7 +149,7 @@ def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
 def switch_changes(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, facts: Mapping[str, Facts]
 ) -> tuple[str, ...]:
-    """What the update will set on each switch, and what that interrupts, for people."""
+    """Describe the changes on each switch and their interruptions."""
     found: dict[str, str] = {}
     for switch in plan.switches:
         recorded, seen = applied.step(switch.step), facts.get(switch.name)
@@ -187,7 +187,7 @@ def _refusal(
 def exec_notes(
     switches: tuple[SwitchPlan, ...], applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> dict[str, str]:
-    """Exec step to the number of its run; a first run has none."""
+    """Return the run number of each exec step; a first run has none."""
     drifted = {drift.device for drift in drifts if drift.differences}
     notes: dict[str, str] = {}
     for switch in switches:
@@ -202,7 +202,7 @@ def exec_notes(
 
 
 def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]) -> bool:
-    """Whether this update sends the exec of a switch: its text is new, or of another run."""
+    """Whether this update sends a switch's exec: its text is new, or runs again."""
     sent = applied.step(switch.exec_step)
     if switch.exec is None or sent is None:
         return switch.exec is not None
@@ -211,13 +211,13 @@ def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...
 
 
 def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
-    """Whether both texts that were last sent were judged, and found good."""
+    """Whether both texts last sent were judged good."""
     pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
     return all(_is_judged(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
 
 
 def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
-    """Whether what was sent was judged: a judge that failed leaves no state, or an old one."""
+    """Whether the sent text was judged: a failed judge leaves no state, or an old one."""
     if judge is None or sent is None or not judge.stdin:
         return False
     judged = parse_lines(judge.stdin).get("judges")
@@ -225,10 +225,10 @@ def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
 
 
 def changed_client(steps: Iterable[RemoteStep], applied: Applied) -> tuple[str, ...]:
-    """Refuse an update that would end by undoing what it did: another SSH client has the steps.
+    """Refuse a change of SSH client for a device's steps: the update would undo its own work.
 
-    The steps of a host are resources of the provider, or calls of `railyard`: two types, so that
-    the engine would make the new ones first and delete the old ones after, and their undo runs.
+    Host steps are provider resources or `railyard` calls. If the type changes, the engine makes the
+    new steps first, then deletes the old ones, and their undo runs.
     """
     found: dict[str, tuple[str, str]] = {}
     for step in steps:
@@ -250,7 +250,7 @@ def changed_client(steps: Iterable[RemoteStep], applied: Applied) -> tuple[str, 
 
 
 def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:
-    """Refuse an update that would end by undoing what it did: another executor was chosen."""
+    """Refuse a change of executor: the update would undo its own work."""
     return tuple(
         f"executor: {switch.name} was configured by a plain exec, and the file now says"
         f" `executor: device`.\n"
@@ -264,9 +264,9 @@ def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[st
 
 
 ADDRESS: Final = "others.address"
-"""The hardware address of a machine that answers for the address, and is no balancer."""
+"""The MAC address of a machine that answers for the virtual address and is not a balancer."""
 ROUTER: Final = "others.router"
-"""The address of another VRRP router of the same number."""
+"""The address of another VRRP router with the same number."""
 _PATH: Final = ("kubernetes", "virtual_address")
 _NUMBER: Final = "virtual_router_id "
 
@@ -274,8 +274,8 @@ _NUMBER: Final = "virtual_router_id "
 def balancers_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
     """Refuse a virtual address that another machine has, and a VRRP number that another router has.
 
-    A balancer on which keepalived runs with the address is not asked: it would find itself. What
-    was not read is passed over: the step there looks again before it changes anything.
+    A balancer on which keepalived has the address is skipped, since it would find itself. An unread
+    device is skipped: its step checks again before a change.
     """
     balancers = plan.kubernetes.balancers if plan.kubernetes else ()
     return tuple(dict.fromkeys(text for each in balancers for text in _refused(each, seen, lines)))
@@ -314,9 +314,9 @@ def _number(wanted: Mapping[str, str]) -> str:
 def guards_refused(
     guards: Guards, plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> tuple[str, ...]:
-    """Refuse, at preview and all of them at once, what the file says `refuse` of.
+    """Refuse, at preview and all at once, findings whose guard is `refuse`.
 
-    A device that was not read has none, so that `railyard:observe: never` refuses nothing here.
+    An unread device gives no findings, so with `railyard:observe: never` no guard refuses.
     """
     known = applied.instances
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}

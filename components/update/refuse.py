@@ -1,10 +1,10 @@
-"""Every reason to refuse an update, asked in one place; and what an edit would destroy for good.
+"""Collect every reason to refuse an update, and find irreversible losses.
 
-A refusal is a text: its first line says what is wrong, the indented lines below it where and how to
-fix it. A new kind of refusal is one function of a `Situation` and one entry of `REFUSALS`.
+A refusal is a text: its first line states the fault, and the indented lines below give place and
+fix. A new kind of refusal is one function of a `Situation` and one entry of `REFUSALS`.
 
-What would be destroyed is allowed by the file (`kubernetes: {reset: allow}`, `disruption: {ports:
-allow}`), or for one update by `RAILYARD_CONFIRM`, which has the names of all that is lost.
+The file permits a loss (`kubernetes: {reset: allow}`, `disruption: {ports: allow}`). For one
+update, `RAILYARD_CONFIRM` permits it by name.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ _RESET: Final = "write `kubernetes: {reset: allow}`"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One thing that an update would destroy."""
+    """One loss that an update would cause."""
 
     what: str
-    """What is lost and by which edit, in words."""
+    """The loss and the edit that causes it, in words."""
     allowed: bool
-    """The file allows it, or for servers the last update did."""
+    """The file permits it; for servers, the last update recorded that."""
     fix: str
     names: tuple[str, ...] = ()
-    """What to type to allow it for one update; none if the file alone can."""
+    """Names to type to permit it for one update; empty if only the file can."""
 
 
 def find_losses(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[Loss, ...]:
-    """All that this update would destroy."""
+    """Find everything that this update would destroy."""
     servers = (*_servers(plan, applied),)
     cluster = () if servers else (*_workers(spec, plan, applied), *_cluster(spec, applied))
     return (*servers, *cluster, *_switches(spec, plan, applied))
 
 
 def losses_refused(losses: tuple[Loss, ...], confirmed: frozenset[str]) -> tuple[str, ...]:
-    """Refuse what neither the file nor a typed name allows, and a name of nothing that is lost."""
+    """Refuse losses that neither the file nor a typed name permits, and names without a loss."""
     refused = [
         _loss_refusal(each)
         for each in losses
@@ -95,7 +95,7 @@ def _loss_refusal(loss: Loss) -> str:
 
 
 def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
-    """The last server, or more than half of them: their etcd, with all that the cluster stores."""
+    """Report the loss of the only server, or of more than half: etcd and all its data."""
     had, kept = recorded_nodes(applied, "server"), _nodes(plan)
     gone = [name for name in had if name not in kept]
     if 2 * len(gone) <= len(had):
@@ -112,7 +112,7 @@ def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
 
 
 def _nodes(plan: ClusterPlan) -> set[str]:
-    """All hosts that K3s is installed on, in either role: `roles_refused` refuses another role."""
+    """Return all hosts with K3s in either role; `roles_refused` handles changed roles."""
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
     return {step.endpoint.device for step in nodes}
 
@@ -134,7 +134,7 @@ def _may_reset(spec: ClusterSpec) -> bool:
 
 
 def _cluster(spec: ClusterSpec, applied: Applied) -> Iterator[Loss]:
-    """Another name of the cluster, or no certificate authority for the registry any more."""
+    """Report another cluster name, or a removed certificate authority of the registry."""
     if spec.k3s is None and spec.kubespray is None:
         return
     access = [step for name, step in applied.steps.items() if name.endswith(_ACCESS) and step.stdin]
@@ -161,7 +161,7 @@ def _cluster(spec: ClusterSpec, applied: Applied) -> Iterator[Loss]:
 
 
 def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
-    """Switches that leave the file while hosts of the file are plugged in nowhere else."""
+    """Report switches that leave the file while they connect hosts that stay in it."""
     now = planned_devices(plan)
     devices = recorded_devices(applied)
     unmanaged = (*spec.other_switches, *(spec.infiniband.switches if spec.infiniband else ()))
@@ -187,23 +187,23 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
 
 
 def _ends(host: Host) -> set[str]:
-    """What the ports of switches are called that a host is plugged into."""
+    """Return the names that switch ports use for a host's ends."""
     rails = {f"{host.name}/{nic.rail}" for nic in host.nics if nic.rail}
     return rails | {f"{host.name}/hca-{number}" for number in range(host.hcas)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """One key of the file that is chosen once."""
+    """A key of the file that cannot change later."""
 
     rule: str
     key: str
     line: str
-    """Begins the line of config.yaml that is there with it alone."""
+    """Start of the config.yaml line that only this choice writes."""
     on: str
-    """What the file says with it."""
+    """The file's words with the choice."""
     off: str
-    """What it says without it."""
+    """The file's words without it."""
 
 
 _CHOICES: Final = (
@@ -219,10 +219,10 @@ _CHOICES: Final = (
 
 
 def first_install_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
-    """Refuse to turn encryption of Secrets, or a token of agents, on or off later.
+    """Refuse to turn encryption of Secrets, or the agents' token, on or off later.
 
-    K3s wants the same value on all servers at every start (sources.md#k3s). Encryption it turns on
-    later only by commands between two restarts of all of them.
+    K3s wants the same value on all servers at every start (sources.md#k3s). It turns encryption on
+    later only by commands between two restarts of all servers.
     """
     if plan.kubernetes is None or not plan.kubernetes.servers:
         return ()
@@ -259,15 +259,15 @@ _LIST = ("kubernetes", "api_from")
 
 
 def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
-    """Refuse where a server sees Railyard come from an address that `api_from` does not have.
+    """Refuse an `api_from` without the address from which a server sees Railyard connect.
 
-    A host that was not read is passed over: its own step refuses. So is one behind a jump host,
-    whose address it sees, and a session by IPv6: the API is asked by another way then.
+    An unread host is skipped, since its own step refuses. Sessions through a jump host or by IPv6
+    are skipped too, since the API then sees another address.
 
     Args:
-        plan: All that is wanted.
-        seen: What was read; hosts that serve the API say where the session came from.
-        lines: Where the values of the file stand.
+        plan: The wanted state.
+        seen: The facts; hosts that serve the API report the session's source address.
+        lines: The line of each value in the file.
     """
     found: dict[str, list[str]] = {}
     filters = plan.kubernetes.filters if plan.kubernetes else ()
@@ -289,7 +289,7 @@ def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
 
 
 def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
-    """Where the host sees the session come from, if that is also the way to its API."""
+    """Return the source address of the session, if the API sees the same one."""
     facts = seen.host(watched.device)
     address = as_ipv4(getattr(facts, "values", {}).get("peer", ""))
     if address is None or watched.step.endpoint.jump or address.is_loopback:
@@ -300,9 +300,9 @@ def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
 def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
     """Refuse another alignment on nodes that kubespray installed.
 
-    kubespray starts a kubelet again with the state of its CPU manager, and a kubelet refuses the
-    state of another policy (its pkg/kubelet/cm/cpumanager): each worker would be away until
-    someone removes the file there.
+    kubespray restarts a kubelet but keeps its CPU manager's state, and a kubelet refuses the state
+    of another policy (its pkg/kubelet/cm/cpumanager), so each worker would be down until someone
+    removes that file.
     """
     playbooks = plan.kubernetes.playbooks if plan.kubernetes else None
     recorded = applied.step(playbooks.step.name) if playbooks else None
@@ -332,7 +332,7 @@ def _kubelet(stdin: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One update before its first resource: what is wanted, what was applied, what was seen."""
+    """One update before its first resource: the wanted, applied and observed states."""
 
     spec: ClusterSpec
     plan: ClusterPlan
@@ -342,11 +342,11 @@ class Situation:
     lines: Lines = field(default_factory=Lines)
     """The line of each value in the site file, as `CheckedSite.lines` has it."""
     confirmed: frozenset[str] = frozenset()
-    """Names of what this one update may destroy, as they were typed."""
+    """Names that the user typed to permit their loss in this update."""
 
     @property
     def known(self) -> Applied:
-        """What was applied, without what the identity refuses to undo: it has one message."""
+        """The applied state without the devices that `identity_refused` already reports."""
         names = tuple(
             f"{name}-" for name in renamed_unsaid(self.spec, self.plan, self.applied, self.seen)
         )
@@ -359,14 +359,14 @@ class Situation:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """What this update would destroy."""
+        """Losses that this update would cause."""
         return find_losses(self.spec, self.plan, self.known)
 
 
 def played_playbooks(
     plan: ClusterPlan, applied: Applied
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What kubespray would do in this update, and why it must not."""
+    """Describe kubespray's work in this update, and its refusals."""
     played = applied.step(KUBESPRAY)
     return kubespray_changes(plan.kubernetes, played.stdout if played else "")
 
@@ -389,9 +389,9 @@ REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
     lambda at: refuse_settings(at.plan.hosts, at.seen.devices),
     lambda at: played_playbooks(at.plan, at.applied)[1],
 )
-"""In the order in which they are printed."""
+"""In print order."""
 
 
 def refuse_update(at: Situation) -> tuple[str, ...]:
-    """Every refusal of this update; empty if it may start."""
+    """Return every refusal of this update; empty if it may start."""
     return tuple(text for refuse in REFUSALS for text in refuse(at))

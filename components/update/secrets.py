@@ -1,6 +1,6 @@
-"""The secrets that a site needs: their names, and those that are not in the stack.
+"""Find the secrets that a site needs, and read those from outside the stack.
 
-These come from the environment, or from a program such as a vault's.
+Those come from environment variables, or from a program such as a vault's.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 DEADLINE_S: Final = 60.0
-"""For one program: a vault answers in about a second, and nothing here can answer a question."""
+"""For one program: a vault answers in about a second, and the program cannot ask a question."""
 MOST_BYTES: Final = 1 << 20
-"""That a program may print: the longest secret is a kubeconfig with certificates, some 20 KB."""
+"""Most bytes from a program: the longest secret is a kubeconfig with certificates, some 20 KB."""
 SHOWN: Final = 200
-"""Characters of the first line of a failed program's stderr in the error: enough for `permission
-denied`, and a chatty program does not fill the log of a pipeline."""
+"""Characters of the first stderr line that an error shows: enough for `permission denied`, without
+a flood in a pipeline's log."""
 SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"})
 """Keys of the file whose secrets may have several lines."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_ENOUGH: Final = 4
-"""Characters from which on a secret is masked: a masked `1` would tell that the secret is 1."""
+"""Shortest secret that is masked: masking a `1` would reveal that the secret is 1."""
 Call: TypeAlias = Callable[[tuple[str, ...]], str]
 Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
 
@@ -41,16 +41,16 @@ Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
 def outside_secrets(
     spec: ClusterSpec, environ: Mapping[str, str], stack: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The values of a site's secrets that its file takes from the environment or a program.
+    """Return the secrets that the file takes from the environment or a program.
 
     Args:
         spec: The site.
-        environ: The environment of who runs this.
-        stack: The secrets of the stack, which are judged too.
+        environ: The caller's environment.
+        stack: The secrets of the stack, which are checked too.
 
     Raises:
-        UsageError: A variable is not set, a program gives no value, or a secret of one line has
-            several; all of them at once.
+        UsageError: A variable is unset, a program prints nothing, or a one-line secret has several
+            lines; the error lists all faults.
     """
     named = tuple(list_secrets(spec))
     found = resolve(named, environ, known=stack or {})
@@ -59,13 +59,13 @@ def outside_secrets(
 
 
 def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
-    """Refuse a password or token that is blank, or has a line break or a control character.
+    """Refuse a blank password or token, and one with a line break or a control character.
 
-    The next line would be read as a setting of the host: a password goes to `sudo` on the stream
-    that has the state after it.
+    A host step's stdin has sudo's password first and settings after it, so a second line would
+    become a setting.
 
     Raises:
-        UsageError: See above; no value is in the text.
+        UsageError: See above; the text does not show the value.
     """
     wrong = {
         reference.name: f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
@@ -95,19 +95,19 @@ def resolve(
     call: Call | None = None,
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Ask each source once.
+    """Read each source once.
 
     Args:
-        references: Secrets with their places in the file; those of the stack are left alone.
-        environ: The environment of who runs this.
-        call: Runs a program and gives what it printed.
+        references: Secrets with their places in the file; secrets of the stack are skipped.
+        environ: The caller's environment.
+        call: Runs a program and returns its output.
         known: Other secrets, which no error may show.
 
     Returns:
         Name (`SecretRef.name`) to value.
 
     Raises:
-        UsageError: See `outside_secrets`. No value is in the text.
+        UsageError: See `outside_secrets`. The text does not show the value.
     """
     found: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -151,15 +151,15 @@ def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
 
 
 def _shown(words: tuple[str, ...]) -> str:
-    """The program alone: an argument may hold a token, and this text is in logs of pipelines."""
+    """Show only the program: an argument may hold a token, and pipeline logs show this text."""
     return f"{words[0]} …" if len(words) > 1 else "".join(words)
 
 
 def run_program(words: tuple[str, ...]) -> str:
-    """Run a program without a shell and without input; what it prints is shown to no one.
+    """Run a program without a shell or input, and keep its output private.
 
     Raises:
-        UsageError: It is not there, fails, prints no text or more than MOST_BYTES, or takes longer
+        UsageError: It is missing, fails, prints no text or more than MOST_BYTES, or takes longer
             than DEADLINE_S.
     """
     shown = f"`{_shown(words)}`"

@@ -1,4 +1,4 @@
-"""What one look at a site found: its devices, and what a cloud holds."""
+"""Hold the facts read from devices, the cloud and the cluster."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from components.fabric.state import SwitchState
 from components.kubernetes.live.look import ClusterLook
 
 Facts = SwitchState | HostState | Unreachable | None
-"""What was read of one device; None: it was not read."""
+"""Facts of one device; None if it was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The outcome of observe; empty where nothing was read."""
+    """All facts of one run; empty if nothing was read."""
 
     devices: Mapping[str, Facts] = field(default_factory=dict[str, Facts])
-    """Switch, or device of a watched step, to what was seen of it."""
+    """Facts by switch, or by the device of a watched step."""
     cloud: CloudFacts = field(default_factory=dict[str, Item | Gone | Unread])
-    """Step of a cloud object to what was seen of it."""
+    """Facts of each cloud object, by its step."""
 
     cluster: ClusterLook | Unreachable | None = None
-    """What Kubernetes has of what was applied to it; None: it was not read."""
+    """Live state of applied Kubernetes objects; None if it was not read."""
 
     def host(self, device: str) -> HostState | Unreachable | None:
-        """What was read of the device of a watched step."""
+        """Return the facts of a watched step's device."""
         facts = self.devices.get(device)
         return None if isinstance(facts, SwitchState) else facts
 
     def switch(self, device: str) -> SwitchState | Unreachable | None:
-        """What was read of a switch."""
+        """Return the facts of a switch."""
         facts = self.devices.get(device)
         return None if isinstance(facts, HostState) else facts

@@ -1,7 +1,7 @@
-"""Servers of K3s in an update: what is lost, what still runs, and upgrades of nodes.
+"""Judge K3s servers in an update: lost ones, and upgrades of nodes.
 
-Of what is lost it says what that means, and the next command; of upgrades what each node runs, what
-is refused, and what a preview says.
+For a loss, say its effect and the next command; for upgrades, find each node's release, refuse, and
+describe the effect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VERSION: Final = ("kubernetes", "version")
 
 
 def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, str]:
-    """Node to its release: as its kubelet reports it, else as it was last installed."""
+    """Return each node's release: as its kubelet reports it, else as last installed."""
     live: Mapping[str, Body] = seen.cluster.nodes if isinstance(seen.cluster, ClusterLook) else {}
     found: dict[str, str] = {}
     for step in (step for group in plan.upgrades for step in group.steps):
@@ -44,7 +44,7 @@ def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, 
 def choose_upgrades(
     plan: ClusterPlan, applied: Applied, seen: Seen, drifts: Collection[DeviceDrift]
 ) -> ClusterPlan:
-    """The plan with the upgrades of this update alone."""
+    """Keep only the upgrades of this update in the plan."""
     recreated = {drift.step for drift in drifts if drift.differences}
     new = {
         each.name
@@ -58,7 +58,7 @@ def choose_upgrades(
 def with_ahead(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], applied: Applied
 ) -> tuple[DeviceDrift, ...]:
-    """Tell nodes that an upgrade reached which did not end: what it set there is no drift."""
+    """Mark nodes that an unfinished upgrade reached; its settings are not drift."""
     if plan.kubernetes is None:
         return drifts
     now = plan.kubernetes.version
@@ -120,14 +120,14 @@ def upgrades_refused(
 
 
 def place_of(lines: Lines, path: SpecPath, value: str) -> str:
-    """File, line, path and value, as far as they are known."""
+    """Return file, line, path and value, as far as they are known."""
     found = lines.locate(Place(path, value))
     at = f"{found.file}:{found.line}  " if found.file and found.line else ""
     return f"{at}{render_path(path)} = {value}"
 
 
 def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[str, ...]:
-    """What the upgrades of this update interrupt, in the order in which the nodes go."""
+    """Describe the interruptions by this update's upgrades, in node order."""
     groups, said = due(plan.upgrades), list[str]()
     only = plan.kubernetes is not None and len(plan.kubernetes.servers) == 1
     for number, group in enumerate(groups, 1):
@@ -149,7 +149,8 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
 
 
 API: Final = "k3s.api"
-"""What a server says of its own API: `ok`, or why not. A part of each look, and no setting."""
+"""Key of a server's report on its own API: `ok`, or the error. Each reading has it; it is not a
+setting."""
 _RUNS: Final = "active"
 _BEGAN: Final = "cluster-init: true\n"
 _RESTORE: Final = "docs/howto/lose-a-server.md"
@@ -157,17 +158,17 @@ _RESTORE: Final = "docs/howto/lose-a-server.md"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One server, or one service of a balancer, as it was looked at."""
+    """One server, or one service of a balancer, as read."""
 
     name: str
     state: str
-    """In words; empty where all is well."""
+    """The fault in words; empty if it works."""
     reached: bool
-    """Its host answers, so that an update can start it again."""
+    """Its host answers, so an update can start it again."""
 
 
 def servers_of(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Part, ...]:
-    """The servers that were installed and looked at."""
+    """Return the servers that were installed and read."""
     if plan.kubernetes is None:
         return ()
     names = {step.name for step in plan.kubernetes.servers}
@@ -198,12 +199,12 @@ def _state(facts: HostState | Unreachable, service: str) -> str:
 
 
 def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
-    """What is said of servers and balancers that are lost, before an update and by `drift`.
+    """Describe lost servers and balancers, before an update and in `railyard drift`.
 
     Args:
-        plan: All that is wanted.
-        applied: What was last applied: what was never installed cannot be lost.
-        seen: What was observed.
+        plan: The wanted state.
+        applied: The last applied state; a server without a record cannot be lost.
+        seen: The facts.
     """
     servers = servers_of(plan, applied, seen)
     lost = [each for each in servers if each.state]
@@ -257,7 +258,7 @@ def _words_of_balancers(plan: ClusterPlan, down: list[Part], balancers: int) -> 
 
 
 def quorum_refused(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
-    """Refuse an update that would wait in vain: too few hosts of servers answer for a majority."""
+    """Refuse an update that cannot end, because too few server hosts answer for a quorum."""
     servers = servers_of(plan, applied, seen)
     reached = sum(each.reached for each in servers)
     needed = len(servers) // 2 + 1
@@ -278,7 +279,7 @@ def quorum_refused(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str
 def roles_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, lines: Lines
 ) -> tuple[str, ...]:
-    """Refuse another role for a K3s node, and another first server while the first one stays.
+    """Refuse a role change of a K3s node, and a new first server while the old one stays.
 
     A server that becomes an agent leaves a dead member of etcd. kubespray refuses both itself.
     """
@@ -314,7 +315,7 @@ def roles_refused(
 
 
 def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """What a preview says of etcd members that leave, and of K3s that restarts without upgrade."""
+    """Describe etcd members that leave, and K3s restarts without an upgrade."""
     if plan.kubernetes is None or not plan.kubernetes.servers:
         return ()
     kept = {step.endpoint.device for step in plan.kubernetes.servers}
@@ -336,6 +337,6 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
 
 
 def _config(stdin: str) -> str:
-    """The lines of config.yaml in a node's stdin, without those of its kubelet."""
+    """Return the config.yaml lines in a node's stdin, without kubelet arguments."""
     lines = (v for k, v in parse_state(stdin).values.items() if k.startswith("config.yaml."))
     return "".join(f"{line}\n" for line in lines if not line.startswith("kubelet-arg:"))
