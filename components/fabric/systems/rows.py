@@ -1,4 +1,4 @@
-"""A switch system that is set by lines of text, as a table: one row for each setting.
+"""A switch system configured by lines of text, as a table: one row for each setting.
 
 A row says what shows the setting, its line in the configuration, the factory's value, and the lines
 to send. One reader and one writer serve every row; the order of rows is the order of writing.
@@ -62,7 +62,7 @@ def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN40
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting of a port, a queue, a partition or another thing with lines of its own."""
+    """One setting of a port, a queue, a partition or another object with its own lines."""
 
     name: str
     """The field of the state."""
@@ -79,7 +79,7 @@ class Row:
     unset: str = ""
     """The line that leaves no line, where `native` of the state says whether there was one."""
     write: Write = write_value
-    """The lines from one state to another; a function of its own if other settings matter too."""
+    """The lines from one state to another; a special function if other settings matter too."""
     command: str = ""
     """What shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
     read: Callable[[Answer], object] | None = None
@@ -135,7 +135,7 @@ def factory_values(rows: Iterable[Row]) -> Values:
 
 
 def nested_lines(text: str) -> Iterator[tuple[str, ...]]:
-    """Each line of a configuration after the lines that it is indented under; `!` is no line."""
+    """Each line of a configuration after the lines that it is indented under; `!` is skipped."""
     path: list[tuple[int, str]] = []
     for line in text.replace("\r", "").splitlines():
         words, indent = line.strip(), len(line) - len(line.lstrip())

@@ -47,7 +47,7 @@ def read_vlans(answer: Answer) -> tuple[int, ...]:
 def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
     """PFC of the switch, and by port (capture C4).
 
-    `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
+    The one-shot gives `Auto` with an active PFC (capture C2): it pauses, so it is on.
     """
     tables = answer.find(TABLES) or [{}]
     first, ports = answer.typed(CELLS, {"": tables[0]})[""], answer.typed(LISTS, tables[-1])
@@ -90,7 +90,7 @@ def read_counter(answer: Answer, head: str, name: str) -> int:
 
 
 def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
-    """The counters of one port, each by itself, so that one unknown form spoils nothing else."""
+    """The counters of one port, read one by one: an unknown form does not spoil the others."""
     soft = base.SoftReader()
 
     def ask(command: str) -> Answer:
@@ -174,7 +174,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """The commands that are still needed after the running configuration was read."""
+        """The commands still needed after the running configuration was read."""
         rest = _commands(wanted, rows.whole_of(answers))
         return tuple(command for command in rest if not answers.get(command))
 
@@ -269,8 +269,8 @@ def plan_intent(rdma: Rdma) -> Intent:
         SwitchState(
             pfc_priorities=(rdma.priority,) if pauses else None,
             pfc_enabled=pauses,
-            # A pause needs a buffer pool of its own: the one-shot makes it, and PFC with it. What
-            # PFC shows in semi-lossless mode is not public, so nothing is wanted of it there.
+            # A pause needs its own buffer pool, which the one-shot makes, and PFC with it. The
+            # output of PFC in semi-lossless mode is not public, so we want no setting of PFC there.
             roce=_ONE_SHOT.get(rdma.mode),
         ),
         PortState(
