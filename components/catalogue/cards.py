@@ -50,12 +50,12 @@ class CardModel:
     vpi: bool
     """There are cards of this model whose ports can be InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
     also: tuple[tuple[str, int], ...] = ()
-    """Further PCI ids with their mst numbers: variants that need nothing of their own."""
+    """Further PCI ids with their mst numbers: variants without special needs."""
     ports: int = 2
     """Ports of its largest card: each is one function of the PCI device, from 0 on."""
     firmware_floor: str | None = None
-    """Oldest firmware whose parameters can be relied on; None: no release notes name one, and
-    what the card's own list of parameters has decides."""
+    """Oldest firmware whose parameters can be relied on; None: no release notes name one, and the
+    card's own list of parameters decides."""
 
 
 _MODELS: Final = (
@@ -81,7 +81,7 @@ _BY_NAME: Final[Mapping[str, CardModel]] = {card.name: card for card in _MODELS}
 
 
 def find_card(name: str) -> CardModel | None:
-    """The model of that name, or None."""
+    """The model with that name, or None."""
     return _BY_NAME.get(name)
 
 
@@ -127,12 +127,12 @@ _WORD: Final = re.compile(r"[\s_/(),]+")
 
 
 def nic_vendor(model: str) -> str | None:
-    """The maker of a card that is not NVIDIA's, by its name; None where no other is known."""
+    """The maker of another vendor's card, by its name; None if no other maker is known for it."""
     return _maker(model, _NICS)
 
 
 def gpu_vendor(model: str) -> str | None:
-    """The maker of a GPU that is not NVIDIA's, by its name."""
+    """The maker of another vendor's GPU, by its name."""
     return _maker(model, _GPUS)
 
 
@@ -188,7 +188,7 @@ UNPLANNED: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
 
 
 def why_unplanned(name: str) -> tuple[str, str] | None:
-    """Why a model is not planned, and what to do; None where nothing of the kind is known."""
+    """Why a model is not planned, and what to do; None if we know no reason."""
     for pattern, why, fix in UNPLANNED:
         if pattern.fullmatch(name):
             return why, fix

@@ -42,11 +42,11 @@ class CniPaths:
         return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
 
     def pool_config(self, rail: str) -> str:
-        """What of a rail the node's own leaf has; each node has another text there."""
+        """The file for a rail's part on the node's own leaf; its text differs between nodes."""
         return f"{self.net_d}/whereabouts.d/{rail}.conf"
 
     def pool_folder(self, rail: str) -> str:
-        """The same for nv-ipam, which reads a file of one name in a folder (`confDir`)."""
+        """The folder of that file for nv-ipam, which reads a file of one name in it (`confDir`)."""
         return f"{self.net_d}/nv-ipam.d/{rail}"
 
 
@@ -69,7 +69,7 @@ DISTRIBUTIONS: Final[dict[str, CniPaths]] = {
 FIRST_K3S: Final = {(1, 28): 15, (1, 29): 10, (1, 30): 6, (1, 31): 2}
 """Minor of Kubernetes to its first patch whose K3s has the folder above; every later minor has it.
 docs.k3s.io, "Multus and IPAM plugins". Older K3s has its programs in `data/current/bin`, a link
-that every upgrade moves, so what a pod installed there is lost with the next one."""
+that every upgrade moves: programs that a pod installed there are lost with the next one."""
 _SUFFIX: Final = re.compile(r"\+(k3s|rke2|k0s)")
 
 
@@ -138,7 +138,7 @@ class ClusterPart:
     publishes: bool = False
     """It makes devices resources of nodes."""
     shared: bool = False
-    """Ours beside another's takes nothing from it."""
+    """Our copy does not disturb another one in the cluster."""
 
 
 def _tag(image: str) -> str:
@@ -248,5 +248,5 @@ def part_of_image(image: str) -> Part | None:
 
 
 def version_in(image: str) -> str:
-    """The tag of an image; empty where a digest alone names it."""
+    """The tag of an image; empty if a digest alone names it."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
