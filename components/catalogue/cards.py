@@ -48,7 +48,7 @@ class CardModel:
     max_vfs: int | None
     """VFs of a port that its firmware can be set to; None: no release notes state a limit."""
     vpi: bool
-    """There are cards of this model whose ports can be InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
+    """Some cards of this model have ports for InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
     also: tuple[tuple[str, int], ...] = ()
     """Further PCI ids with their mst numbers: variants without special needs."""
     ports: int = 2
@@ -137,12 +137,12 @@ def gpu_vendor(model: str) -> str | None:
 
 
 def software_vendor(address: str) -> str | None:
-    """The maker of whose GPUs a chart or image is, by its address."""
+    """The GPU maker of a chart or image, by its address."""
     return next((vendor for vendor, pattern in _SOFTWARE if pattern.search(address)), None)
 
 
 def prefix_vendor(prefix: str) -> str | None:
-    """The maker of whose plugin a resource prefix is."""
+    """The maker of the plugin with a resource prefix."""
     return _PREFIXES.get(prefix)
 
 

@@ -28,17 +28,17 @@ class CniPaths:
 
     @property
     def multus_kubeconfig(self) -> str:
-        """What Multus writes for its own program."""
+        """The kubeconfig that Multus writes for its own program."""
         return f"{self.net_d}/multus.d/multus.kubeconfig"
 
     @property
     def whereabouts_config(self) -> str:
-        """What whereabouts writes for its own program."""
+        """The configuration that whereabouts writes for its own program."""
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
 
     @property
     def whereabouts_kubeconfig(self) -> str:
-        """By which its program reaches the cluster."""
+        """The kubeconfig with which whereabouts' program reaches the cluster."""
         return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
 
     def pool_config(self, rail: str) -> str:
@@ -136,7 +136,7 @@ class ClusterPart:
     definitions: tuple[Definition, ...] = ()
     status: Status | None = None
     publishes: bool = False
-    """It makes devices resources of nodes."""
+    """It publishes devices as resources of nodes."""
     shared: bool = False
     """Our copy does not disturb another one in the cluster."""
 
@@ -239,9 +239,9 @@ TABLE: Final[Mapping[Part, ClusterPart]] = {
 
 
 def part_of_image(image: str) -> Part | None:
-    """The part that an image is of, by its last name; None for every other image.
+    """The part to which an image belongs, by its last name; None for every other image.
 
-    `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` is of `multus`.
+    `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` belongs to `multus`.
     """
     name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return next((part for part, row in TABLE.items() if name in row.images), None)

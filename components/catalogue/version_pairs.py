@@ -21,7 +21,7 @@ TITLES: Final[Mapping[Component, str]] = {
     "network-operator": "network operator",
     "nvidia-device-plugin": "GPU device plugin",
 }
-"""What people call a component."""
+"""The name of a component for people."""
 VersionSetName = Literal["conservative", "current"]
 
 CLOUD_NATIVE_STACK: Final = (
@@ -58,7 +58,7 @@ class Conflict:
     other: Releases | None
     """None: it fails with anything."""
     reason: str
-    """What fails, as the end of the sentence `A and B …`."""
+    """The failure, as the end of the sentence `A and B …`."""
     fix: str
     source: str
     severity: Literal["error", "warning"] = "error"
@@ -171,7 +171,7 @@ VERSION_SETS: Final[Mapping[VersionSetName, VersionSet]] = {
         "network operator's; the GPU operator's table of GPUDirect RDMA does not list it yet",
     ),
 }
-"""What `versions` of a site picks."""
+"""The sets from which `versions` of a site picks."""
 
 
 @dataclass(frozen=True, slots=True)

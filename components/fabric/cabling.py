@@ -25,7 +25,7 @@ from components.model.once import once
 
 _MAC: Final = re.compile(r"(?:[0-9a-f]{2}[:.-]?){5}[0-9a-f]{2}", re.IGNORECASE)
 _LEAST: Final = 2
-"""Wrong cables that make a switch another one: a single one is a plug in the wrong port."""
+"""Least number of wrong cables that hints at another switch: a single one is a misplugged port."""
 _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
 
@@ -64,7 +64,7 @@ def plan_cables(spec: ClusterSpec, switch: Switch) -> dict[str, CableEnd]:
 def find_wrong_cables(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
-    """Each port whose neighbour is another device than the file says, in words."""
+    """Describe each port whose neighbour is another device than in the file."""
     found: list[str] = []
     for port, cable in cables.items():
         seen = (neighbours or {}).get(port)
@@ -138,7 +138,7 @@ class RoutedLinks(Frozen):
     bfd: tuple[str, ...] = ()
     """Neighbours whose loss BFD notices."""
     ways: tuple[Way, ...] = ()
-    """Ports by which its packets are to leave for the networks of other switches."""
+    """The ports through which its packets should leave for the networks of other switches."""
     networks: Networks = Field(default={}, exclude=True)
     """Those networks by switch. The judge fills them in, because all switches share them and a plan
     of many switches then holds them once."""
@@ -205,7 +205,7 @@ def _first_hops(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]
 def _ways_to(
     target: str, near: Mapping[str, tuple[str, ...]], asns: Mapping[str, int]
 ) -> dict[str, tuple[frozenset[str], frozenset[tuple[int, ...]]]]:
-    """Every switch to the neighbours on shortest ways to one, and to the numbers on those ways."""
+    """Every switch to its neighbours on the shortest ways to one, and to their AS numbers."""
     found = {target: (frozenset[str](), frozenset({()}))}
     edge = [target]
     while edge:
@@ -280,7 +280,7 @@ def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
 def _plan_ways(
     hops: Mapping[str, frozenset[str]], ends: Mapping[str, FarEnd], announced: Collection[str]
 ) -> tuple[Way, ...]:
-    """The ways of one switch, those to many switches by the same ports as one.
+    """The ways of one switch; those through the same ports are one way to many switches.
 
     `hops` has other switch to the neighbours on all ways that BGP takes to it together.
     """

@@ -1,4 +1,4 @@
-"""What `railyard device …` does to a switch: the request on stdin, the evidence on stdout.
+"""`railyard device …` for switches: the request on stdin, the evidence on stdout.
 
 The desired state comes in clear on stdin; secrets come by name through the environment.
 """
@@ -61,7 +61,7 @@ SHOWN: Final = 500
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-"""Where the command provider puts this step's evidence of last time, if it is asked to."""
+"""Variable in which the command provider passes this step's last evidence, if asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
 """Keeps the hosts behind some ports out of service; an empty name means every port. It gives the
 names of their nodes."""
@@ -96,7 +96,7 @@ class SwitchRequest:
     stack: str = ""
     """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
-    """Of a plain exec: see `components/fabric/targets.py`."""
+    """The judge of a plain exec: see `components/fabric/targets.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)

@@ -107,7 +107,7 @@ class Edit:
     previous: SwitchState = field(default_factory=SwitchState)
     """The settings that the last update owned; empty before the first one."""
     baseline: SwitchState | None = None
-    """The values from before the first update; None: not known, so nothing is given back."""
+    """The values from before the first update; None: not known, so nothing is restored."""
 
     @property
     def gone(self) -> SwitchState:
@@ -225,7 +225,7 @@ def drift_of_switch(
 
 
 CHANGES_CLASS: Final = "running traffic changes its class"
-"""Begins the line about what nothing refuses, and jobs that run may notice."""
+"""First words of the line about changes that are not refused but may disturb running jobs."""
 MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
 """First words of the lines about interruptions, and about changes without a timed restore."""
 _UNKNOWN: Final = "interrupts: not known"
@@ -296,7 +296,7 @@ def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[st
 
 
 def _stopped(text: str) -> str:
-    """What stops by the text of one switch."""
+    """The interruptions in the preview of one switch."""
     for line in text.splitlines():
         if line.strip().startswith(MARKS[0]):
             return line.partition("): ")[2]

@@ -49,7 +49,7 @@ def _rows(state: type[BaseModel], where: str = "switch") -> Iterator[Row]:
 
 
 def _state_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
-    """The state that a field is of, or has as entries; None: it has plain values."""
+    """The state class of a field or of its entries; None: it has plain values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel) and table(annotation):
         return annotation
     return next(filter(None, map(_state_in, get_args(annotation))), None)
@@ -71,7 +71,7 @@ def find_row(where: str, setting: str) -> Row | None:
 
 
 def effect_of(system: str, change: Difference) -> Effect:
-    """What making this one setting as wanted does, on ports that carry traffic."""
+    """The effect of setting this one value, on ports that carry traffic."""
     row = find_row(change.where, change.setting)
     does = row.does if row else Impact()
     if system in does.systems:

@@ -55,7 +55,7 @@ class Exchange:
     serial: int = 1
     """Makes the names of candidates unique, if the system names candidates."""
     planned: Callable[[int], None] | None = None
-    """Is called with the number of lines before they are sent."""
+    """Called with the number of lines before they are sent."""
     _candidate: Candidate = field(init=False)
     altered: bool = False
     """A line that changes the switch was sent and not taken back."""
@@ -126,7 +126,7 @@ class Exchange:
         return answers | self._ask(driver.rest_commands(answers, wanted))
 
     def record(self, wanted: SwitchState) -> SwitchState:
-        """Read what undo will lead back to.
+        """Read the values that undo will restore.
 
         Raises:
             DeviceError: An answer cannot be read; or people must split a port first.
@@ -150,7 +150,7 @@ class Exchange:
         return self._parsed(lambda: asked.parse(answers))
 
     def read_neighbours(self) -> dict[str, Neighbour]:
-        """Read who LLDP says is plugged in; a switch that does not tell hears nothing."""
+        """Read the LLDP neighbours; empty if the switch does not tell."""
         return self._told(self.driver.neighbours) or {}
 
     def read_links(self) -> dict[str, bool]:

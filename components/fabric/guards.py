@@ -225,7 +225,7 @@ class Look:
 
     os: str
     found: SwitchState
-    """With what `with_looks` asked for."""
+    """The reading, with the settings that `with_looks` added."""
     wanted: SwitchState
     """The file's state: we own its keys, and the drift check reports on them."""
     was: SwitchState
@@ -252,7 +252,7 @@ def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
 
 
 def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
-    """Where, which kind, and what, of the switch and then of each port."""
+    """Place, kind and hit, of the switch and then of each port."""
     system, found = system_of(look.os), look.found
     for kind, hit in _of_switch(classes, system, found, look.wanted):
         yield "switch", kind, hit

@@ -25,7 +25,7 @@ class Identity:
     rights: str = ""
     """The switch's answer about this login if its rights do not suffice; empty if they do."""
     serial: str = ""
-    """Serial number of the chassis: what tells it from another one of its model."""
+    """Serial number of the chassis, which differs between switches of one model."""
     base_mac: str = ""
     """Its first MAC address, as the switch writes it; only shown."""
     stacks: tuple[str, ...] = ()

@@ -60,8 +60,8 @@ def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
 def link_addresses(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[IPv4Address, IPv4Address]]:
     """Each end of a numbered link, by switch and port, to its own address and that of the other.
 
-    One end of the file says an address; a second one must be the other of the /31, which
-    `link-address` holds.
+    One end in the file has an address; if both do, they must share a /31, which the rule
+    `link-address` checks.
     """
     found: dict[tuple[str, str], tuple[IPv4Address, IPv4Address]] = {}
     for link in list_links(spec):
@@ -88,7 +88,7 @@ def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
 
 @once
 def bridging_switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
-    """The same without those where every port of a rail is routed: its VLAN is not there."""
+    """As `switches_of_rails`, without switches that only route the rail and lack its VLAN."""
     return _holders(spec, bridged=True)
 
 

@@ -23,13 +23,14 @@ from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans
 
 Stage = Literal["none", "open", "forced"]
-"""Nothing is held back; lines are held back; they are in force and not confirmed."""
+"""`none`: no lines are held back; `open`: lines are held back; `forced`: they are in force, but not
+confirmed."""
 EXAMPLE_ID: Final = "<revision>"
 """A plan shows this to people if the switch itself names the candidate."""
 
 
 class Packed(str):
-    """A command that carries several lines; people see those in its place."""
+    """A command that carries several lines; people see the lines instead."""
 
     __slots__ = ("lines",)
     lines: tuple[str, ...]
@@ -98,11 +99,11 @@ class Candidate:
         yield self.named(last), "forced" if self.has_timer else "none"
 
     def confirm(self) -> tuple[str, ...]:
-        """What makes changes in force stay."""
+        """The lines that keep the changes in force."""
         return (self.named(self.guard.confirm),) if self.guard and self.stage == "forced" else ()
 
     def back_out(self) -> tuple[str, ...]:
-        """What takes all changes back at once."""
+        """The lines that take all changes back at once."""
         if self.guard is None or self.stage == "none":
             return ()
         line = self.guard.abandon if self.stage == "open" else self.guard.revert
@@ -273,7 +274,7 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
 
 
 def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """What several runs came to together, one after the other."""
+    """The joint outcome of several runs, one after the other."""
     lines = chain.from_iterable(each.lines for each in outcomes)
     interrupts = chain.from_iterable(each.interrupts for each in outcomes)
     return Outcome(outcomes[0].before, outcomes[-1].after, (*lines,), (*interrupts,))

@@ -20,7 +20,7 @@ from components.model.places import link_address, link_of, subnets_of, vf_guids
 from components.remote.step import Endpoint
 
 ANY_OTHER: Final = "external"
-"""A neighbour of any other number than the switch's own."""
+"""A neighbour with any AS number but the switch's own."""
 _TWO_ENDS: Final = 31
 """Prefix length of a link with two ends (RFC 3021)."""
 Addresses = dict[str, tuple[str, ...]]
@@ -80,7 +80,7 @@ def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[
 def _port_addresses(
     spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
 ) -> Addresses:
-    """What makes each link one that BGP speaks over, and the address of each port to a card."""
+    """The settings that let BGP run over each link, and the address of each port to a card."""
     form, numbered = system_of(switch.os).routed, link_addresses(spec)
     found: Addresses = {}
     for name, port in _routed_ports(switch):
@@ -102,9 +102,9 @@ def _routed_ports(switch: Switch) -> Iterator[tuple[str, SwitchPort]]:
 
 
 def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
-    """Each routed link, by port or by the other end's address, to the number at its other end.
+    """Each routed link, by port or by the other end's address, to the AS number at its other end.
 
-    Where the system has not to say that number, any other one than its own will do.
+    If the system need not name that number, any number but its own will do.
     """
     numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
     names = {

@@ -30,12 +30,12 @@ def sources(**written: bool) -> dict[str, str]:
 
 
 def is_default(native: Mapping[str, str], key: str) -> bool:
-    """Whether a setting is recorded as one that no line gives."""
+    """Whether the setting was recorded without a line for it."""
     return native.get(key) == DEFAULT
 
 
 def is_written(native: Mapping[str, str], key: str) -> bool:
-    """Whether a setting is recorded as one that a line gives."""
+    """Whether the setting was recorded with a line for it."""
     return native.get(key) == WRITTEN
 
 
@@ -45,7 +45,7 @@ def write_list(words: Iterable[str]) -> str:
 
 
 def read_list(text: str | None) -> tuple[str, ...] | None:
-    """The other way; None: nothing is recorded."""
+    """Read a list back; None: it is not recorded."""
     return None if text is None else _LIST.validate_json(text)
 
 
@@ -140,7 +140,7 @@ class BgpState(Frozen):
     bfd: Annotated[
         tuple[str, ...], OMIT_EMPTY, Setting("shared", "bgp_bfd_{}", always("on"), does=_BFD)
     ] = ()
-    """Neighbours whose loss is noticed by BFD, in a second or so, and not by BGP's hold time."""
+    """Neighbours whose loss BFD notices within a second or so, before BGP's hold time."""
     max_paths: Annotated[
         int | None, OMIT_NONE, Setting(text="bgp_max_paths", blank=0, does=_ROUTES)
     ] = None
@@ -239,7 +239,7 @@ class IbState(Frozen):
 
 
 ALL: Final = "all"
-"""No port of any system is called so: each has a digit in its name."""
+"""Not a port's name on any system, since those have a digit."""
 _Port = Mapping[str, JsonValue]
 
 
@@ -260,7 +260,7 @@ _OTHER: Final = ("no value of JSON",)
 
 
 def _common(ports: list[_Port]) -> dict[str, JsonValue]:
-    """Of each key that every port has: one without it would get a value that it does not have."""
+    """The most common value of each key that every port has, so no port gains a key."""
     found: dict[str, JsonValue] = {}
     for key in ports[0]:
         if all(key in port for port in ports):

@@ -62,7 +62,7 @@ class SwitchPlan(Frozen):
     """The switches of the site in the order in which they change (`plan_waves`). Empty: in any
     order, as on a new site without traffic."""
     settle_s: Annotated[int, Field(exclude=True)] = SwitchWaves().settle_s
-    """Seconds that it has after a change until its links and neighbours are back."""
+    """Seconds that the switch gets after a change to bring its links and neighbours back."""
 
     @property
     def wave(self) -> int:
@@ -98,7 +98,7 @@ class SwitchPlan(Frozen):
 
     @property
     def saved_step(self) -> str:
-        """Name of the step that judges what saving printed."""
+        """Name of the step that judges the output of saving."""
         return f"{self.name}-saved"
 
 
@@ -116,7 +116,7 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 
 def describe_start(plan: SwitchPlan) -> str:
-    """From where those lines lead, for people: no factory has ports that people must split."""
+    """The starting point of those lines, for people, and the ports that they must split."""
     by_hand, splits = driver_of(plan.os).by_hand, plan.desired.splits
     if not splits or by_hand is None:
         return "From factory settings these commands lead there; an update sends what differs."

@@ -230,7 +230,7 @@ def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
 
 
 def plan_link(switch: Switch, name: str) -> dict[str, object]:
-    """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, says them."""
+    """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, sets them."""
     system, said = system_of(switch.os), switch.link_of(name)
     if isinstance(system.links, str):
         return {}
@@ -278,7 +278,7 @@ def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
 
 
 def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-    """The way of a driver, where every port is there that the target names.
+    """The changes of a driver, if the switch has every port in the target.
 
     Raises:
         Unsettable: It is not, or no line leads there.

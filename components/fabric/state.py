@@ -105,8 +105,8 @@ class EcnState(_Frozen):
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
     native: Annotated[str | None, OMIT_NONE] = None
-    """The system's own words for marking that two thresholds in KiB do not say, such as EOS'
-    segments: found on a device and put back, never wanted; the two numbers are then 0."""
+    """The system's own words for marking that two thresholds in KiB cannot express, such as EOS'
+    segments: read from a device and put back, never wanted; the two numbers are then 0."""
 
     def __str__(self) -> str:
         """The words of diffs: `150-1500` for our own markings, with more for foreign ones."""
@@ -181,7 +181,7 @@ class PortState(_Frozen):
         OMIT_NONE,
         Setting(say=lambda times: "/".join(map(str, times)), does=_WATCHDOG),
     ] = None
-    """Its times: until it drops, and for how long."""
+    """The watchdog's times: until it drops, and for how long."""
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(native="adaptive_routing", blank=False, does=_SPREADING)
     ] = None
@@ -229,8 +229,8 @@ class PortState(_Frozen):
     cable_m: Annotated[int | None, OMIT_NONE, Setting(say=if_any, native="cable", does=_ROOM)] = (
         None
     )
-    """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
-    table and buffers differ."""
+    """Cable length that the headroom of this port fits (SONiC); 0: not known, or table and buffers
+    differ."""
     rewrite_dscp: Annotated[bool | None, OMIT_NONE, Setting(asked=False, does=_MARKS)] = None
     """Whether the port rewrites the DSCP of sent packets: read, and a guard may want it off."""
     class_shares: Annotated[

@@ -151,7 +151,7 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
 
 
 def _joined_port(actual: PortState, desired: PortState, joined: PortState) -> PortState:
-    """Another mode takes the list of VLANs with it; a class that gets a share is not strict."""
+    """A new mode removes the list of VLANs; a class that gets a share stops being strict."""
     changes: dict[str, object] = {}
     if actual.mode != desired.mode:
         changes["trunk_vlans"] = desired.trunk_vlans
@@ -240,7 +240,7 @@ def with_all_ports(wanted: SwitchState, names: Iterable[str], keys: PortState) -
 
 
 def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
-    """The settings that a one-shot reaches: those of a state, and more if it does not name them."""
+    """The settings of a state, plus those that a one-shot changes and the state does not name."""
     both = overlay(more, owned)
     return {key: getattr(both, key) for key in ("pfc_priorities", "pfc_enabled", "ports")}
 
@@ -286,7 +286,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restored_port(
     actual: PortState, owned: PortState, baseline: PortState, target: PortState
 ) -> PortState:
-    """The laws between the settings of a port after an undo."""
+    """Keep the settings of a port consistent after an undo."""
     changes: dict[str, object] = {}
     if owned.mode is not None:
         changes["access_vlan"] = baseline.access_vlan
@@ -305,7 +305,7 @@ def _restored_port(
 def _restored_splits(
     target: SwitchState, actual: SwitchState, owned: SwitchState
 ) -> dict[str, tuple[str, ...]] | None:
-    """The ports that we split are as they were recorded, or whole.
+    """Restore the ports that we split as recorded, or whole.
 
     A split stays if someone else has configured one of its parts.
     """
@@ -350,7 +350,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
 
 
 def _dropped_port(gone: PortState, previous: PortState, desired: PortState) -> PortState:
-    """Another mode takes the list of VLANs with it; a share goes with the class being strict."""
+    """A new mode removes the list of VLANs; dropped shares restore the strict classes too."""
     changes: dict[str, object] = {}
     if desired.mode not in {None, previous.mode}:
         changes["trunk_vlans"] = None

@@ -178,7 +178,7 @@ class SwitchModel:
         return naming.describe(self.ports[system], split=bool(self.splits))
 
     def capability_line(self) -> str:
-        """Everything that the rules hold a file against, on one line, for people."""
+        """The facts that the rules check a file against, on one line, for people."""
         split = ", ".join(f"{each.parts} of {each.speed_gbit_s}" for each in self.splits)
         count = len(next(iter(self.ports.values())))
         head = f"{self.name} ({self.asic})" if self.asic else self.name
@@ -284,7 +284,7 @@ class ModelFile(_Facts):
     slow: SlowPorts | None = None
     splits: tuple[SplitFacts, ...] = ()
     buffer_mb: int | None = None
-    """As the data sheet counts; default: no source says one."""
+    """As the data sheet counts; default: not known."""
     mtu_bytes: int | None = None
     """The largest MTU of a port, if it is less than the system's."""
     lossless_priorities: Annotated[int, Field(ge=0, le=8)]
@@ -304,7 +304,7 @@ class ModelFile(_Facts):
         return self
 
     def as_model(self, name: str) -> SwitchModel:
-        """The same facts as the rest of the house holds them."""
+        """The facts in the form that other rooms use."""
         ports = {system: tuple(self._names(system)) for system in self.systems}
         slow = self.slow or SlowPorts(ports=0, gbit_s=0)
         first = {

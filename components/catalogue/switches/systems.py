@@ -20,7 +20,7 @@ class PortPlace:
     whole: str
     """Name of the front panel port that it is, or is a part of."""
     parts: int
-    """Into how many parts that port is split at least if it has this part; 1 for a whole one."""
+    """The least number of parts of that port if this part exists; 1 for a whole port."""
 
 
 class PortNaming(Protocol):
@@ -123,7 +123,7 @@ class LaneOfPort:
 
 @dataclass(frozen=True, slots=True)
 class LaneOfSwitch:
-    """The same, and lanes are counted through the whole switch: `Ethernet0`, `Ethernet8`."""
+    """As `LaneOfPort`, with lanes counted through the whole switch: `Ethernet0`, `Ethernet8`."""
 
     pattern: re.Pattern[str]
     """Group `head`, and group `lane` from 0 on."""
@@ -298,6 +298,6 @@ _OTHERS: Final = Recommended(0, 150, 1500, 100, _NVIDIA)
 
 
 def recommended(system: str, speed_gbit_s: int) -> Recommended:
-    """What holds for a port of that speed; 0: the speed is not known."""
+    """The recommendation for a port of that speed; 0: the speed is not known."""
     rows = RECOMMENDED.get(system, (_OTHERS,))
     return [row for row in rows if row.from_gbit_s <= speed_gbit_s][-1]

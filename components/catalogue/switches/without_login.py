@@ -63,7 +63,7 @@ class PlainFile(BaseModel):
         return self
 
     def as_model(self) -> PlainSwitch:
-        """The same facts as the rest of the house holds them."""
+        """The facts in the form that other rooms use."""
         halves = tuple(tuple(spell(form)) for form in self.names)
         return PlainSwitch(self.asic, self.runs, halves, self.speeds_gbit_s)
 

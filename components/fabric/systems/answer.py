@@ -19,7 +19,7 @@ _TEXT: Final = TypeAdapter(str)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text that a command printed, and the port it was about; empty: every port."""
+    """The output of a command, and the port that it covers; empty: every port."""
 
     command: str
     text: str

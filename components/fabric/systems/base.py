@@ -136,12 +136,12 @@ class SoftReader:
 
     @property
     def found(self) -> tuple[Unread, ...]:
-        """One for each answer that could not be read."""
+        """One entry for each answer that could not be read."""
         return tuple({(each.way, each.text): each for each in self.unread}.values())
 
 
 class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchange makes the error
-    """A setting differs that the system gives with its profile only, and has in another way."""
+    """A setting differs, and no line of the driver can set it."""
 
 
 class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchange makes the error
@@ -168,7 +168,7 @@ class Guard:
     rollback_s: int
     """After this time the switch itself takes back an unconfirmed change, whoever is connected."""
     list_command: str
-    """What to ask for the candidates that there are."""
+    """The command that lists the present candidates."""
     find_stale: Callable[[str], tuple[str, ...]]
     """From that answer: candidates that our earlier runs left behind, as `{id}`; raises
     `Unreadable`, and `Occupied` if another user's change is in the way."""
@@ -194,9 +194,9 @@ class Drain:
     title: str
     """For people: `EOS maintenance mode`."""
     away: Sequence[str]
-    """What sends traffic away; `{on}` in a line is replaced by `on`."""
+    """Lines that send traffic away; `{on}` in a line is replaced by `on`."""
     back: Sequence[str]
-    """What brings it back and leaves the configuration as it was."""
+    """Lines that bring it back and restore the configuration."""
     asks: str
     """Command that shows whether traffic is sent away; it changes nothing."""
     is_away: str
@@ -209,7 +209,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[FoundT]):
-    """What to ask a switch, and how to read the answers. No command changes a setting."""
+    """The commands of a question, and how to read the answers. No command changes a setting."""
 
     commands: tuple[str, ...]
     parse: Callable[[Mapping[str, str]], FoundT]
@@ -238,7 +238,7 @@ class ByHand:
     why: str
     """Why no update does it."""
     lines: tuple[str, ...]
-    """What to type; `{whole}` is the port and `{parts}` into how many."""
+    """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
 
 
 class Driver(ABC):
@@ -248,9 +248,9 @@ class Driver(ABC):
     title: str
     """The system's name for people."""
     enter: Sequence[str] = ()
-    """From login to where show commands are taken."""
+    """Lines from login to the mode for show commands."""
     configure: Sequence[str] = ()
-    """From there to where configuration lines are taken; show commands stay possible."""
+    """Lines from there to configuration mode; show commands stay possible."""
     discard: Sequence[str] = ()
     """Forgets lines that were taken and are not in force; empty if each line acts at once."""
     guard: Guard | None = None
@@ -272,7 +272,7 @@ class Driver(ABC):
 
     @abstractmethod
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """What to ask to learn the settings that `wanted` names."""
+        """The commands that show the settings in `wanted`."""
 
     def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
         """The next command that reads all ports at once instead of one by one; None: no more.
@@ -304,7 +304,7 @@ class Driver(ABC):
         """
 
     def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic."""
+        """Whether setting this one value interrupts traffic."""
         return effect_of(self.system, change).interrupts
 
     @abstractmethod

@@ -54,7 +54,7 @@ def collapse_vlans(vlans: Iterable[int]) -> str:
 
 
 def move_vlans(head: str, held: set[int], wanted: set[int]) -> Iterator[str]:
-    """The lines that add to a list of VLANs and remove from it."""
+    """The lines that add VLANs to a list and remove others from it."""
     for word, vlans in (("add", wanted - held), ("remove", held - wanted)):
         if vlans:
             yield f"{head} {word} {collapse_vlans(vlans)}"

@@ -45,7 +45,7 @@ def collect(held: tuple[str, ...] | None, word: str) -> tuple[str, ...]:
 
 
 def nothing(_row: Row, _was: object, _now: object) -> tuple[str, ...]:
-    """Another row writes it, or none does."""
+    """For a setting that another row writes, or none."""
     return ()
 
 
@@ -70,18 +70,20 @@ class Row:
     """Pattern of its line in the configuration. It is also the line to send, with the value in
     place of the group."""
     factory: Any = None
-    """Its value if no line says one; None: that depends on the release or on other settings."""
+    """Its value if no line sets one; None: it depends on the release or on other settings."""
     take: Callable[..., object] = take_text
     """The value before that line, or None, and the groups of the pattern, to the value after it."""
     lines: Mapping[Any, str] = field(default_factory=dict[Any, str])
-    """Value to its line, where `line` is not the one to send; under None the line of every other
-    value, which is `{}` in it."""
+    """Value to its line, if `line` is not the one to send; under None the line for every other
+    value, which replaces `{}`."""
     unset: str = ""
-    """The line that leaves no line, where `native` of the state says whether there was one."""
+    """The line that removes the setting's line, if the state's `native` records whether one
+    existed."""
     write: Write = write_value
     """The lines from one state to another; a special function if other settings matter too."""
     command: str = ""
-    """What shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
+    """The command that shows it, with `{}` for the port; empty: a table of all ports, or the
+    configuration."""
     read: Callable[[Answer], object] | None = None
     """Reads the answer to that command."""
     say: Callable[[Any], object] = str
@@ -122,7 +124,7 @@ def take_line(rows: Iterable[Row], found: Values, line: str) -> bool:
 
 
 def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
-    """The values that some lines say; others' lines are left out."""
+    """The values that some lines set; foreign lines are left out."""
     found: Values = {}
     for line in lines:
         take_line(rows, found, line)
@@ -130,7 +132,7 @@ def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
 
 
 def factory_values(rows: Iterable[Row]) -> Values:
-    """Row name to its value if no line says one."""
+    """Row name to its value if no line sets one."""
     return {row.name: row.factory for row in rows}
 
 

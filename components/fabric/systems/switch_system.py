@@ -64,7 +64,7 @@ class Caution:
     until: Release | None = None
     """First release without it; None: every one has it."""
     unnumbered: bool = False
-    """It is about links without addresses alone."""
+    """It concerns only links without addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class LinkWish:
 
     speed_gbit_s: int | None = None
     lanes: int | None = None
-    """Of that speed on this port; None: not known."""
+    """The lanes for that speed on this port; None: not known."""
     fec: Fec | None = None
     autoneg: bool | None = None
 
@@ -135,7 +135,7 @@ class SwitchSystem:
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
     identity: IdentityQuestions | None = None
-    """How its model, its release and the rights of a login are asked for; None: they are not."""
+    """The questions about model, release and the rights of a login; None: not asked."""
     min_release: Release = (0, 0, 0)
     """Oldest release with the commands we send and the answers we read, on any model."""
     older: str = "lacks commands that its driver sends"
@@ -210,7 +210,7 @@ class SwitchSystem:
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
 
     def since(self, name: str) -> Release | str | None:
-        """Since when it has a feature or a setting of a port, or why it has not; None: it has."""
+        """The first release with a feature or port setting, or why it lacks it; None: any."""
         if name in SwitchSystem.__dataclass_fields__:
             return getattr(self, name)
         return self.rows.get(name) or self.lacking.get(name, "no line of it is known here")
@@ -230,7 +230,8 @@ class ExecForm:
     commit: Lines = ()
     """Puts an apply and an undo into force, or says that all went well."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Setting that it could not set or put back, and its words. Nothing is read first."""
+    """Setting that an exec could not set or put back, since it reads nothing first, to its
+    words."""
     given: tuple[object, ...] = ()
     """Values of settings in `lacks` that are accepted all the same."""
     native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}

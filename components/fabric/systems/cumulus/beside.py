@@ -82,7 +82,7 @@ _SPLIT: Final = "link breakout"
 
 
 def count_parts(entry: nvue.Tree) -> int:
-    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split.
+    """Read `4x: {}`, also with lanes below it; `disabled` marks the port next to a split.
 
     Raises:
         ValueError: It is something else.
@@ -174,13 +174,13 @@ CNP_PRIORITY: Final = 6
 ECN_MIN_BYTES: Final = 150_000
 ECN_MAX_BYTES: Final = 1_500_000
 GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
-"""These in KiB, by which it marks; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
+"""The profile's thresholds in KiB; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
 MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
 """`enabled-tc 0,3`."""
 _GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
-"""Its shares and strict classes."""
+"""The profile's shares and strict classes."""
 OURS: Final = "railyard-"
-"""How the names of our profiles begin."""
+"""Prefix of our profiles' names."""
 _MARKING: Final = "congestion-control"
 _SHARES: Final = "egress-scheduler"
 _SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_PRIORITY}"}
@@ -271,7 +271,7 @@ def _ecn(row: nvue.Tree) -> EcnState | None:
 _Wish = tuple[str, Mapping[str, Mapping[str, str | int]]]
 """The profile that a port needs, blank for none; and in it classes, such as `0,3`, to words."""
 _Move = tuple[str, str, str, _Wish]
-"""A port, and in which section it names which profile, and is to name another one."""
+"""A port, the section, the profile it names there, and the one it should name."""
 
 
 def profile_lines(states: rows.States) -> Iterator[Line]:

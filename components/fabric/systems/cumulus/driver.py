@@ -32,7 +32,7 @@ _COUNTERS: Final = (
     "nv show interface {port} counters qos -o json",
     "nv show interface {port} qos pfc-watchdog",
 )
-"""Of the last one, from 5.6 on, the text is published, and no JSON."""
+"""For the last one, from 5.6 on, only the text form is published."""
 SESSIONS: Final = "nv show vrf default router bgp neighbor -o json"
 WITH_BFD: Final = f'{SESSIONS}; sudo -n vtysh -c "{frr.BFD}"; true'
 """NVUE lists BFD's peers from 5.15 on only, and no page shows them in JSON."""
@@ -223,7 +223,7 @@ class CumulusDriver(base.Driver):
         asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
 
         def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
-            """A release without the watchdog refuses the last command."""
+            """Releases without the watchdog refuse the last command."""
             found: dict[str, base.PortCounters] = {}
             for port, commands in asked.items():
                 roce, queues, storms = (Answer(each, answers[each]) for each in commands)

@@ -34,7 +34,7 @@ class Line(str):
     path: str
     """The words of the path; a list such as `swp1-4` means several keys."""
     value: JsonValue
-    """What ends it; None: the path ends with a key."""
+    """The value at the end; None: the path ends with a key."""
     beside: Beside
 
     def __new__(
@@ -120,7 +120,7 @@ def _place(tree: Tree, path: Sequence[str], end: JsonValue) -> None:
 
 
 REVISIONS: Final = "nv config revision -o json"
-"""An older release refuses it, and is applied to for good."""
+"""An older release refuses it; a change there cannot be taken back by a timer."""
 WAITING: Final = "confirm"
 """State of an unconfirmed revision in force (public clients)."""
 _ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])

@@ -61,11 +61,11 @@ class Row:
     words: Mapping[Any, str] = field(default_factory=dict[Any, str])
     """Value to NVUE's word; a value without one is its own word."""
     unset: str = ""
-    """What undo unsets; blank: the leaf."""
+    """The path that undo unsets; blank: the leaf."""
     since: tuple[int, int, int] = (*MIN_RELEASE, 0)
     """First release with it (NVUE reference)."""
     new: tuple[Release, str, Mapping[Any, str]] = ((), "", {})
-    """From which release on it has another path and other words."""
+    """First release with another path and other words, and these."""
     noted: bool = False
     """Its source is in `native`: a line may set the same value as the default."""
     whole: bool = False
@@ -148,7 +148,7 @@ class Row:
     def key_lines(
         self, held: Keys, wanted: Keys, actual: SwitchState, head: str = ""
     ) -> Iterator[Line]:
-        """The lines of a map, below `head`: keys that go, and those that come or change."""
+        """The lines of a map, below `head`: removed keys first, then new and changed ones."""
         path, words = self.form(release_of(actual))
         for key in (key for key in held if key not in wanted):
             yield Line("unset", f"{head}{path.partition('{}')[0]}{key}")
@@ -228,11 +228,11 @@ _ROUTED: Final = re.compile(r"lo|vlan\d+")
 _THERE: Final = "stands"
 """Marks an interface found in the configuration; recorded baselines hold it."""
 NEW_WORDS: Final = "states in words"
-"""In the words of a switch whose release, 5.15 or later, says `state enabled`."""
+"""Note about a switch whose release, 5.15 or later, writes `state enabled`."""
 _NEW_LINK: Final = "auto-negotiate enabled"
-"""In those of one of 5.16 or later."""
+"""Note about a switch of release 5.16 or later."""
 SAVES: Final = "saves by itself"
-"""In those of one whose `nv config apply` saves too."""
+"""Note about a switch whose `nv config apply` saves too."""
 
 
 def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
@@ -282,7 +282,7 @@ def branch_words(tree: Tree) -> Iterator[str]:
 
 
 def all_words(tree: Tree, entries: Mapping[str, Tree], release: Release) -> Iterator[str]:
-    """What undo has to know of branches, routed interfaces and BFD, and which words to use."""
+    """The notes that undo needs about branches, routed interfaces and BFD, and about words."""
     yield from branch_words(tree)
     routed = [name for name in entries if _ROUTED.fullmatch(name)]
     ours = [name for name in routed if nvue.within(entries[name], _INTERFACE)]
@@ -311,7 +311,7 @@ def whole_words(state: SwitchState) -> tuple[str, ...]:
 
 
 def release_of(state: SwitchState) -> Release:
-    """As far as its words tell it: that of the newest form that it has."""
+    """The release of a switch as far as its notes show it, by its newest form."""
     words = whole_words(state)
     return NEGOTIATES if _NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
 

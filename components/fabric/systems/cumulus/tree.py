@@ -1,4 +1,4 @@
-"""What NVUE prints: its tree of keys, the names in them, the RoCE profile, and counters."""
+"""NVUE's output: its tree of keys, the names in them, the RoCE profile, and counters."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def _row(text: str, name: str) -> str:
 
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
-"""How the text forms, and some JSON, say a size."""
+"""A size in the text forms and in some JSON."""
 _UNITS: Final = ("Bytes", "KB", "MB", "GB", "TB")
 _STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)
 _STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULTILINE)

@@ -23,7 +23,7 @@ ROUTES: Final = "show ip route | json"
 WAITING: Final = "pendingCommitTimer"
 """State of an unconfirmed session in force, before release 4.32."""
 _WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
-"""The same from release 4.32 on."""
+"""A session that awaits confirmation, from release 4.32 on."""
 COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "rx": "show interfaces {port} counters | json",
     "discards": "show interfaces {port} counters discards | json",
@@ -33,7 +33,7 @@ COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "pauses": "show priority-flow-control counters detail | json",
     "storms": "show priority-flow-control counters watchdog | json",
 }
-"""The last two are about all ports."""
+"""The last two cover all ports."""
 _CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 """A neighbour of BGP on a port, which is in the answer only once it was heard."""
@@ -175,7 +175,7 @@ def parse_pauses(answer: Answer) -> dict[int, base.PauseCounters]:
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
-    """Stuck queues; a port is in it from its first one on."""
+    """Stuck queues; the answer names a port only after its first one."""
     kind = TypeAdapter(dict[int, dict[str, int]])
     tables = answer.each(kind, "interfaces", answer.port, "txQueues")
     counts = {n: each.get("stuckCount", 0) for _, table in tables for n, each in table.items()}

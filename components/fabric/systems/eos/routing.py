@@ -36,7 +36,7 @@ FORWARDING: Final = ("ip routing ipv6 interfaces", "ipv6 unicast-routing")
 """Route IPv4 over ports without an IPv4 address too, to neighbours with IPv6 addresses only."""
 IPV4_ONLY: Final = "ip routing"
 WITHIN: Final = " | "
-"""Between an address family and a line in it."""
+"""Separator between an address family and a line in it."""
 FAMILY: Final = "address-family ipv4"
 _IN_FAMILY: Final = f"{FAMILY}{WITHIN}"
 _SVI: Final = re.compile(r"(?:Vlan|Loopback)\d+")
@@ -227,7 +227,7 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """Whether packets are routed at all."""
+    """The lines that turn routing on or off."""
     held, recorded = _held(actual), _held(target)
     wanted = target.bgp.forwards if target.bgp else None
     for line in FORWARDING if wanted is not None else ():
@@ -296,7 +296,7 @@ def _about(lines: Lines, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """From one BGP to another; each line has the address family that it is in."""
+    """The change from one BGP to another; each line carries its address family."""
 
     was: BgpState
     wanted: BgpState

@@ -205,7 +205,7 @@ chips of the models here take as many or more."""
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
-    """Every part on its own, PFC by port."""
+    """Every setting is set separately, PFC by port."""
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
         # Anybody can change the map from DSCP to class, so we watch our DSCPs.

@@ -21,7 +21,7 @@ from components.model.infiniband import DEFAULT_PARTITION
 
 PARTITIONS: Final = "show ib partition"
 DEFAULT_ENGINE: Final = "default"
-"""None is set: the subnet manager takes minhop."""
+"""No routing engine is set: the subnet manager uses minhop."""
 MTU_WORDS: Final = {256: "256", 512: "512", 1024: "1K", 2048: "2K", 4096: "4K"}
 """`4K` is in AMD's tuning guide; the other four follow it and are a guess."""
 _SIZES: Final = {word: size for size, word in MTU_WORDS.items()} | {"DEFAULT": None}

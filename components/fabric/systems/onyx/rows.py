@@ -215,7 +215,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
 
 
 def _is_asked(row: Row, port: PortState) -> bool:
-    """Whether a wish or a question names it."""
+    """Whether a wish or a question names the setting of a row."""
     names = ("strict_classes", "class_shares") if row.name == "schedule" else (row.name,)
     return any(getattr(port, name) not in (None, {}) for name in names)
 
@@ -226,7 +226,7 @@ def asked_rows(asked: PortState) -> tuple[Row, ...]:
 
 
 def asked_commands(asked: PortState) -> tuple[str, ...]:
-    """What to ask about one port; VLANs come from a table of all ports."""
+    """The commands for one port; VLANs come from a table of all ports."""
     commands = {row.command for row in PORT_ROWS if _is_asked(row, asked)} - {SWITCHPORTS}
     return tuple(command for command in _ABOUT if command in commands)
 

@@ -23,7 +23,7 @@ NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
 TOTALS: Final = "show interfaces ethernet counters"
 OF_PRIORITY: Final = "show interfaces ethernet counters pfc prio {}"
 OF_CLASS: Final = "show interfaces ethernet counters tc {}"
-"""Each of the three is about every port: a public client asks so (sources.md#onyx-counters)."""
+"""Each of the three covers every port: a public client asks so (sources.md#onyx-counters)."""
 ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
 """The fallback (capture C10): it counts the RoCE class, and the remainder is everything else."""
 FACTORY_MTU_BYTES: Final = 1500
@@ -260,9 +260,9 @@ _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
 
 
 def plan_intent(rdma: Rdma) -> Intent:
-    """Every part on its own; lossless modes come with the one-shot, which makes their pool.
+    """Every setting separately; lossless modes come with the one-shot, which makes their pool.
 
-    `rdma.dscp` reaches no line: the switch's own map gives DSCP 24 to 31 priority 3.
+    No line sets `rdma.dscp`: the switch's own map gives DSCP 24 to 31 priority 3.
     """
     pauses = True if rdma.mode == "lossless" else None
     return Intent(

@@ -42,7 +42,7 @@ def vlan_members(port: PortState) -> dict[int, str]:
 
 
 def _cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """The cells that say the length of a port; the template's if none does."""
+    """The cells with the cable length of a port; without one, the template's."""
     found = tuple(cell for cell in cells if cell[0].startswith("CABLE_LENGTH|"))
     return found or ((_TEMPLATE_ROW, name),)
 
@@ -104,7 +104,7 @@ class PortPlan:
 
     @property
     def touches(self) -> Cells:
-        """What makes the switch look at the length again, if it makes groups at all."""
+        """The cells that make the switch read the length again, if it makes groups at all."""
         return (self._touches or {}) if self._after(self.pause) else {}
 
     def uses(self, profile: str) -> bool:
@@ -132,7 +132,7 @@ class PortPlan:
         return {self.pause: ""}
 
     def _put(self, cell: Cell, value: str | None) -> None:
-        """Change a cell if it is not so already; None: it goes."""
+        """Change a cell unless it has the value already; None deletes it."""
         now = self.now.get(cell)
         if value is None and now is not None:
             self.deletes.append(cell)
@@ -166,7 +166,8 @@ class PortPlan:
     def _plan_wanted(self, name: str, row: db.CellRow, tc: int, *, agrees: bool) -> None:
         """`agrees`: the port has the setting already, by whichever names.
 
-        A queue that shares its row with others cannot be set alone: which row wins is not said.
+        A queue that shares its row with others cannot be set alone: which row wins is not
+        documented.
         """
         cells = db.cells_of(self.name, row, tc)
         texts = (each(self.port, tc) if callable(each) else each for each in row.fields.values())

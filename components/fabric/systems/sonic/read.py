@@ -90,7 +90,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
 
 
 def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:
-    """Refuse a row of queues or groups of a wanted port that does not say which ones."""
+    """Refuse a row for queues or groups of a wanted port without their numbers."""
     for table in ("QUEUE", "BUFFER_PG"):
         for key in tables.get(table, {}):
             names, *between, span = key.split("|")
@@ -159,7 +159,7 @@ class ConfigDb:
     parts: Mapping[str, Tables]
     """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
     implied: tuple[str, ...]
-    """What holds for all ports: `words_of` of a state."""
+    """Notes that hold for all ports: `words_of` of a state."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:
@@ -325,7 +325,7 @@ class ConfigDb:
         }
 
     def holders(self, wanted: Collection[str]) -> tuple[str, ...]:
-        """The rows of `rows` that a port uses which was not asked for."""
+        """The rows of `rows` that an unrequested port uses."""
         named = {
             f"{_NAMED_TABLES[field]}|{value}"
             for table in _OF_PORTS

@@ -39,7 +39,7 @@ _NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
 _NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|{}|" + _FAMILY
 _USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
 _POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
-"""Of a neighbour's address family; `@` is how Redis has a list."""
+"""Fields of a neighbour's address family; `@` marks a list in Redis."""
 _OUR_MAPS: Final[Rows] = {
     f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
     f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
@@ -55,7 +55,7 @@ _STAGES: Final = (
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
     ("BGP_NEIGHBOR_AF",),
 )
-"""Tables in the order in which they come; they go the other way."""
+"""Tables in the order of writing; they are deleted in reverse."""
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
     "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
@@ -247,7 +247,7 @@ def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) 
 
 
 _Entries = dict[str, tuple[tuple[str, bool], Rows]]
-"""Each neighbour and network: what tells it from another one, and its rows as we write them."""
+"""Each neighbour and network: its kind, and its rows as we write them."""
 
 
 def _entries(bgp: BgpState, up: str) -> _Entries:

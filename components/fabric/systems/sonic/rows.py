@@ -75,7 +75,7 @@ class CellRow:
     """One setting of a port, or one for each class, which is some fields of a row."""
 
     name: str
-    """As `PortState.native` calls it, with `{}` for the class."""
+    """Its name in `PortState.native`, with `{}` for the class."""
     key: str
     fields: Mapping[str, str | Callable[[PortState, int], str]]
     """Its fields for a wanted port and class; blank: the row must not have the field."""
@@ -157,9 +157,9 @@ def link_state(row: Fields) -> dict[str, object]:
 
 
 def texts_of(port: PortState) -> dict[str, str | None]:
-    """The other way: the text of each of `PORT_FIELDS`, blank if the row does not have it.
+    """The text of each of `PORT_FIELDS`, blank if the row lacks it; None: not in the state.
 
-    None: the state does not say. MTU and state have a text even if it is only the default.
+    MTU and state have a text even if it is only the default.
     """
     mode, *offers = (port.autoneg or _NOTHING).split()
     said = {"autoneg": mode.removeprefix(_NOTHING), **dict.fromkeys(_OFFERS, "")}
@@ -322,7 +322,7 @@ def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def read_settings(port: PortState) -> dict[str, Cells]:
-    """The other way; a setting without cells was read too, and had none."""
+    """Read the cells back; a setting with an empty entry was read, but had no cells."""
     found: dict[str, Cells] = {}
     for setting, text in port.native.items():
         if text not in {WRITTEN, DEFAULT}:
@@ -338,7 +338,7 @@ def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
 
 
 def words_of(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
-    """Words there: what holds for all ports, or which of `rows` other ports use (`held_rows`)."""
+    """Notes in `native`: facts about all ports, or the `rows` other ports use (`held_rows`)."""
     return read_list(switch.native.get(key)) or ()
 
 

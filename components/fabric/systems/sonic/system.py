@@ -18,7 +18,7 @@ from components.model.fabric import Rdma
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
-    """Every part on its own, and which DSCP and which class belong to a priority."""
+    """Every setting is set separately, with the DSCP and the class of each priority."""
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
         # The pools of the platform's template, which lossless buffers are taken from.
