@@ -69,7 +69,7 @@ _MODELS: Final = (
     # No list of all its cards is known, so it is taken as the one before.
     CardModel("ConnectX-8", "1023", "101e", 4131, 40, 800, 127, vpi=True, ports=4),
     # 126 is what a host may ask for (DOCA, BlueField SR-IOV); 32.38.1002 changed how NIC mode is
-    # configured, and is not compatible with what was before (its release notes).
+    # configured, and is not compatible with older firmware (its release notes).
     CardModel(
         "BlueField-3", "a2dc", "101e", 41692, 32, 400, 126, vpi=True, firmware_floor="32.38.1002"
     ),

@@ -271,7 +271,7 @@ def _exchange(
         watched, serial = WatchedSession(session, stop), time.time_ns() // 1_000_000
         try:
             yield Exchange(watched, known.driver, serial, watched.plan)
-        except KeyboardInterrupt as error:  # not in a change: that has words of its own
+        except KeyboardInterrupt as error:  # not in a change, which has its own words
             why = f"was interrupted ({str(error) or 'SIGINT'})"
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
 

@@ -131,7 +131,7 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
         for name in group:
             partners.setdefault(name, []).append(number)
     waves: list[list[str]] = []
-    taken: list[set[int]] = []  # the groups that have a switch in each wave
+    taken: list[set[int]] = []  # the groups with a switch in each wave
     for switch in spec.switches:
         groups = partners.get(switch.name, [])
         for number in range(len(waves) + 1):

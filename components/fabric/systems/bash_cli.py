@@ -12,7 +12,7 @@ from typing import Final
 from components.remote.session_profile import SessionProfile
 
 SESSION: Final = SessionProfile(
-    # `cumulus@leaf-01:mgmt:~$ `: the VRF of the login is between host and folder. SONiC has none:
+    # `cumulus@leaf-01:mgmt:~$ `: the VRF of the login is between host and folder. SONiC omits it:
     # `admin@leaf-01:~$ `.
     prompt=r"(?P<own>[^@\r\n]*@[\w.-]+:(?:[\w-]+:)?[^\s$#]*)[$#] ",
     # A dumb terminal gets neither colours nor bracketed paste, and nothing pages.

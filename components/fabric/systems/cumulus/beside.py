@@ -341,7 +341,7 @@ def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
     name = OURS + "-".join([*words, "s" + "".join(map(str, sorted(strict)))])
     needs_none = not held or (
         held.startswith(OURS) and held != name
-    )  # what took the place of theirs stays
+    )  # a profile that replaced a foreign one stays
     if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
         return "", {}
     served = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}

@@ -187,7 +187,7 @@ class CumulusDriver(base.Driver):
             *rows.routing_lines(states),
         )
         # A line that unsets a port takes its split along, and parts have settings and neighbours
-        # only while they are there. Without a split the lines stay in their order.
+        # only while they exist. Without a split the lines stay in their order.
         splits = (*beside.split_lines(states),)
         going = [line for line in moves if splits and line.verb == "unset"]
         coming = [line for line in moves if not splits or line.verb == "set"]

@@ -147,7 +147,7 @@ def parse_sent(answer: Answer) -> dict[int, base.PriorityCounters]:
         queues = [*entry.precedences.values()]
         counts = [each.sent for each in queues if each.sent is not None]
         drops = [each.dropped for each in queues if each.dropped is not None]
-        # `TC0-2` counts several classes together, so that no class of them is known.
+        # `TC0-2` counts several classes together, so none of their numbers is known.
         known = first == last
         total = sum(counts) if known and len(counts) == len(queues) else None
         one = base.PriorityCounters(None, total, sum(drops) if known and drops else None)

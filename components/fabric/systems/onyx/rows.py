@@ -66,7 +66,7 @@ def _write_switchport(_row: Row, was: PortState, now: PortState) -> Iterator[str
         yield f"{head} all"
         return
     if is_new:
-        yield f"{head} none"  # what a mode allows at first is not documented
+        yield f"{head} none"  # the first list of a mode is not documented
     yield from ranges.move_vlans(head, held, wanted)
 
 

@@ -29,7 +29,7 @@ NEIGHBOURS: Final = "show lldp table"
 STATUS: Final = "show interfaces status"
 COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
-WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # if bfdd does not run, vtysh says so and fails
+WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # without bfdd, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{frr.ROUTES}"'
 
 _UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)

@@ -231,7 +231,7 @@ class SonicDriver(base.Driver):
             ' { echo "a config reload or another update is running"; false; }; }'
         ),
     )
-    # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
+    # A full disk cuts the saved configuration short: a copy that fits proves that there is room.
     save = base.Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ class PortPlan:
         # Priority groups that go: those made for our PFC, and rows that share a group with one of
         # them, which are in `sets` again so that they are sent to the chip.
         self.groups: list[str] = []
-        self.needed: set[str] = set()  # rows of ours that a wanted setting names
-        self._recorded: set[Cell] = set()  # cells that are put back to what was recorded
+        self.needed: set[str] = set()  # our rows that a wanted setting names
+        self._recorded: set[Cell] = set()  # cells that go back to their recorded values
         self._touched = self._length_moves = False  # the switch must look at the length again
         # Cells that make the switch look, written with the last; None: no cell does, so PFC goes
         # for a moment and comes back.
@@ -200,7 +200,7 @@ class PortPlan:
             paused, rows = port.pfc_priorities or (), db.read_rows(self.switch) or ()
             for cell, speed, length in read.made_groups(self.now, paused):
                 profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
-                # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
+                # buffermgrd does not touch a row of an earlier list, `3-4` besides `3`, which would
                 # bring its headroom back at the next boot. Its new profile must be there already.
                 if length != port.cable_m and _is_run(cell[0], paused):
                     self._touched = True

@@ -52,7 +52,7 @@ LOSSLESS_PROFILE: Final = "pg_lossless_"
 DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
-SPANNING: Final = "spanning tree"  # of a switch, in `words_of`: spanning tree is on for all of it
+SPANNING: Final = "spanning tree"  # a note in `words_of`: the whole switch has spanning tree on
 
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",

@@ -142,7 +142,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     identity=IdentityQuestions(
         release=Field("show version", r"^SONiC Software Version: (?:SONiC\.)?(\S+)"),
         model=(Field("show version", r"^HwSKU: (\S+)"),),
-        # The command reference of sonic-utilities (sources.md#switch-identity); it has no MAC.
+        # The command reference of sonic-utilities (sources.md#switch-identity): it shows no MAC.
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
@@ -153,7 +153,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     native_of=lambda release: {bgp.RELEASE: str(release[0])},
     parse_release=lambda text: (counters.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
-    # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
+    # `pfcwd_sw_enable`, the list of watched queues, came with 202205 as well (sonic-swss 2171).
     pfc_watchdog=(counters.MIN_RELEASE, 0, 0),
     cable_length=(counters.MIN_RELEASE, 0, 0),
     cable_per_port=True,
