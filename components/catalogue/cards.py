@@ -48,14 +48,14 @@ class CardModel:
     max_vfs: int | None
     """VFs of a port that its firmware can be set to; None: no release notes state a limit."""
     vpi: bool
-    """There are cards of this model whose ports can be InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
+    """Some cards of this model have ports for InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
     also: tuple[tuple[str, int], ...] = ()
-    """Further PCI ids with their mst numbers: variants that need nothing of their own."""
+    """Further PCI ids with their mst numbers: variants without special needs."""
     ports: int = 2
     """Ports of its largest card: each is one function of the PCI device, from 0 on."""
     firmware_floor: str | None = None
-    """Oldest firmware whose parameters can be relied on; None: no release notes name one, and
-    what the card's own list of parameters has decides."""
+    """Oldest firmware whose parameters can be relied on; None: no release notes name one, and the
+    card's own list of parameters decides."""
 
 
 _MODELS: Final = (
@@ -69,7 +69,7 @@ _MODELS: Final = (
     # No list of all its cards is known, so it is taken as the one before.
     CardModel("ConnectX-8", "1023", "101e", 4131, 40, 800, 127, vpi=True, ports=4),
     # 126 is what a host may ask for (DOCA, BlueField SR-IOV); 32.38.1002 changed how NIC mode is
-    # configured, and is not compatible with what was before (its release notes).
+    # configured, and is not compatible with older firmware (its release notes).
     CardModel(
         "BlueField-3", "a2dc", "101e", 41692, 32, 400, 126, vpi=True, firmware_floor="32.38.1002"
     ),
@@ -81,7 +81,7 @@ _BY_NAME: Final[Mapping[str, CardModel]] = {card.name: card for card in _MODELS}
 
 
 def find_card(name: str) -> CardModel | None:
-    """The model of that name, or None."""
+    """The model with that name, or None."""
     return _BY_NAME.get(name)
 
 
@@ -127,22 +127,22 @@ _WORD: Final = re.compile(r"[\s_/(),]+")
 
 
 def nic_vendor(model: str) -> str | None:
-    """The maker of a card that is not NVIDIA's, by its name; None where no other is known."""
+    """The maker of another vendor's card, by its name; None if no other maker is known for it."""
     return _maker(model, _NICS)
 
 
 def gpu_vendor(model: str) -> str | None:
-    """The maker of a GPU that is not NVIDIA's, by its name."""
+    """The maker of another vendor's GPU, by its name."""
     return _maker(model, _GPUS)
 
 
 def software_vendor(address: str) -> str | None:
-    """The maker of whose GPUs a chart or image is, by its address."""
+    """The GPU maker of a chart or image, by its address."""
     return next((vendor for vendor, pattern in _SOFTWARE if pattern.search(address)), None)
 
 
 def prefix_vendor(prefix: str) -> str | None:
-    """The maker of whose plugin a resource prefix is."""
+    """The maker of the plugin with a resource prefix."""
     return _PREFIXES.get(prefix)
 
 
@@ -188,7 +188,7 @@ UNPLANNED: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
 
 
 def why_unplanned(name: str) -> tuple[str, str] | None:
-    """Why a model is not planned, and what to do; None where nothing of the kind is known."""
+    """Why a model is not planned, and what to do; None if we know no reason."""
     for pattern, why, fix in UNPLANNED:
         if pattern.fullmatch(name):
             return why, fix

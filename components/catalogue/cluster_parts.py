@@ -28,25 +28,25 @@ class CniPaths:
 
     @property
     def multus_kubeconfig(self) -> str:
-        """What Multus writes for its own program."""
+        """The kubeconfig that Multus writes for its own program."""
         return f"{self.net_d}/multus.d/multus.kubeconfig"
 
     @property
     def whereabouts_config(self) -> str:
-        """What whereabouts writes for its own program."""
+        """The configuration that whereabouts writes for its own program."""
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
 
     @property
     def whereabouts_kubeconfig(self) -> str:
-        """By which its program reaches the cluster."""
+        """The kubeconfig with which whereabouts' program reaches the cluster."""
         return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
 
     def pool_config(self, rail: str) -> str:
-        """What of a rail the node's own leaf has; each node has another text there."""
+        """The file for a rail's part on the node's own leaf; its text differs between nodes."""
         return f"{self.net_d}/whereabouts.d/{rail}.conf"
 
     def pool_folder(self, rail: str) -> str:
-        """The same for nv-ipam, which reads a file of one name in a folder (`confDir`)."""
+        """The folder of that file for nv-ipam, which reads a file of one name in it (`confDir`)."""
         return f"{self.net_d}/nv-ipam.d/{rail}"
 
 
@@ -69,7 +69,7 @@ DISTRIBUTIONS: Final[dict[str, CniPaths]] = {
 FIRST_K3S: Final = {(1, 28): 15, (1, 29): 10, (1, 30): 6, (1, 31): 2}
 """Minor of Kubernetes to its first patch whose K3s has the folder above; every later minor has it.
 docs.k3s.io, "Multus and IPAM plugins". Older K3s has its programs in `data/current/bin`, a link
-that every upgrade moves, so what a pod installed there is lost with the next one."""
+that every upgrade moves: programs that a pod installed there are lost with the next one."""
 _SUFFIX: Final = re.compile(r"\+(k3s|rke2|k0s)")
 
 
@@ -136,9 +136,9 @@ class ClusterPart:
     definitions: tuple[Definition, ...] = ()
     status: Status | None = None
     publishes: bool = False
-    """It makes devices resources of nodes."""
+    """It publishes devices as resources of nodes."""
     shared: bool = False
-    """Ours beside another's takes nothing from it."""
+    """Our copy does not disturb another one in the cluster."""
 
 
 def _tag(image: str) -> str:
@@ -239,14 +239,14 @@ TABLE: Final[Mapping[Part, ClusterPart]] = {
 
 
 def part_of_image(image: str) -> Part | None:
-    """The part that an image is of, by its last name; None for every other image.
+    """The part to which an image belongs, by its last name; None for every other image.
 
-    `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` is of `multus`.
+    `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` belongs to `multus`.
     """
     name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return next((part for part, row in TABLE.items() if name in row.images), None)
 
 
 def version_in(image: str) -> str:
-    """The tag of an image; empty where a digest alone names it."""
+    """The tag of an image; empty if a digest alone names it."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]

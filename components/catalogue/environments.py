@@ -1,7 +1,7 @@
-"""ESXi releases, and the instance types of Crusoe Cloud: what is in one, and what goes with it.
+"""ESXi releases, and the instance types of Crusoe Cloud: their devices, images and kernel options.
 
 The boot option is `atsSupport` from 7.0 U2 on, with the default FALSE there and TRUE from 7.0 U3
-on; 7.0 and 7.0 U1 have another one, `vtdAtsSupport`, and 6.x has none. Source: William Lam's
+on; 7.0 and 7.0 U1 have another one, `vtdAtsSupport`, and 6.x lacks one. Source: William Lam's
 exports of the kernel settings, one a build (sources.md#esxi).
 """
 
@@ -32,7 +32,7 @@ class EsxiRelease:
 
     @property
     def ats(self) -> AtsSupport:
-        """What the release knows of ATS."""
+        """How the release supports ATS."""
         if self >= DEFAULT_ATS:
             return "on_by_default"
         if self >= FIRST_ATS:
@@ -61,7 +61,7 @@ _TOPOLOGY_FOLDER: Final = "/etc/crusoe/nccl_topo"
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """What an instance of one type has."""
+    """The equipment of an instance of one type."""
 
     name: str
     gpus: int = 0
@@ -70,11 +70,11 @@ class InstanceType:
     rate_gbit_s: int = 0
     """Rate of one HCA in Gbit/s."""
     image_suffix: str | None = None
-    """What follows `-nvidia-sxm-docker` in the images for it; None: images without a driver."""
+    """Suffix after `-nvidia-sxm-docker` in the images for it; None: images without a driver."""
 
     @property
     def topology_file(self) -> str | None:
-        """NCCL's topology file on the images for it, or None where there is none.
+        """NCCL's topology file on the images for it, or None without one.
 
         The hypervisor hides the PCIe tree; hosts of before 2026 ran another one, whose file ends
         in `-qemu.xml`.
@@ -105,7 +105,7 @@ GB200 (`gb200-186gb-nvl-ib.4x`) is left out: no source says how many HCAs NCCL m
 
 
 def find_type(name: str) -> InstanceType | None:
-    """The type of that name, or None when this release does not know it."""
+    """The type with that name, or None if this release does not know it."""
     if _CPU.fullmatch(name):
         return InstanceType(name)
     return GPU_TYPES.get(name)

@@ -1,4 +1,4 @@
-"""The compatibility catalogue: versions of drivers and operators that are known, and who says so.
+"""The compatibility catalogue: known versions of drivers and operators, with their sources.
 
 Sources: lab/sources.md#rdma-driver.
 """
@@ -24,7 +24,7 @@ _DOCA_HOST: Final = re.compile(
 """As `doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb`, and of Red Hat
 `doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm`."""
 _FULL: Final = 4
-"""Numbers after the dash; DOCA's `ofed_info` leaves out a last one that is 0."""
+"""Numbers after the dash; DOCA's `ofed_info` leaves out a last 0."""
 
 DOCA_LINES: Final[Mapping[str, str]] = {
     "2.9": "24.10",
@@ -44,7 +44,7 @@ release have carried other last numbers (25.10-1.7.1 on hosts). That a third num
 the line is seen in 2.9 and 3.2, and inferred for the others.
 """
 MLNX_OFED_LAST: Final = (24, 10)
-"""The last line of MLNX_OFED as a product of its own: NVIDIA's transition guide."""
+"""The last line of MLNX_OFED as a separate product: NVIDIA's transition guide."""
 NV_PEER_MEM_LEAST: Final = (5, 1)
 """First MLNX_OFED that nv_peer_mem 1.3, its last release, works with: its README (a15f0f66)."""
 PEERMEM_LEAST: Final = 470
@@ -74,10 +74,10 @@ class DriverVersion:
     line: str
     """The first two numbers, as `25.10`."""
     exact: str | None = None
-    """As `ofed_info -s` says it without its prefix; None of a DOCA release, which names no more
-    than a line."""
+    """The output of `ofed_info -s` without its prefix; None for a DOCA release, which names only a
+    line."""
     family: str | None = None
-    """`mlnx_ofed` or `doca_ofed`, where the spelling says it."""
+    """`mlnx_ofed` or `doca_ofed`, if the spelling shows it."""
     system: str | None = None
     """The distribution in a package's name, as `ubuntu20.04`."""
 
@@ -92,7 +92,7 @@ def parse_driver_version(text: str) -> DriverVersion | None:
     """Read `5.4-1.0.3.0`, `MLNX_OFED_LINUX-…`, `OFED-internal-…`, a DOCA release or its package.
 
     Returns:
-        None when it is none of them, or a DOCA release that is not known here.
+        None if it has another form, or is an unknown DOCA release.
     """
     text = text.removesuffix(":")  # `ofed_info -s` ends its answer with one
     if stack := _STACK.fullmatch(text):
@@ -135,7 +135,7 @@ class KubernetesRange:
     """None: no upper end is stated."""
     source: str
     status: Literal["supported", "deprecated", "ended"] = "supported"
-    """What its maker said of the line in the newest page that was read."""
+    """The status of the line on the newest page of its maker that we read."""
 
     def holds(self, minor: tuple[int, int]) -> bool:
         """Whether a Kubernetes minor is in the range."""
@@ -190,7 +190,8 @@ NETWORK_OPERATOR: Final = (
         (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support", "ended"
     ),
 )
-"""Newest line first. From 24.10 on the chart makes no NicClusterPolicy; older ones are not here."""
+"""Newest line first. From 24.10 on the chart no longer makes a NicClusterPolicy; older ones are not
+here."""
 
 NEWER: Final[Mapping[str, tuple[str, str]]] = {
     "Kubernetes": ("v1.37.1+k3s1", "it is of 30 September 2026; K3s' stable channel was at 1.36"),
@@ -198,11 +199,9 @@ NEWER: Final[Mapping[str, tuple[str, str]]] = {
     "network operator": ("26.10.0", "its documentation is out, its chart and range were not seen"),
     "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
 }
-"""The newest release of each component that a public source names, and why no set has it.
-
-Of network operator 26.10.0 that is docs.nvidia.com/networking/display/kubernetes26100, pages of 22
-November 2026. By its maker's policy 26.7 is deprecated from then on; no page that says so was seen.
-"""
+"""The newest release of each component in a public source, and why no set has it. The source of
+network operator 26.10.0 is docs.nvidia.com/networking/display/kubernetes26100, pages of 22 November
+2026. By its maker's policy 26.7 is deprecated from then on; we saw no page about that."""
 
 GPU_DEVICE_PLUGIN: Final = (
     KubernetesRange((0, 20), (1, 10), None, "k8s-device-plugin README, prerequisites"),
@@ -223,7 +222,7 @@ _NRI: Final[Mapping[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]] =
 }
 """Runtime to the first release of each range with which the GPU operator's toolkit works through
 NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, "Enabling the NRI
-Plugin" (52dcb7b8). containerd 2.0 is in none of them."""
+Plugin" (52dcb7b8). containerd 2.0 is in no range."""
 
 
 CONTAINERD: Final[Mapping[str, Mapping[str, str]]] = {
@@ -275,7 +274,7 @@ def show_version(numbers: tuple[int, ...]) -> str:
 
 
 def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, ...]) -> str:
-    """Say that no line of the catalogue has a release, and what is known about it."""
+    """Say that the catalogue lacks a release, with the known facts about it."""
     newest, why = NEWER[component]
     if parse_numbers(version)[:2] != parse_numbers(newest)[:2]:
         why = f"its lines are {', '.join(show_version(entry.line) for entry in catalogue)}"

@@ -1,6 +1,6 @@
 """Where artefacts come from, and which releases a site gets if it names none.
 
-No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
+No checksum is here: `railyard pin` reads them, and the lock next to the site file keeps them
 (decision 20 in docs/decisions.md). A new release is one line here.
 
 The sources of the probes' image are here too. Its Dockerfile has the same numbers; a test holds the
@@ -52,23 +52,24 @@ SHARED_DEVICE_PLUGIN: Final = "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.
 MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefix('v')}"
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
-"""What the network operator starts (its example policies, v26.4.1)."""
+"""Folder of the images that the network operator starts (its example policies, v26.4.1)."""
 NCCL_ON_MACVLAN: Final = "2.26.2"
 """The oldest NCCL that works in macvlan pods on shared cards. The driver may hide from them the
-GIDs of the host and of other pods. 2.21 to 2.25 read the type of each IPv4 GID, and fail at one
-that is hidden (NVIDIA/nccl#1573; `ncclIbRoceGetVersionNum` in src/transport/net_ib.cc of v2.25.1-1
-and of v2.26.2-1). Older releases take GID 0, which is the host's."""
+GIDs of the host and of other pods. 2.21 to 2.25 read the type of each IPv4 GID, and fail at a
+hidden one (NVIDIA/nccl#1573; `ncclIbRoceGetVersionNum` in src/transport/net_ib.cc of v2.25.1-1 and
+of v2.26.2-1). Older releases take GID 0, which is the host's."""
 NCCL_SUSPECT_ON_V100: Final = "2.28.9"
 """One site reports a crash on V100 (NVIDIA/nccl#2159, open): a warning, never a verdict."""
 PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.9.0-devel-ubuntu24.04"
 """NVIDIA's CUDA with compiler and NCCL 2.26.5, on the Ubuntu whose Open MPI is 4.1.6. CUDA 13 does
-not support V100. Its digest is asked of the registry at the build, or given: none is written down
-here that was not seen."""
+not support V100. The build asks the registry for its digest, or is given it: we write down no
+digest that we have not seen."""
 PROBE_CUDA: Final = "12.9"
 PROBE_DRIVERS: Final = (535, 550, 560, 565, 570)
 PROBE_DRIVERS_SINCE: Final = 575
-"""Branches of the GPU driver that start an image of it, and the first that has its CUDA:
-`NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes of CUDA 12.9 (575.51.03)."""
+"""Older branches of the GPU driver that start this image (`PROBE_DRIVERS`), and the first branch
+with its CUDA: `NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes of CUDA 12.9
+(575.51.03)."""
 
 
 def network_operand_version(release: str) -> str:
@@ -103,7 +104,7 @@ def _tag(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One program that is built from a commit."""
+    """One program built from a commit."""
 
     name: str
     repository: str

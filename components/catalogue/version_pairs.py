@@ -1,7 +1,7 @@
-"""Versions of two components together: pairs that are known to fail, and sets that are maintained.
+"""Versions of components together: pairs known to fail, and maintained sets.
 
-Each datum names who says it. What only a third party or a branch before a release says is marked
-as not confirmed; no verdict hangs on it.
+Each datum names its source. If that is only a third party or an unreleased branch, the datum is
+marked as not confirmed, and no verdict depends on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TITLES: Final[Mapping[Component, str]] = {
     "network-operator": "network operator",
     "nvidia-device-plugin": "GPU device plugin",
 }
-"""What people call a component."""
+"""The name of a component for people."""
 VersionSetName = Literal["conservative", "current"]
 
 CLOUD_NATIVE_STACK: Final = (
@@ -39,7 +39,7 @@ class Releases:
     below: tuple[int, ...]
 
     def holds(self, version: str) -> bool:
-        """Whether a release is one of them; a pre-release counts as its release."""
+        """Whether a release is in this range; a pre-release counts as its release."""
         return self.first <= parse_numbers(version)[: len(self.below)] < self.below
 
     def describe(self) -> str:
@@ -52,19 +52,19 @@ class Releases:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Releases of two components that are known to fail together, or of one that fails alone."""
+    """Releases of two components known to fail together, or of one that fails alone."""
 
     one: Releases
     other: Releases | None
     """None: it fails with anything."""
     reason: str
-    """What fails, as the end of the sentence `A and B …`."""
+    """The failure, as the end of the sentence `A and B …`."""
     fix: str
     source: str
     severity: Literal["error", "warning"] = "error"
-    """`warning` where the source names a neighbour of the release, and the rest is inferred."""
+    """`warning` if the source names a neighbour of the release, and the rest is inferred."""
     with_container: bool = False
-    """It fails only where the network operator brings the RDMA driver in a container."""
+    """It fails only if the network operator brings the RDMA driver in a container."""
 
 
 CONFLICTS: Final = (
@@ -120,7 +120,7 @@ CONFLICTS: Final = (
         "warning",
     ),
 )
-"""Pairs that are known to fail, the certain ones first."""
+"""Pairs known to fail, the certain ones first."""
 
 
 def conflicts_of(
@@ -142,7 +142,7 @@ def _has(versions: Mapping[Component, str], releases: Releases) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class VersionSet:
-    """Releases that are maintained together; none of them was tried on hardware by us."""
+    """Releases maintained together; we tried none on hardware."""
 
     kubernetes: str
     """Of K3s; an existing cluster has its own."""
@@ -171,7 +171,7 @@ VERSION_SETS: Final[Mapping[VersionSetName, VersionSet]] = {
         "network operator's; the GPU operator's table of GPUDirect RDMA does not list it yet",
     ),
 }
-"""What `versions` of a site picks."""
+"""The sets from which `versions` of a site picks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class DriverTag:
     tag: str
     source: str
     confirmed: bool = True
-    """Whether the maker's own release says so; where not, the site names its tag itself."""
+    """Whether the maker's own release names it; if not, the site must name its tag."""
 
 
 DRIVER_TAGS: Final[Mapping[str, DriverTag]] = {
@@ -206,6 +206,6 @@ DRIVER_TAGS: Final[Mapping[str, DriverTag]] = {
 
 
 def driver_tag(release: str) -> str | None:
-    """The tag that the maker's release itself names; None where that is not known."""
+    """The tag that the maker's release itself names; None if that is not known."""
     found = DRIVER_TAGS.get(release.removeprefix("v"))
     return found.tag if found is not None and found.confirmed else None

@@ -1,6 +1,6 @@
 """The switches: intent, drivers, and the component that applies them.
 
-`Fabric` is loaded on first use, so that the pure parts of the room import no Pulumi.
+`Fabric` is loaded on first use: the pure parts of the room import no Pulumi.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare the cables and routed links of the file with what LLDP and BGP say. Pure.
 
-Silence of LLDP is no finding: it may be off at either end, and many cards send none. A BGP
+Silence of LLDP is not a finding: it may be off at either end, and many cards send none. A BGP
 neighbour must announce every network to which it is on a shortest path: they are counted.
 """
 
@@ -25,20 +25,20 @@ from components.model.once import once
 
 _MAC: Final = re.compile(r"(?:[0-9a-f]{2}[:.-]?){5}[0-9a-f]{2}", re.IGNORECASE)
 _LEAST: Final = 2
-"""Wrong cables that make a switch another one: a single one is a plug in the wrong port."""
+"""Least number of wrong cables that hints at another switch: a single one is a misplugged port."""
 _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
 
 
 MOST_PATHS: Final = 64
-"""Equal paths that FRR and EOS use at most as they are configured; with more links than that, which
-of them are used is not known."""
+"""FRR and EOS, as configured, use at most this many equal paths. With more links it is not known
+which ones they use."""
 Networks = Mapping[str, tuple[str, ...]]
 """Switch to the networks that it announces."""
 
 
 class CableEnd(Frozen):
-    """What the file says is plugged into a port."""
+    """The far end of a port's cable, from the file."""
 
     text: str
     """As the file has it: `gpu01/rail-0`, `leaf-02:1/31`."""
@@ -64,7 +64,7 @@ def plan_cables(spec: ClusterSpec, switch: Switch) -> dict[str, CableEnd]:
 def find_wrong_cables(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
-    """Each port whose neighbour is another device than the file says, in words."""
+    """Describe each port whose neighbour is another device than in the file."""
     found: list[str] = []
     for port, cable in cables.items():
         seen = (neighbours or {}).get(port)
@@ -79,7 +79,7 @@ def find_wrong_cables(
 def contradictions(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
-    """The wrong cables of a switch that has mostly wrong ones; it may be another switch.
+    """The wrong cables of a switch if most of its cables are wrong: it may be another switch.
 
     They count if they are more than half of the ports that hear a neighbour, and at least two.
     """
@@ -116,8 +116,8 @@ class FarEnd(Frozen):
     to: str
     """`spine-01:swp1`, as the file has it."""
     networks: int = 0
-    """Networks that it brings at the least; 0: not known, as where two switches of one tier have
-    numbers of their own, so that one way is used and not several."""
+    """The least number of networks that it announces. 0: not known, for example if two switches of
+    one tier have different AS numbers, since BGP then uses one path, not several."""
 
 
 class Way(Frozen):
@@ -130,7 +130,7 @@ class Way(Frozen):
 
 
 class RoutedLinks(Frozen):
-    """What one switch is to have by its routed links."""
+    """The BGP sessions and routes that one switch should have over its routed links."""
 
     os: str
     ends: dict[str, FarEnd]
@@ -138,15 +138,15 @@ class RoutedLinks(Frozen):
     bfd: tuple[str, ...] = ()
     """Neighbours whose loss BFD notices."""
     ways: tuple[Way, ...] = ()
-    """Ports by which its packets are to leave for the networks of other switches."""
+    """The ports through which its packets should leave for the networks of other switches."""
     networks: Networks = Field(default={}, exclude=True)
-    """Those networks by switch, filled in where they are judged: they are the same for all, so that
-    a plan of many switches has them once."""
+    """Those networks by switch. The judge fills them in, because all switches share them and a plan
+    of many switches then holds them once."""
 
 
 @once
 def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
-    """Each switch with routed links to what it is to have by them."""
+    """Each switch with routed links to the sessions and routes it should have over them."""
     bgp = _planned_bgp(spec)
     ends: dict[str, dict[str, FarEnd]] = {}
     numbered, hops = link_addresses(spec), _first_hops(spec)
@@ -190,7 +190,7 @@ def _planned_bgp(spec: ClusterSpec) -> Mapping[str, BgpState]:
 def _first_hops(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Switch to every other one, to the neighbours on all ways that BGP takes to it together.
 
-    Ways are taken together only where they pass the same numbers (FRR without `multipath-relax`).
+    BGP uses ways together only if they pass the same AS numbers (FRR without `multipath-relax`).
     """
     asns = {each.name: each.routing.asn for each in spec.switches if each.routing}
     near = routed_neighbours(spec)
@@ -205,7 +205,7 @@ def _first_hops(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]
 def _ways_to(
     target: str, near: Mapping[str, tuple[str, ...]], asns: Mapping[str, int]
 ) -> dict[str, tuple[frozenset[str], frozenset[tuple[int, ...]]]]:
-    """Every switch to the neighbours on shortest ways to one, and to the numbers on those ways."""
+    """Every switch to its neighbours on the shortest ways to one, and to their AS numbers."""
     found = {target: (frozenset[str](), frozenset({()}))}
     edge = [target]
     while edge:
@@ -226,9 +226,9 @@ def _ways_to(
 def find_lost(
     links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
 ) -> tuple[LostWay, ...]:
-    """What a switch's routed links lack, by what was read of them.
+    """The faults of a switch's routed links in a reading.
 
-    A neighbour that was not `applied` yet has no session to lose.
+    A neighbour outside `applied` cannot lose a session yet.
     """
     if seen is None:
         return ()
@@ -262,7 +262,7 @@ def _lost(
 
 
 def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
-    """What is wrong with one session; blank: nothing that is known."""
+    """The fault of one session; blank if none is known."""
     if session is None:
         return f"there is no BGP session with {end.to}: it was never heard on this link"
     if not session.is_up:
@@ -280,7 +280,7 @@ def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
 def _plan_ways(
     hops: Mapping[str, frozenset[str]], ends: Mapping[str, FarEnd], announced: Collection[str]
 ) -> tuple[Way, ...]:
-    """The ways of one switch, those to many switches by the same ports as one.
+    """The ways of one switch; those through the same ports are one way to many switches.
 
     `hops` has other switch to the neighbours on all ways that BGP takes to it together.
     """
@@ -296,9 +296,9 @@ def _plan_ways(
 
 
 def _narrow(links: RoutedLinks, routes: Networks, ends: Mapping[str, str]) -> Iterator[LostWay]:
-    """The links that are no next hop of a network that they lead to.
+    """Find links that lead to a network but are not its next hop.
 
-    `ends` has the ports to judge, without those that are lost: each is named once.
+    `ends` has the ports to judge, without the lost ones: each is named once.
     """
     lacking: dict[str, list[tuple[str, Way]]] = {}
     for way in links.ways:

@@ -27,16 +27,16 @@ class HostsLeave(Protocol):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """What the step connects to beside the switch."""
+        """The endpoints that the step connects to besides the switch."""
         ...
 
     @property
     def secret(self) -> str:
-        """Name of a secret kubeconfig; empty: there is none."""
+        """Name of the secret with the kubeconfig; empty without one."""
         ...
 
     def document(self) -> Mapping[str, object]:
-        """What the request has of it."""
+        """Its part of the request."""
         ...
 
 
@@ -44,13 +44,13 @@ class Fabric(pulumi.ComponentResource):
     """Configure switches from their plans, wave by wave.
 
     A wave waits for the one before it, so after the first failure no later wave begins. Plans
-    without `waves` have no order.
+    without `waves` run in any order.
 
     Args:
         name: Prefix of nothing but the component itself; steps are named after their switch.
         plans: One plan a switch, from `plan_fabric`.
         remote: Secrets and repair notes of this run.
-        drained: Nodes that leave a cluster, and whose ports these plans let go; None where none
+        drained: Nodes that leave a cluster, and whose ports these plans let go; None: no node
             leaves.
         leaves: Switch to who leaves service while its ports change; None: no host.
         opts: Resource options of the component.
@@ -103,7 +103,7 @@ class Fabric(pulumi.ComponentResource):
         )
         recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
-        # Only where it refuses: a request that allows it is as it was before there was the key.
+        # Only if the policy refuses: a request that allows everything keeps its old text.
         policy: dict[str, object] = dict(who)
         policy |= {"ports": plan.ports} if plan.ports != "allow" else {}
         leave = self._leaves.get(plan.name)
@@ -126,7 +126,7 @@ class Fabric(pulumi.ComponentResource):
         )
 
     def _exec(self, plan: SwitchPlan, texts: ExecPlan, remote: Remote) -> pulumi.Resource:
-        """Send, judge what was printed, and only then save and judge that."""
+        """Send the lines and judge the output; only then save, and judge that output."""
         run = remote.note(plan.exec_step)
         apply, save = (numbered(plan.os, text, run) for text in (texts.apply, texts.save))
         sent = switch_exec(

@@ -1,4 +1,4 @@
-"""What `railyard device …` does to a switch: the request on stdin, the evidence on stdout.
+"""`railyard device …` for switches: the request on stdin, the evidence on stdout.
 
 The desired state comes in clear on stdin; secrets come by name through the environment.
 """
@@ -55,13 +55,13 @@ from components.remote.switch_session import open_device as open_session
 READ_DEADLINE_S: Final = 60.0
 """Seconds for the login and the first answers; each command adds `COMMAND_S` of remote/step.py."""
 WRITE_DEADLINE_S: Final = 180.0
-"""The same for a change, which a switch may take long to put in force."""
+"""Deadline of a change, which a switch may take long to put in force."""
 SHOWN: Final = 500
-"""Characters that the evidence has of what one place lost: a port may lose 4,000 VLANs at once."""
+"""Most characters of evidence about one place: a port may lose 4,000 VLANs at once."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-"""Where the command provider puts this step's evidence of last time, if it is asked to."""
+"""Variable in which the command provider passes this step's last evidence, if asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
 """Keeps the hosts behind some ports out of service; an empty name means every port. It gives the
 names of their nodes."""
@@ -71,7 +71,7 @@ Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge is asked about: which text, and whether it applied or saved."""
+    """The subject of a judge: which text, and whether it applied or saved."""
 
     text: str
     """Digest of the exec request."""
@@ -80,7 +80,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """What is on stdin."""
+    """The request on stdin."""
 
     endpoint: Endpoint
     os: str
@@ -90,23 +90,23 @@ class SwitchRequest:
     """Why this apply runs although the plan is the same; only shown."""
     ports: Literal["allow", "deny", "drain"] = "allow"
     """`deny`: an apply that would interrupt traffic ends before it changes anything. `drain`: it
-    looks first, and hosts leave service. An undo gives back what was there in any case."""
+    looks first, and hosts leave service. An undo restores the old values in any case."""
     serial: str = ""
     """Serial number that the file says; empty: the recorded one counts."""
     stack: str = ""
     """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
-    """Of a plain exec: see `components/fabric/targets.py`."""
+    """The judge of a plain exec: see `components/fabric/targets.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
 
 
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
-    """Read a request; its baseline may come through the environment, where no preview shows it.
+    """Read a request; its baseline may come through the environment, which previews do not show.
 
     Raises:
-        UsageError: It is no request; the text names the first fault.
+        UsageError: It is not a request; the text names the first fault.
     """
     try:
         request, recorded = _REQUEST.validate_json(as_json(text)), environ.get(BASELINE_VARIABLE)
@@ -123,7 +123,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     """Record every key that a file may come to own, for `read_baseline`; changes nothing.
 
-    A baseline that comes with the request is recorded in place of what is on the switch.
+    If the request brings a baseline, this is recorded instead of the switch's values.
     """
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
@@ -159,7 +159,7 @@ def run_apply(
         groups: Which of the interrupted ports change together.
 
     Raises:
-        DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
+        DeviceError: See `Exchange.converge`; or the file denies a needed interruption.
     """
     request = parse_request(text, environ)
     previous = previous_of(environ.get(PREVIOUS_OUTPUT, "")) or SwitchState()
@@ -182,7 +182,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
     """Put every key that we own back to its recorded value, verify, save.
 
     Raises:
-        UsageError: The request holds no baseline.
+        UsageError: The request lacks a baseline.
         DeviceError: See `Exchange.converge`.
     """
     request = parse_request(text, environ)
@@ -220,7 +220,10 @@ def observe_switch(
 def look_at_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
 ) -> tuple[SwitchState, Identity]:
-    """The same, with what the switch is and lets us do; it raises the same. Read-only."""
+    """As `observe_switch`, errors included, with the identity and the rights of the login.
+
+    Read-only.
+    """
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
@@ -239,7 +242,7 @@ def read_counters(
 def read_counted(
     endpoint: Endpoint, system: str, ports: Sequence[str], secrets: Mapping[str, str], *, bfd: bool
 ) -> tuple[dict[str, PortCounters], Sessions | None]:
-    """The same with BGP's sessions, of a switch with routed links."""
+    """Read counters, and BGP's sessions if the switch has routed links."""
     with _reading(endpoint, system, secrets) as exchange:
         return exchange.read_counters(ports), exchange.read_sessions(bgp=True, bfd=bfd)
 
@@ -268,7 +271,7 @@ def _exchange(
         watched, serial = WatchedSession(session, stop), time.time_ns() // 1_000_000
         try:
             yield Exchange(watched, known.driver, serial, watched.plan)
-        except KeyboardInterrupt as error:  # not in a change: that has words of its own
+        except KeyboardInterrupt as error:  # not in a change, which has its own words
             why = f"was interrupted ({str(error) or 'SIGINT'})"
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
 
@@ -293,7 +296,7 @@ class _Step:
     """Traffic leaves the switch before it changes."""
 
     def _prove(self, exchange: Exchange) -> None:
-        """Refuse to go on unless this is the switch that was recorded."""
+        """Refuse to go on unless this is the recorded switch."""
         last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
         baseline = self.request.baseline
         was = last or (baseline.identity if baseline else None)
@@ -318,7 +321,7 @@ class _Step:
     def change(
         self, wanted: SwitchState, aim: Aim, *, last: bool = True, undoes: bool = False
     ) -> Outcome:
-        """Bring the switch to an aim, and wait until it carries what it carried before.
+        """Bring the switch to an aim, and wait until its links and sessions are back.
 
         Traffic comes back after the last part; in an undo, before anything else.
 

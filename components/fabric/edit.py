@@ -1,6 +1,6 @@
-"""One update of one switch: from what was recorded to what is wanted, also in words for people.
+"""One update of one switch, from the recorded state to the wanted one, and its text for people.
 
-Ports that change alike stand on one line, so that a switch of 64 ports is read at a glance.
+Ports with the same change share a line: a switch of 64 ports can be read at a glance.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from components.model.texts import fold_names
 from components.remote.lines import parse_lines
 
 PACK_ABOVE: Final = 1_000
-"""Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
-Linux takes 131,072 characters in one variable, which some 400 ports would fill."""
+"""Characters of a baseline. The state holds it twice, and 32 equal ports pack to a tenth; Linux
+takes 131,072 characters in one variable, which some 400 ports would fill."""
 PACKED: Final = "zlib:"
 
 
 def baseline_file(stack: str, device: str) -> Path:
-    """The imported baseline of one switch; mostly there is none."""
+    """The imported baseline of one switch; most switches lack one."""
     return Path(".railyard") / stack / "baseline" / f"{device}.json"
 
 
 def with_new_ports(baseline: SwitchState, owned: SwitchState, system: str) -> SwitchState:
-    """The recorded values, and the factory's of parts that were not there when they were taken."""
+    """The recorded values, with the factory's for port parts that appeared after the recording."""
     parts = {part for each in (owned.splits or {}).values() for part in each}
     new = tuple(name for name in owned.ports if name in parts and name not in baseline.ports)
     if not new:
@@ -63,7 +63,7 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
 
 
 def render_baseline(state: SwitchState) -> str:
-    """The recorded values as JSON; ports that are alike are one, with spaces between the names."""
+    """The recorded values as JSON; equal ports are one entry, with spaces between the names."""
     document = state.model_dump(mode="json")
     alike: dict[str, list[str]] = {}
     for name, port in document.pop("ports").items():
@@ -74,7 +74,7 @@ def render_baseline(state: SwitchState) -> str:
 
 
 def read_baseline(text: str) -> dict[str, object]:
-    """The recorded values with each port by itself."""
+    """The recorded values with one entry for each port."""
     document = json.loads(text)
     ports = document.get("ports", {}).items()
     return {**document, "ports": {name: port for names, port in ports for name in names.split()}}
@@ -85,7 +85,7 @@ def _short(value: object) -> str:
 
 
 def pack_baseline(text: str) -> str:
-    """A recorded baseline for the environment: one line, and packed where it would be too long."""
+    """A recorded baseline for the environment: one line, and packed if it would be too long."""
     line = _short(json.loads(text))
     if len(line) <= PACK_ABOVE:
         return line
@@ -100,29 +100,29 @@ def unpack_baseline(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What the step, its preview and its refusal start from."""
+    """The common input of a step, its preview and its refusal."""
 
     system: str
     desired: SwitchState
     previous: SwitchState = field(default_factory=SwitchState)
-    """What the last update made ours; an empty state at the first one."""
+    """The settings that the last update owned; empty before the first one."""
     baseline: SwitchState | None = None
-    """The values from before the first update; None: not known, so nothing is given back."""
+    """The values from before the first update; None: not known, so nothing is restored."""
 
     @property
     def gone(self) -> SwitchState:
-        """What is no longer wanted, and gets its recorded value back."""
+        """The dropped settings, which get their recorded values back."""
         return dropped(self.previous, self.desired) if self.baseline else SwitchState()
 
     @property
     def wanted(self) -> SwitchState:
-        """Names every setting that this update looks at."""
+        """Every setting that this update reads."""
         return overlay(self.gone, self.desired)
 
     def target(
         self, actual: SwitchState, vlan_holders: Mapping[int, tuple[str, ...]]
     ) -> SwitchState:
-        """What the switch shall have afterwards; the arguments are as in `target_of_restore`."""
+        """The state of the switch after the update; arguments as in `target_of_restore`."""
         baseline = with_new_ports(self.baseline or SwitchState(), self.previous, self.system)
         back = target_of_restore(actual, self.gone, baseline, vlan_holders)
         return target_of_update(actual, self.desired, back)
@@ -134,7 +134,7 @@ class Edit:
         return target.model_copy(update={"ports": {**target.ports, **held}})
 
     def target_of(self, seen: SwitchState) -> SwitchState:
-        """The same for a state that observe read, or that was last applied."""
+        """The target from a state that observe read, or from the last applied one."""
         return self.target(seen, seen.others.by_vlan if seen.others else {})
 
     def drain(self, seen: SwitchState) -> Drain | str:
@@ -148,19 +148,19 @@ class Edit:
         return known if was.asn == wanted.asn else "this update ends every BGP session itself"
 
     def effects(self, seen: SwitchState) -> Mapping[Difference, Effect]:
-        """What the update does to running traffic, as far as `seen` says; see `find_effects`."""
+        """How the update affects running traffic, judged by `seen`; see `find_effects`."""
         return find_effects(self.system, seen, self.target_of(seen))
 
 
 def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
-    """What was last applied to a switch, and the repair note of that run."""
+    """The state last applied to a switch, and the repair note of that run."""
     request = parse_lines(step.stdin)
     note = request.get("repair")
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
 
 
 def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
-    """What to read of a switch: what is wanted, what was applied, and what guards look at."""
+    """The settings to read of a switch: wanted ones, applied ones, and those that guards check."""
     was, asked = _last_applied(plan, applied), plan.desired
     if was is not None:
         asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
@@ -168,7 +168,7 @@ def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
 
 
 def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan, ...]:
-    """The plans in waves; in no order where no switch was ever changed: nothing runs there yet."""
+    """The plans in waves; without order if no switch was ever changed: nothing runs there yet."""
     if any(applied.step(plan.step) is not None for plan in plans):
         return plans
     return tuple(plan.model_copy(update={"waves": ()}) for plan in plans)
@@ -182,7 +182,7 @@ def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
 def beside_of_switch(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
 ) -> tuple[Beside, ...]:
-    """The settings of a switch that are not ours and break our traffic."""
+    """The foreign settings of a switch that break our traffic."""
     if not isinstance(facts, SwitchState):
         return ()
     was = _last_applied(plan, applied) or SwitchState()
@@ -191,7 +191,7 @@ def beside_of_switch(
 
 
 def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
-    """What the switches of a site announce, as far as it was applied."""
+    """The networks that the switches of a site announce, as far as they were applied."""
     held = {plan.name: (plan.desired.bgp, _last_applied(plan, applied)) for plan in plans}
     given = {name: was.bgp for name, (_, was) in held.items() if was is not None and was.bgp}
     return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
@@ -215,7 +215,7 @@ def drift_of_switch(
     applied: Applied,
     facts: SwitchState | Unreachable | None,
 ) -> DeviceDrift:
-    """Compare one switch with what was last applied to it."""
+    """Compare one switch with the state last applied to it."""
     recorded = applied.step(step)
     if recorded is None or not recorded.stdin:
         return make_drift(device, step, facts, (), edited=True, note=None)
@@ -225,9 +225,9 @@ def drift_of_switch(
 
 
 CHANGES_CLASS: Final = "running traffic changes its class"
-"""Begins the line about what nothing refuses, and jobs that run may notice."""
+"""First words of the line about changes that are not refused but may disturb running jobs."""
 MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
-"""How the lines begin that tell what stops, or what is not taken back by itself."""
+"""First words of the lines about interruptions, and about changes without a timed restore."""
 _UNKNOWN: Final = "interrupts: not known"
 _NO_TIMER: Final = (
     "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
@@ -242,13 +242,13 @@ def preview_switch(
     allowed: str,
     baseline: SwitchState | None = None,
 ) -> str | None:
-    """One line for a switch and indented ones below it; None where nothing would change.
+    """One line for a switch and indented ones below it; None if nothing would change.
 
     Args:
-        plan: What is wanted.
-        was: What was last applied; None: nothing.
+        plan: The wanted state.
+        was: The last applied state; None: nothing was applied.
         seen: What observe read; None: not read, so the changes are those of the file.
-        allowed: What the file's `disruption.ports` says.
+        allowed: The file's `disruption.ports`.
         baseline: The values from before the first update; None: not known.
     """
     has, wanted = (seen or was or SwitchState()).settings(), plan.desired.settings()
@@ -270,9 +270,9 @@ def preview_switch(
 def render_waves(
     plans: Sequence[SwitchPlan], changes: Mapping[str, str], canary: int
 ) -> tuple[str, ...]:
-    """What each wave changes and interrupts, a line each; nothing where one wave has it all.
+    """A line for each wave with its changes and interruptions; empty if there is one wave.
 
-    `changes` has what `preview_switch` says of each switch; the first `canary` waves have one.
+    `changes` has the text of `preview_switch` by switch; the first `canary` waves are canaries.
     """
     waves = plans[0].waves if plans else ()
     lines: list[str] = []
@@ -289,14 +289,14 @@ def render_waves(
 
 
 def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Settings whose lines have no source of the vendor, and why."""
+    """Settings whose lines lack a source of the vendor, and why."""
     for pattern, why in system_of(plan.os).unproven.items():
         if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
             yield f"UNPROVEN lines for {', '.join(names)}: {why}; the reading after it decides"
 
 
 def _stopped(text: str) -> str:
-    """What stops by the text of one switch."""
+    """The interruptions in the preview of one switch."""
     for line in text.splitlines():
         if line.strip().startswith(MARKS[0]):
             return line.partition("): ")[2]
@@ -311,7 +311,7 @@ def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
 
 
 def port_order(plan: SwitchPlan) -> Mapping[str, int]:
-    """Port to its number on the switch; empty where the model is not known."""
+    """Port to its number on the switch; empty if the model is not known."""
     model = find_model(plan.model)
     known = model.ports.get(plan.os, ()) if model else ()
     return {name: number for number, name in enumerate(known)}

@@ -1,4 +1,4 @@
-"""What a change of one setting of a switch does to running traffic: one table for everybody.
+"""How a change of one switch setting affects running traffic: one table for everybody.
 
 The preview, the refusal of an update, the step, plain execs and the repair of drift all ask these
 functions, so they cannot disagree.
@@ -26,14 +26,14 @@ class Row:
     """One setting, as its field in `state.py` declares it."""
 
     where: str
-    """What it belongs to in diffs, with `{}` for a name."""
+    """Its place in diffs, with `{}` for a name."""
     setting: str
-    """Its name there, likewise."""
+    """Its name in diffs, which may hold `{}` too."""
     does: Impact
 
 
 def _owner(where: str) -> str:
-    """A partition and the subnet manager have names of their own."""
+    """Whether a place is a partition, the subnet manager, or part of a switch."""
     word = where.partition(" ")[0]
     return word if word in {"partition", "subnet"} else "switch"
 
@@ -49,7 +49,7 @@ def _rows(state: type[BaseModel], where: str = "switch") -> Iterator[Row]:
 
 
 def _state_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
-    """The state that a field is of, or has as entries; None: it has plain values."""
+    """The state class of a field or of its entries; None: it has plain values."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel) and table(annotation):
         return annotation
     return next(filter(None, map(_state_in, get_args(annotation))), None)
@@ -71,7 +71,7 @@ def find_row(where: str, setting: str) -> Row | None:
 
 
 def effect_of(system: str, change: Difference) -> Effect:
-    """What making this one setting as wanted does, on ports that carry traffic."""
+    """The effect of setting this one value, on ports that carry traffic."""
     row = find_row(change.where, change.setting)
     does = row.does if row else Impact()
     if system in does.systems:
@@ -86,9 +86,9 @@ _NO_PORT: Final = PortState()
 
 
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
-    """Every setting that moves on the way from what a switch has to a target.
+    """Every setting that differs between the actual state of a switch and a target.
 
-    The lists of a target (`components.fabric.targets`) are all that will be there.
+    The lists of a target (`components.fabric.targets`) are complete.
     """
     has, wanted = actual.settings(), target.settings()
     gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
@@ -96,13 +96,13 @@ def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, 
 
 
 def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
-    """Whether the target says all that there is of the list that the setting is in."""
+    """Whether the target is complete for the list to which the setting belongs."""
     kind, _, name = where.partition(" ")
     if kind == "partition":
         return target.ib is not None
     if kind == "port":
         port = target.ports.get(name, _NO_PORT)
-        # What was recorded of maps and buffers comes back as the system's own words.
+        # Recorded maps and buffers come back in the system's own words.
         words = ("dscp_", "priority_") if {"trust", "buffers"} & {*port.native} else ()
         begins = ("trunk_vlan_",) if port.trunk_vlans is not None else ()
         is_class = setting.endswith("_schedule") and port.strict_classes is not None
@@ -117,9 +117,9 @@ def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
 def find_effects(
     system: str, actual: SwitchState, target: SwitchState
 ) -> Mapping[Difference, Effect]:
-    """The changes on this way that running traffic notices, and what each of them does.
+    """The changes that running traffic notices, each with its effect.
 
-    A port that is down carries nothing, and a subnet manager that is off manages nothing.
+    A port carries nothing while it is down, and a subnet manager manages nothing while it is off.
     """
     changes = (each for each in find_changes(actual, target) if not _is_idle(each.where, actual))
     return {each: effect for each in changes if (effect := effect_of(system, each))}
@@ -137,7 +137,7 @@ def interrupting(effects: Mapping[Difference, Effect]) -> tuple[Difference, ...]
 
 
 def ports_of(changes: Iterable[Difference]) -> tuple[str, ...]:
-    """The ports that changes are about; an empty name for what is about the whole switch."""
+    """The ports that changes concern; an empty name if one concerns the whole switch."""
     places = (each.where.partition(" ") for each in changes)
     return tuple(dict.fromkeys(name if kind == "port" else "" for kind, _, name in places))
 
@@ -159,10 +159,10 @@ _SHORTEST_RUN = 3
 
 
 def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) -> Iterator[str]:
-    """Each place once, with its settings below it; ports of which the same is said are one place.
+    """Each place once, with its settings below it; ports with equal settings are one place.
 
     Args:
-        words: (where, setting), as in `SwitchState.settings`, to what is said of it.
+        words: (where, setting), as in `SwitchState.settings`, to its text.
         order: Port to its number on the switch; ports that it lacks are named one by one.
     """
     for place, said in _grouped(words, order):

@@ -41,7 +41,7 @@ from components.remote.one_run import Interrupted, InterruptedTwice, Session
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
 Aim = Callable[[base.Reading], SwitchState]
-"""From what a switch has to what it shall have."""
+"""From the reading of a switch to its wanted state."""
 PutBack = Callable[..., DeviceError]
 ParsedT = TypeVar("ParsedT")
 
@@ -53,12 +53,12 @@ class Exchange:
     session: Session
     driver: base.Driver
     serial: int = 1
-    """Makes the names of candidates unique, where the system has named ones."""
+    """Makes the names of candidates unique, if the system names candidates."""
     planned: Callable[[int], None] | None = None
-    """Is called with the number of lines before they are sent."""
+    """Called with the number of lines before they are sent."""
     _candidate: Candidate = field(init=False)
     altered: bool = False
-    """A line that changes the switch was sent, and not all of them were taken back."""
+    """A line that changes the switch was sent and not taken back."""
     _saving: bool = False
     """The line that saves was begun."""
 
@@ -73,7 +73,7 @@ class Exchange:
             self.configure()
 
     def configure(self) -> None:
-        """Go on to where settings are changed; what a killed run left unconfirmed is taken back."""
+        """Enter configuration mode, and take back unconfirmed changes of a killed run."""
         self._ask(self.driver.configure)
         guard = self.driver.guard
         if guard is None:
@@ -89,7 +89,7 @@ class Exchange:
         self._ask(guard.revert.format(name=each, id=each) for each in stale)
 
     def _parsed(self, parse: Callable[[], ParsedT]) -> ParsedT:
-        """What a driver reads from an answer; one that it cannot read is the switch's error."""
+        """Parse an answer; if the driver cannot read it, blame the switch."""
         try:
             return parse()
         except base.Unreadable as error:
@@ -100,8 +100,8 @@ class Exchange:
     def read(self, wanted: SwitchState, *, each: bool = False) -> base.Reading:
         """Read the settings that `wanted` names.
 
-        With `each`, ask about each port by itself, as for a baseline: this also reads what no line
-        of the running configuration says, and what would otherwise count as the factory's.
+        With `each`, ask about each port separately, as for a baseline: this also reads values that
+        the running configuration leaves out, and which would otherwise count as the factory's.
 
         Raises:
             DeviceError: An answer cannot be read; the text holds it.
@@ -126,7 +126,7 @@ class Exchange:
         return answers | self._ask(driver.rest_commands(answers, wanted))
 
     def record(self, wanted: SwitchState) -> SwitchState:
-        """Read what undo will lead back to.
+        """Read the values that undo will restore.
 
         Raises:
             DeviceError: An answer cannot be read; or people must split a port first.
@@ -144,13 +144,13 @@ class Exchange:
         return self._parsed(lambda: self.driver.ports.parse(answers))
 
     def read_counters(self, ports: Sequence[str]) -> dict[str, base.PortCounters]:
-        """Read the counters of some ports; a command that is refused takes no others along."""
+        """Read the counters of some ports; one refused command does not spoil the others."""
         asked = self.driver.counters(ports)
         answers = {line: self.session.run(line) for line in asked.commands}
         return self._parsed(lambda: asked.parse(answers))
 
     def read_neighbours(self) -> dict[str, Neighbour]:
-        """Read who LLDP says is plugged in; a switch that does not tell hears nothing."""
+        """Read the LLDP neighbours; empty if the switch does not tell."""
         return self._told(self.driver.neighbours) or {}
 
     def read_links(self) -> dict[str, bool]:
@@ -169,7 +169,8 @@ class Exchange:
     def read_sessions(self, *, bgp: bool, bfd: bool) -> Sessions | None:
         """Read the sessions of a switch; None if Railyard sets none there.
 
-        The result says why they are not known. Later commands may be refused by themselves.
+        The result says why they are not known. If a later command is refused, the driver may still
+        read the rest.
         """
         asked = self.driver.sessions(bfd=bfd) if bgp else None
         if asked is None:
@@ -186,7 +187,7 @@ class Exchange:
             return Sessions(unread=f"`{error.command}`: {error.why}")
 
     def look(self, desired: SwitchState) -> SwitchState:
-        """Read what `desired` names, who is plugged in, and what BGP says if it is ours."""
+        """Read the settings in `desired`, LLDP, and BGP's sessions if we manage BGP."""
         reading, bgp = self.read(desired), desired.bgp or BgpState()
         beside: dict[str, object] = {"neighbours": self.read_neighbours()}
         if desired.others is not None:
@@ -197,7 +198,7 @@ class Exchange:
         return reading.state.model_copy(update=beside)
 
     def identify(self, questions: IdentityQuestions) -> Identity:
-        """Ask what the switch is, and whether this login may configure it; it may not answer."""
+        """Ask for the switch's identity and for this login's rights; either answer may be blank."""
         identity = questions.parse({line: self._peek(line) for line in questions.commands})
         if questions.tries is None:
             return identity
@@ -208,7 +209,7 @@ class Exchange:
         return replace(identity, rights=denied or "")
 
     def who(self, questions: IdentityQuestions | None) -> Identity | None:
-        """Ask only which switch it is; None if no form of that is published for its system."""
+        """Ask only which switch it is; None if its system's answer is not published."""
         if questions is None or not questions.unique:
             return None
         return questions.parse_unique({line: self._peek(line) for line in questions.unique})
@@ -223,8 +224,8 @@ class Exchange:
         Unless it `may_interrupt`, the first change that would is refused before anything is sent.
 
         Raises:
-            DeviceError: A line was refused, or the switch lacks what was sent, or the save
-                failed. The previous values were put back, or the text says why not.
+            DeviceError: A line was refused, or the switch lacks a sent setting, or the save failed.
+                The previous values were put back, or the text says why not.
             UnreachableError: The session was lost; the text says which lines were taken.
             InterruptedRunError: A signal came: as for a refused line, or for a lost session if a
                 second one came.
@@ -308,7 +309,7 @@ class Exchange:
         self._learn_id()
 
     def _learn_id(self) -> None:
-        """Ask what the switch calls the candidate in force; empty where it does not say."""
+        """Ask for the switch's own name of the candidate in force; empty if it does not say."""
         guard, now = self.driver.guard, self._candidate
         if guard is None or guard.find_id is None or now.stage != "forced" or now.given is not None:
             return
@@ -323,7 +324,7 @@ class Exchange:
         self._candidate.stage = "none"
 
     def _send_stage(self, line: str, stage: Stage, taken: list[str]) -> None:
-        """Send a line that leads to a stage; one that was begun when a signal came counts."""
+        """Send a line that leads to a stage; the stage counts even if a signal comes halfway."""
         try:
             self._send_line(line, taken)
         except Interrupted:
@@ -354,7 +355,7 @@ class Exchange:
         *,
         save: bool = False,
     ) -> DeviceError:
-        """Undo what this exchange did, and save where it may have saved; returns the error."""
+        """Undo what this exchange did, and save if it may have saved; returns the error."""
         after: base.Reading | None = None
         try:
             self._learn_id()  # a signal may have come before

@@ -1,4 +1,4 @@
-"""The gate behind a change: what was up before must be up again, or later waves do not start.
+"""The gate after a change: links and sessions must be up again, or later waves do not start.
 
 A file in `.railyard` says in which wave a switch is. The request does not, so an edit that moves a
 switch to another wave changes no step.
@@ -32,7 +32,7 @@ from components.remote.step import Endpoint
 from components.remote.tools import FOLDER, keep_current, load_current
 
 LOCK_DEADLINE_S: Final = 30.0
-"""A run that was killed may still be at work on the switch for as long as one command takes."""
+"""A killed run may still be at work on the switch for as long as one command takes."""
 POLL_S: Final = 2.0
 """Seconds between two looks. A look is three commands, which take a real switch half a second."""
 _SHARED: Final = ("speed", "fec", "autoneg", "mode")
@@ -68,7 +68,7 @@ class Place(Frozen):
 
 
 class Health(Frozen):
-    """What a switch carries: found, never wanted."""
+    """The links, neighbours and sessions of a switch: read, never wanted."""
 
     links: dict[str, bool] = Field(default={})
     """Port to whether it has a link; empty: the system does not tell."""
@@ -77,7 +77,7 @@ class Health(Frozen):
 
 
 def place_file(endpoint: Endpoint) -> str:
-    """Name of the file that has the place of a switch. Two stacks may use one folder."""
+    """Name of the file with the place of a switch in the waves. Two stacks may use one folder."""
     address = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
     return f"waves-{endpoint.device}-{address}"
 
@@ -90,7 +90,7 @@ def place_text(plan: SwitchPlan) -> str:
 
 
 def _load(kept: type[KeptT], file: str) -> KeptT | None:
-    """What a file of `.railyard` holds; None where it is missing or of another release."""
+    """The content of a file in `.railyard`; None if it is missing or from another release."""
     try:
         return kept.model_validate_json(load_current("the waves", file))
     except (UsageError, ValidationError):
@@ -98,14 +98,14 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 
 
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
-    """Ask for links, LLDP neighbours and BGP sessions; what a switch does not say is left out."""
+    """Ask for links, LLDP neighbours and BGP sessions; leave out anything the switch omits."""
     told = exchange.read_sessions(bgp=(owned.bgp or BgpState()).asn is not None, bfd=False)
     links, neighbours = exchange.read_links(), exchange.read_neighbours()
     return Health(links=links, neighbours=neighbours, sessions=told.neighbors if told else {})
 
 
 def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]:
-    """What was up and is not, in words, without what the change itself ends.
+    """Describe everything that was up and is down, without the effects of the change itself.
 
     A link or session whose shared settings change is not missed, as the other end may change in a
     later wave; nor are neighbours if the change takes Onyx' one-shot back, and LLDP with it.
@@ -125,7 +125,7 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
 
 
 def _last_of(look: Callable[[], FoundT], limit_s: float) -> FoundT:
-    """What the last look found: nothing, or what there still is at the end of the time."""
+    """The result of the last look: empty, or whatever remains when the time is over."""
     ends_at_s = time.monotonic() + limit_s
     while found := look():
         left_s = ends_at_s - time.monotonic()
@@ -181,9 +181,9 @@ class Shift:
 
     @contextmanager
     def around(self, exchange: Exchange, *, away: bool, back: bool) -> Generator[None, None, None]:
-        """Send traffic away before a change; a change that was not made brings it back.
+        """Send traffic away before a change; if the change was not made, bring it back.
 
-        With `back`, what an earlier run sent away comes back first.
+        With `back`, traffic that an earlier run sent away comes back first.
 
         Raises:
             DeviceError: The switch refuses a line, or does not say that traffic is sent away.
@@ -257,7 +257,7 @@ class Shift:
                 )
 
     def explain(self) -> str:
-        """What a failure adds while traffic is still away."""
+        """The text that a failure adds while traffic is still away."""
         if self.drain is None or not self.ours:
             return ""
         device, drain = self.endpoint.device, self.drain
@@ -269,7 +269,7 @@ class Shift:
 
 @dataclass(slots=True)
 class Gate:
-    """Holds one step until its switch carries what it carried before."""
+    """Holds one step until the links and sessions of its switch are back."""
 
     endpoint: Endpoint
     place: Place
@@ -278,11 +278,11 @@ class Gate:
 
     @property
     def _file(self) -> str:
-        """Name of the file with what the last run missed at its end."""
+        """Name of the file that lists everything still missing after the last run."""
         return f"{place_file(self.endpoint)}-missing"
 
     def look(self, exchange: Exchange, owned: SwitchState) -> None:
-        """Read what is up before the change; what an earlier run still misses counts too."""
+        """Read the state before the change; it includes links that an earlier run still misses."""
         if self.place.watched:
             owed, found = _load(Health, self._file) or Health(), read_health(exchange, owned)
             sessions = {name: each for name, each in found.sessions.items() if each.is_up}
@@ -293,14 +293,14 @@ class Gate:
             )
 
     def holds(self, outcome: Outcome) -> bool:
-        """Whether there is anything to wait for: a change, or what an earlier run still misses."""
+        """Whether to wait for anything: a change, or links that an earlier run still misses."""
         return self.place.watched and bool(outcome.lines or _load(Health, self._file))
 
     def settle(self, exchange: Exchange, owned: SwitchState, outcome: Outcome) -> None:
-        """Wait until all of it is back, over a new session: the switch must let us in again.
+        """Wait until everything is back, over a new session: the switch must let us in again.
 
         Raises:
-            DeviceError: It is not, after `settle_s`; the text says what is missing.
+            DeviceError: Something is still missing after `settle_s`; the text lists it.
         """
 
         def look() -> str:
@@ -326,7 +326,7 @@ def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, N
     """The gate of one step; on this machine, one run at a time changes a switch.
 
     Raises:
-        DeviceError: Of the body, with the waves around it and traffic that is still away.
+        DeviceError: Raised by the body, with the waves around it and any traffic still away.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
     way = drain if isinstance(drain, Drain) else None

@@ -1,7 +1,7 @@
-"""Settings of switches that are not ours and break our traffic: one table of rules. Pure.
+"""Foreign settings of switches that break our traffic: one table of rules. Pure.
 
-What a look at a switch found is compared with what the file plans for its classes. A rule sees the
-ports of the rails and of links, and what holds for the whole switch: so a look is linear in ports.
+A reading of a switch is compared with the classes that the file plans. A rule sees the ports of
+rails and links, and the settings of the whole switch, so the time is linear in ports.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Guarded(Frozen):
 
 
 def guarded_of(rdma: Rdma) -> Guarded:
-    """What a file plans for its classes."""
+    """The settings that a file plans for its classes."""
     return Guarded.model_validate({key: getattr(rdma, key) for key in Guarded.model_fields})
 
 
 def with_looks(asked: SwitchState) -> SwitchState:
-    """What to read of a switch, with what the rules look at beside it; no session more."""
+    """Add the settings that the rules check to those to read; this needs no further session."""
     ports = {
         name: port.model_copy(
             update={
@@ -70,21 +70,21 @@ def with_looks(asked: SwitchState) -> SwitchState:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What a rule sees of one port, or of the switch."""
+    """One port, or the switch, as a rule sees it."""
 
     classes: Guarded
     system: SwitchSystem
     found: PortState
     wanted: PortState
     paused: tuple[int, ...] = ()
-    """Priorities that the whole switch pauses, where ports have no list of their own."""
+    """Priorities that the whole switch pauses, if ports lack their own lists."""
     is_new: bool = False
     """Nothing was ever applied to the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """One setting that is not harmless."""
+    """One harmful setting."""
 
     setting: str
     actual: str
@@ -93,14 +93,14 @@ class _Hit:
     number: int = 0
     """The class, priority or DSCP that the fix names."""
     keys: tuple[str, ...] = ()
-    """What a state calls it, where that is not `setting`."""
+    """Its names in a state, if they differ from `setting`."""
 
 
 Rule = Callable[[_Case], Iterator[_Hit]]
 
 
 def _schedule(case: _Case) -> Iterator[_Hit]:
-    """RoCE waits for none but CNP, and has no smaller share than another class."""
+    """RoCE must wait only for CNP, and no other class may have a larger share."""
     ours, strict = case.classes.traffic_class, {*(case.found.strict_classes or ())}
     shares = case.found.class_shares or case.found.wrr_weights
     if case.found.strict_classes is None:
@@ -134,7 +134,7 @@ def _ecn_elsewhere(case: _Case) -> Iterator[_Hit]:
 
 
 def _is_template(case: _Case, tc: int, ecn: EcnState) -> bool:
-    """What the system's own profile or template marks, beside ours: as its vendor means it."""
+    """Whether the vendor's profile or template intends to mark this class besides ours."""
     profile = case.system.profile
     if profile is not None and tc in profile.marked_classes:
         return ecn == case.wanted.ecn.get(case.classes.traffic_class)
@@ -142,7 +142,7 @@ def _is_template(case: _Case, tc: int, ecn: EcnState) -> bool:
 
 
 def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
-    """What pauses beside the plan; in semi-lossless mode the one-shot's own PFC is not public."""
+    """Priorities paused outside the plan; the PFC of the semi-lossless one-shot is not public."""
     if case.classes.mode == "semi_lossless":
         return
     listed = case.found.pfc_priorities
@@ -159,13 +159,13 @@ def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
 
 
 def _dscp_map(case: _Case) -> Iterator[_Hit]:
-    """A map that the first update replaces as a whole is no matter yet (SONiC)."""
+    """Ignore a map that the first update replaces as a whole (SONiC)."""
     if not (case.is_new and case.wanted.dscp_priorities):
         yield from _map_hits(case, case.found.dscp_priorities, "priority")
 
 
 def _map_hits(case: _Case, found: Mapping[int, int], unit: str) -> Iterator[_Hit]:
-    """Ours in another class, and others' in one of ours; DSCPs that moved alike are one."""
+    """Our DSCPs in other classes, and other DSCPs in our classes; equal moves make one hit."""
     classes, alike = case.classes, dict[tuple[int, str, str], list[int]]()
     ours = {classes.dscp: classes.priority, classes.cnp_dscp: classes.cnp_priority}
     for dscp, number in sorted(found.items()):
@@ -199,7 +199,7 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
     "switch.dscp_map": _dscp_map,
     "switch.other_vlans": _other_vlans,
 }
-"""Kind to what is looked at on each port of the file."""
+"""Kind to the rule that checks each port of the file."""
 _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
 """The switch's own interface in a VLAN: no port."""
 
@@ -225,26 +225,26 @@ class Look:
 
     os: str
     found: SwitchState
-    """With what `with_looks` asked for."""
+    """The reading, with the settings that `with_looks` added."""
     wanted: SwitchState
-    """What the file wants: the keys in it are ours, and their drift is said elsewhere."""
+    """The file's state: we own its keys, and the drift check reports on them."""
     was: SwitchState
-    """What was last applied: likewise."""
+    """The last applied state, whose keys we own as well."""
     order: Mapping[str, int]
     """Port to its number on the switch."""
 
 
 def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
-    """Every setting of a switch that is not ours and breaks our traffic.
+    """Every foreign setting of a switch that breaks our traffic.
 
-    `classes` is what the file plans; None on a switch without RoCE.
+    `classes` is the file's plan; None on a switch without RoCE.
     """
     if classes is None or look.found.others is None:
         return ()
     ours = {**look.was.settings(), **look.wanted.settings()}
     alike: dict[tuple[str, _Hit], list[str]] = {}
     for where, kind, hit in _hits(classes, look):
-        # What the file wants itself is drift, and said as such.
+        # The drift check reports on the file's own settings.
         if not any((where, name) in ours for name in (hit.setting, *hit.keys)):
             ports = alike.setdefault((kind, hit), [])
             ports += [where.removeprefix("port ")] if where != "switch" else []
@@ -252,7 +252,7 @@ def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
 
 
 def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
-    """Where, which kind, and what, of the switch and then of each port."""
+    """Place, kind and hit, of the switch and then of each port."""
     system, found = system_of(look.os), look.found
     for kind, hit in _of_switch(classes, system, found, look.wanted):
         yield "switch", kind, hit
@@ -266,7 +266,7 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
 
 
 def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
-    """Ports of which the same is to be said are one setting."""
+    """Ports with the same hit share one finding."""
     where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
     text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
     share = "".join(filter(str.isdigit, hit.harmless)) or "12"

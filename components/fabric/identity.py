@@ -12,20 +12,20 @@ from pydantic import BaseModel, ValidationError
 from components.core.errors import DeviceError
 
 MARKS: Final = "/var/lib/railyard"
-"""Folder on a switch that is a Linux machine, with one folder in it for the stack that manages it,
-as on hosts."""
+"""Folder on a Linux switch, with one folder in it for the stack that manages the switch, as on
+hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What was asked; empty where the switch gave no answer that is known here."""
+    """The answers of a switch; empty if it gave no answer that we can read."""
 
     release: str = ""
     model: str = ""
     rights: str = ""
-    """What the switch says of this login, where that is not enough; empty where it is enough."""
+    """The switch's answer about this login if its rights do not suffice; empty if they do."""
     serial: str = ""
-    """Serial number of the chassis: what tells it from another one of its model."""
+    """Serial number of the chassis, which differs between switches of one model."""
     base_mac: str = ""
     """Its first MAC address, as the switch writes it; only shown."""
     stacks: tuple[str, ...] = ()
@@ -56,7 +56,8 @@ class IdentityQuestions:
     serial: Field | None = None
     base_mac: Field | None = None
     rights: Field | None = None
-    """What the login is; None: `tries` proves it, or `enter` of the driver, which asks for sudo."""
+    """The rights of the login; None: `tries` proves it, or `enter` of the driver, which asks for
+    sudo."""
     may: str = ""
     """Pattern of `rights` that is enough."""
     tries: tuple[str, str] | None = None
@@ -104,8 +105,8 @@ def refuse_other(where: str, now: Identity | None, was: Identity | None, serial:
 
     Args:
         where: The switch and its address.
-        now: What it says itself; None if no form of that is published for its system.
-        was: What was recorded of it.
+        now: Its own answer; None if no answer is published for its system.
+        was: Its recorded identity.
         serial: The serial number in the file, which wins over `was`; empty without one.
 
     Raises:
@@ -148,7 +149,7 @@ class _Record(BaseModel):
 
 
 def recorded_identity(stdout: str) -> Identity | None:
-    """What an apply, a restore or a baseline recorded of its switch; None if it says nothing."""
+    """The identity that an apply, restore or baseline recorded; None if it recorded none."""
     try:
         found = _Record.model_validate_json(stdout).identity
     except ValidationError:

@@ -1,4 +1,4 @@
-"""What `railyard device judge` does: read what a plain exec printed, and fail where it failed.
+"""`railyard device judge`: read the output of a plain exec, and fail if the exec failed.
 
 A command of Pulumi's succeeds with the exit status, which means nothing on a switch's own command
 line. So the next step reads the output, and nothing behind it runs unless it is as expected.
@@ -18,11 +18,11 @@ from components.fabric.targets import digest_of, is_expected
 from components.remote.step import render_request
 
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
-"""What the exec printed: not on stdin, where a preview shows the wanted state."""
+"""The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
 
 
 def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, note: str) -> str:
-    """The request of a judge: the same watched state as that of an apply, so that drift is seen."""
+    """The request of a judge; it holds the watched state of an apply, to show drift."""
     return render_request(
         plan.endpoint,
         os=plan.os,
@@ -33,11 +33,11 @@ def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, n
 
 
 def run_judge(text: str, environ: Mapping[str, str]) -> str:
-    """Judge what an exec printed; the evidence knows nothing of what changed.
+    """Judge an exec's output; the evidence cannot say which settings changed.
 
     Raises:
-        UsageError: It is no request, or there is no output to judge.
-        DeviceError: The output holds a refusal, or is not what such an exec prints.
+        UsageError: The request is invalid, or the output is missing.
+        DeviceError: The output holds a refusal, or differs from the output of a good exec.
     """
     request = parse_request(text, {})
     if request.judges is None or OUTPUT_VARIABLE not in environ:

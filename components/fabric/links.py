@@ -28,7 +28,7 @@ class LinkEnd:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Two ends that name each other, in the order of the file."""
+    """Two ends naming each other, in the order of the file."""
 
     one: LinkEnd
     other: LinkEnd
@@ -46,7 +46,7 @@ def list_ends(spec: ClusterSpec) -> tuple[LinkEnd, ...]:
 
 @once
 def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
-    """Every pair of ends that name each other, once."""
+    """Every pair of ends naming each other, once."""
     ends = {end.key: end for end in list_ends(spec)}
     links: dict[frozenset[tuple[str, str]], Link] = {}
     for end in ends.values():
@@ -60,8 +60,8 @@ def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
 def link_addresses(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[IPv4Address, IPv4Address]]:
     """Each end of a numbered link, by switch and port, to its own address and that of the other.
 
-    One end of the file says an address; a second one must be the other of the /31, which
-    `link-address` holds.
+    One end in the file has an address; if both do, they must share a /31, which the rule
+    `link-address` checks.
     """
     found: dict[tuple[str, str], tuple[IPv4Address, IPv4Address]] = {}
     for link in list_links(spec):
@@ -82,13 +82,13 @@ def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
 
 @once
 def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
-    """Rail to the switches that have a host of it, in the order of the file."""
+    """Rail to the switches with a host on it, in the order of the file."""
     return _holders(spec, bridged=False)
 
 
 @once
 def bridging_switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
-    """The same without those where every port of a rail is routed: its VLAN is not there."""
+    """As `switches_of_rails`, without switches that only route the rail and lack its VLAN."""
     return _holders(spec, bridged=True)
 
 
@@ -116,10 +116,10 @@ def routed_neighbours(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
 
 @once
 def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
-    """Put every switch of the site into a wave, so that redundant ones never change together.
+    """Put every switch of the site into a wave; redundant ones never change together.
 
     A wave has at most one switch of each group. Each switch goes into the first wave with room and
-    without a partner of it, so the order is that of the file as far as possible.
+    without its partners, so the order is that of the file as far as possible.
 
     Returns:
         Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
@@ -131,7 +131,7 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
         for name in group:
             partners.setdefault(name, []).append(number)
     waves: list[list[str]] = []
-    taken: list[set[int]] = []  # the groups that have a switch in each wave
+    taken: list[set[int]] = []  # the groups with a switch in each wave
     for switch in spec.switches:
         groups = partners.get(switch.name, [])
         for number in range(len(waves) + 1):
@@ -159,7 +159,7 @@ def leaves_of_hosts(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
 
 
 def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
-    """Switches of which one at most may be out of service at a time.
+    """Groups of switches: at most one of each group may be out of service at a time.
 
     They are made from sets of switches, so 1,000 hosts on the same leaves cost as much as one.
     """

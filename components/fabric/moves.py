@@ -1,4 +1,4 @@
-"""How an exchange sends its changes, what they came to, and the evidence. Pure."""
+"""How an exchange sends its changes, their outcome, and the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans
 
 Stage = Literal["none", "open", "forced"]
-"""Nothing is held back; lines are held back; they are in force and not confirmed."""
+"""`none`: no lines are held back; `open`: lines are held back; `forced`: they are in force, but not
+confirmed."""
 EXAMPLE_ID: Final = "<revision>"
-"""What a plan shows to people where the switch itself names the candidate."""
+"""A plan shows this to people if the switch itself names the candidate."""
 
 
 class Packed(str):
-    """A command that carries several lines; people see those in its place."""
+    """A command that carries several lines; people see the lines instead."""
 
     __slots__ = ("lines",)
     lines: tuple[str, ...]
 
     def __new__(cls, command: str, lines: Sequence[str] = ()) -> Self:
-        """A command, and the lines that are in the candidate once it was taken."""
+        """A command, and the lines that the candidate holds once the command was taken."""
         packed = super().__new__(cls, command)
         packed.lines = tuple(lines)
         return packed
@@ -56,20 +57,20 @@ class Candidate:
     count: int = 0
     stage: Stage = "none"
     has_timer: bool = True
-    """False: this release has none, and what is in force stays."""
+    """False: this release lacks a timer, and a change in force stays."""
     given: str | None = None
-    """What the switch calls it; empty: it did not say. None: our name."""
+    """The switch's name for it; empty: it did not say. None: our name."""
 
     saves_itself: bool = False
-    """The switch saves what it applies, without a line that says so."""
+    """The switch saves each applied change without a further line."""
 
     def look_at(self, state: SwitchState) -> None:
-        """Learn from what was read how this switch keeps changes."""
+        """Learn from a reading how this switch keeps changes."""
         self.saves_itself = self.guard is not None and self.guard.saves_itself(state)
 
     @property
     def kept(self) -> str:
-        """Whether the next boot has what was sent, in words."""
+        """Whether the sent lines survive a reboot, in words."""
         if not self.saves_itself or self.count == 0 or self.stage == "open":
             return "not saved"
         if self.stage == "forced":
@@ -78,7 +79,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Of the current candidate."""
+        """The name of the current candidate."""
         more = f"-{self.count}" if self.count > 1 else ""
         return f"{base.CANDIDATE_PREFIX}{self.serial}{more}"
 
@@ -98,11 +99,11 @@ class Candidate:
         yield self.named(last), "forced" if self.has_timer else "none"
 
     def confirm(self) -> tuple[str, ...]:
-        """What makes changes in force stay."""
+        """The lines that keep the changes in force."""
         return (self.named(self.guard.confirm),) if self.guard and self.stage == "forced" else ()
 
     def back_out(self) -> tuple[str, ...]:
-        """What takes all changes back at once."""
+        """The lines that take all changes back at once."""
         if self.guard is None or self.stage == "none":
             return ()
         line = self.guard.abandon if self.stage == "open" else self.guard.revert
@@ -111,12 +112,12 @@ class Candidate:
     def named(self, line: str) -> str:
         """A line of the guard with the name of the current candidate."""
         given = self.name if self.given is None else self.given
-        # Without what the switch calls it, the line is the one that names none.
+        # Without the switch's own name, the line names no candidate.
         return line.format(name=self.name, id=given).replace("  ", " ")
 
 
 def guarded(guard: base.Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines as one candidate that is confirmed, for people."""
+    """Lines as one confirmed candidate, for people."""
     plain = tuple(lines)
     if guard is None or not plain:
         return plain
@@ -126,7 +127,7 @@ def guarded(guard: base.Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
 
 
 _NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
-"""Settings of which a port has thousands, or 64."""
+"""Settings that a port may have for thousands of VLANs or 64 DSCPs."""
 _BESIDE: Final = "ports beside the file's"
 _MOST_LINES: Final = 20
 """Lines of a text that a message shows: a whole configuration may have thousands."""
@@ -140,8 +141,8 @@ def describe_moves(
     """The settings that moved, and a line for each; one for all VLANs or DSCPs that moved alike.
 
     A trunk with every VLAN would otherwise give 4,093 lines, and the engine passes the evidence in
-    one environment variable, of at most 128 KiB. What a one-shot moved on ports outside `ports`,
-    those of the file, is one line too.
+    one environment variable, of at most 128 KiB. Moves of a one-shot on ports outside `ports`,
+    those of the file, are one line too.
     """
     was, now = before.settings(), after.settings()
     moved = {key for key in {*was, *now} if was.get(key, "") != now.get(key, "")}
@@ -163,17 +164,17 @@ def describe_moves(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an exchange did."""
+    """The result of an exchange."""
 
     before: SwitchState
     after: SwitchState
     lines: tuple[str, ...]
     interrupts: tuple[str, ...]
-    """What it interrupted, one text for each place."""
+    """Its interruptions, one text for each place."""
 
 
 class InterruptedRunError(DeviceError):
-    """A signal ended a step; the text says what is on the switch now."""
+    """A signal ended a step; the text describes the switch now."""
 
     exit_code = 130
     """128 + SIGINT, as a shell reports it."""
@@ -189,7 +190,7 @@ class RefusedError(Exception):
 
 
 class StoppedError(Exception):
-    """A change would interrupt traffic, and may not; or no round ended with nothing to change."""
+    """A change would interrupt traffic against the policy, or the last round left changes."""
 
 
 def lost_text(
@@ -198,7 +199,7 @@ def lost_text(
     candidate: Candidate,
     how: str = "the session was lost",
 ) -> str:
-    """What a session that ends in the middle leaves, and what comes of it."""
+    """Describe a session that ended in the middle: its lines, and their fate."""
     lines = "\n          ".join(taken) or "none"
     guard = candidate.guard
     end = "the next run goes on from what is there"
@@ -211,7 +212,7 @@ def lost_text(
 
 
 def values_text(before: SwitchState, target: SwitchState, after: SwitchState | None) -> str:
-    """What was to change, or has changed: the value of before, the wanted one, and that of now."""
+    """Each setting to change, or changed: the old value, the wanted one, and the present one."""
     was, wanted = before.settings(), target.settings()
     now = after.settings() if after else {}
     words: dict[tuple[str, str], str] = {}
@@ -223,7 +224,7 @@ def values_text(before: SwitchState, target: SwitchState, after: SwitchState | N
 
 
 def why_stopped(error: Exception) -> str:
-    """Why an exchange puts back what it did."""
+    """Why an exchange puts its changes back."""
     if isinstance(error, RefusedError):
         first, *rest = error.line.split("\n")
         lines = "\n          ".join((first, *_first_lines(rest)))
@@ -273,7 +274,7 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
 
 
 def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """What several runs came to together, one after the other."""
+    """The joint outcome of several runs, one after the other."""
     lines = chain.from_iterable(each.lines for each in outcomes)
     interrupts = chain.from_iterable(each.interrupts for each in outcomes)
     return Outcome(outcomes[0].before, outcomes[-1].after, (*lines,), (*interrupts,))
@@ -281,7 +282,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SwitchEvidence:
-    """What an apply or a restore did; it is on stdout."""
+    """The result of an apply or a restore, printed on stdout."""
 
     device: str
     changed: tuple[str, ...]
@@ -289,9 +290,9 @@ class SwitchEvidence:
     interrupted: tuple[str, ...]
     saved: bool
     desired: SwitchState
-    """What is ours since this run; the next run gives back what it no longer wants."""
+    """The settings owned since this run; the next run restores those it no longer wants."""
     identity: Identity | None = None
-    """Which switch it was; None if its system has no published form of that."""
+    """Which switch it was; None if its system's answer is not published."""
     drained: tuple[str, ...] = ()
     """The nodes that left service for this change and are back."""
     shifted: str = ""
@@ -302,7 +303,7 @@ _EVIDENCE = TypeAdapter(SwitchEvidence)
 
 
 def previous_of(text: str) -> SwitchState | None:
-    """What the last run made ours, by its evidence; None if there is none."""
+    """The settings that the last run owned, from its evidence; None without evidence."""
     try:
         return _EVIDENCE.validate_json(text).desired
     except ValidationError:

@@ -20,14 +20,14 @@ from components.model.places import link_address, link_of, subnets_of, vf_guids
 from components.remote.step import Endpoint
 
 ANY_OTHER: Final = "external"
-"""A neighbour of any other number than the switch's own."""
+"""A neighbour with any AS number but the switch's own."""
 _TWO_ENDS: Final = 31
 """Prefix length of a link with two ends (RFC 3021)."""
 Addresses = dict[str, tuple[str, ...]]
 
 
 def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
-    """What a routed switch has beside its ports, by key of `SwitchState`; nothing on others."""
+    """The routing of a switch besides its ports, by key of `SwitchState`; empty on others."""
     routing = switch.routing
     if routing is None:
         return {}
@@ -54,7 +54,7 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
 
 
 def _gateways(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Routed interface of each rail that is on the switch, to its address and its network."""
+    """Routed interface of each rail on the switch, to its address and its network."""
     form, holders = system_of(switch.os).routed, bridging_switches_of_rails(spec)
     for rail in spec.rails:
         if switch.name not in holders[rail.name]:
@@ -80,7 +80,7 @@ def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[
 def _port_addresses(
     spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
 ) -> Addresses:
-    """What makes each link one that BGP speaks over, and the address of each port to a card."""
+    """The settings that let BGP run over each link, and the address of each port to a card."""
     form, numbered = system_of(switch.os).routed, link_addresses(spec)
     found: Addresses = {}
     for name, port in _routed_ports(switch):
@@ -102,9 +102,9 @@ def _routed_ports(switch: Switch) -> Iterator[tuple[str, SwitchPort]]:
 
 
 def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
-    """Each routed link, by port or by the other end's address, to the number at its other end.
+    """Each routed link, by port or by the other end's address, to the AS number at its other end.
 
-    Where the system has not to say that number, any other one than its own will do.
+    If the system need not name that number, any number but its own will do.
     """
     numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
     names = {
@@ -122,14 +122,14 @@ def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
 
 
 def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
-    """What one InfiniBand switch shall have.
+    """Plan the state of one InfiniBand switch.
 
-    A switch without `sm_priority` runs no subnet manager: a second one that is not planned may
-    become master. Every switch that runs one has all partitions, so that a standby which takes
-    over keeps them.
+    A switch without `sm_priority` runs no subnet manager: an unplanned second one may become
+    master. Every switch that runs one has all partitions, because a standby must keep them when it
+    takes over.
 
     Raises:
-        SpecError: The site has no InfiniBand fabric, or a member's ports are not known.
+        SpecError: The site lacks an InfiniBand fabric, or a member's ports are not known.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -150,9 +150,9 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
 
 
 def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
-    """What UFM shall have: each partition of the file by its key, since names are its own.
+    """Plan UFM's state: each partition of the file by its key, since UFM has its own names.
 
-    Adaptive routing is looked for where the file asks for it, and not set.
+    If the file asks for adaptive routing, it is checked, not set.
 
     Raises:
         SpecError: A member's ports are not known.
@@ -212,7 +212,7 @@ def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]
 
 
 def _vf_guids(spec: ClusterSpec, partition: IbPartition, host: Host) -> tuple[str, ...]:
-    """The VFs of a member that pods get in this partition: a subnet manager knows each of them."""
+    """The VFs of a member that pods get in this partition: a subnet manager knows each VF."""
     if spec.infiniband is None or guids_by_pods(spec):
         return ()
     rails = {rail.name for rail in spec.infiniband.rails if rail.partition == partition.name}

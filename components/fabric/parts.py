@@ -16,8 +16,8 @@ from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, alw
 WRITTEN: Final = "written"
 """The configuration says this setting in words."""
 DEFAULT: Final = "default"
-"""It is in no line of the configuration, so that the system's default gives it. Undo leaves nothing
-behind by it."""
+"""No line of the configuration sets it: the value is the system's default. Undo leaves no line
+behind."""
 WHOLE: Final = "whole"
 """Key of a switch's `native` that holds words on the whole configuration."""
 _LIST: Final = TypeAdapter(tuple[str, ...])
@@ -30,12 +30,12 @@ def sources(**written: bool) -> dict[str, str]:
 
 
 def is_default(native: Mapping[str, str], key: str) -> bool:
-    """Whether a setting is recorded as one that no line gives."""
+    """Whether the setting was recorded without a line for it."""
     return native.get(key) == DEFAULT
 
 
 def is_written(native: Mapping[str, str], key: str) -> bool:
-    """Whether a setting is recorded as one that a line gives."""
+    """Whether the setting was recorded with a line for it."""
     return native.get(key) == WRITTEN
 
 
@@ -45,7 +45,7 @@ def write_list(words: Iterable[str]) -> str:
 
 
 def read_list(text: str | None) -> tuple[str, ...] | None:
-    """The other way; None: nothing is recorded."""
+    """Read a list back; None: it is not recorded."""
     return None if text is None else _LIST.validate_json(text)
 
 
@@ -55,7 +55,7 @@ def write_fields(fields: Mapping[str, str]) -> str:
 
 
 def read_fields(text: str | None) -> dict[str, str]:
-    """The other way; what is not recorded, or only with its source, is empty."""
+    """Read fields back; empty if nothing, or only the source, was recorded."""
     return {} if text in {None, WRITTEN, DEFAULT} else _FIELDS.validate_json(text or "")
 
 
@@ -65,7 +65,7 @@ def write_text(value: object) -> str:
 
 
 class Frozen(BaseModel):
-    """A model that never changes and takes no unknown key."""
+    """A model that never changes and refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -75,7 +75,7 @@ UP: Final = "established"
 
 
 _SHOWN: Final = 200
-"""Letters of an answer that is none; enough for a refusal."""
+"""Most letters shown of an unreadable answer; enough for a refusal."""
 
 
 def why_unread(answer: str) -> str:
@@ -91,7 +91,7 @@ class Session(Frozen):
     networks: int | None = None
     """IPv4 networks that the neighbour brings; None: the answer does not say."""
     bfd: str | None = None
-    """`up` or another word of the system; None: not read, or the neighbour has none."""
+    """`up` or another word of the system; None: not read, or not configured for the neighbour."""
 
     @property
     def is_up(self) -> bool:
@@ -100,13 +100,13 @@ class Session(Frozen):
 
 
 class Sessions(Frozen):
-    """BGP with all neighbours, named as `BgpState.neighbors` names them, and what it came to."""
+    """BGP with all neighbours, named as in `BgpState.neighbors`, and the routes in use."""
 
     neighbors: dict[str, Session] = {}
     unread: str = ""
-    """Why nothing is known of them; blank: they were read."""
+    """Why they are not known; blank: they were read."""
     bfd_unread: str = ""
-    """The same of BFD alone."""
+    """Why BFD alone is not known."""
     routes: dict[str, tuple[str, ...]] | None = None
     """IPv4 network to the ports by which packets leave for it; None: not asked, or not known."""
     routes_unread: str = ""
@@ -125,27 +125,27 @@ _ROUTES: Final = Impact(TRAFFIC, "routes go or change", NONE)
 
 
 class BgpState(Frozen):
-    """The BGP of the default VRF; an empty one: there is none."""
+    """The BGP of the default VRF; empty: the switch runs no BGP there."""
 
     asn: Annotated[int | None, Setting(text="bgp_asn", does=_RESTARTS)] = None
     """Autonomous system number."""
     router_id: Annotated[str | None, Setting(text="bgp_router_id", does=_RESTARTS)] = None
     neighbors: Annotated[dict[str, str], Setting("shared", "bgp_neighbor_{}", does=_ROUTES)] = {}
-    """Port or address of each neighbour to its number. We want `external`, any other number than
-    ours, on ports; blank: it has other settings and no number."""
+    """Port or address of each neighbour to its number. We want `external`, any number but the
+    switch's own, on ports; blank: it has other settings and no number."""
     networks: Annotated[
         tuple[str, ...], Setting("shared", "bgp_network_{}", always("announced"), does=_ROUTES)
     ] = ()
-    """IPv4 networks that are announced to the neighbours, such as `10.10.111.0/24`."""
+    """IPv4 networks announced to the neighbours, such as `10.10.111.0/24`."""
     bfd: Annotated[
         tuple[str, ...], OMIT_EMPTY, Setting("shared", "bgp_bfd_{}", always("on"), does=_BFD)
     ] = ()
-    """Neighbours whose loss is noticed by BFD, in a second or so, and not by BGP's hold time."""
+    """Neighbours whose loss BFD notices within a second or so, before BGP's hold time."""
     max_paths: Annotated[
         int | None, OMIT_NONE, Setting(text="bgp_max_paths", blank=0, does=_ROUTES)
     ] = None
-    """Equal paths that are used at once, where the system takes one unless a line says otherwise
-    (EOS, SONiC); None: not ours."""
+    """Number of equal paths used at once, if the system takes one unless a line says otherwise
+    (EOS, SONiC); None: not managed."""
     forwards: Annotated[
         bool | None,
         OMIT_NONE,
@@ -155,8 +155,8 @@ class BgpState(Frozen):
             does=Impact(TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
         ),
     ] = None
-    """Whether it routes IPv4, also over ports without an IPv4 address, where that is a line of its
-    own (EOS); None: not ours, or off."""
+    """Whether it routes IPv4, also over ports without an IPv4 address, if a separate line sets that
+    (EOS); None: not managed, or off."""
 
 
 class Neighbour(Frozen):
@@ -165,18 +165,18 @@ class Neighbour(Frozen):
     system: str
     """Its host name."""
     port: str = ""
-    """Identifier of its port: a name, or a MAC address where a host says no more."""
+    """Identifier of its port: a name, or a MAC address if a host sends only that."""
     description: str = ""
     """Description of its port: on Linux the name of the network device."""
 
 
 class OtherPorts(Frozen):
-    """Ports beside ours, by what they carry: found, never wanted."""
+    """Ports outside the file, by the VLANs they carry: read, never wanted."""
 
     by_vlan: dict[int, tuple[str, ...]] = {}
-    """VLAN to the ports that name it."""
+    """VLAN to the ports whose settings mention it."""
     of_all: tuple[str, ...] = ()
-    """Trunks without a list of their own: they carry every VLAN of the switch."""
+    """Trunks without their own list: they carry every VLAN of the switch."""
 
 
 ALL_PORTS: Final = "ALL"
@@ -197,7 +197,7 @@ _PATHS: Final = Impact(TRAFFIC, "unproven: paths are computed again")
 
 
 class PartitionState(Frozen):
-    """One partition. None means: not ours (desired), or the manager's default (actual)."""
+    """One partition. None means: not managed (desired), or the manager's default (actual)."""
 
     pkey: Annotated[
         int, Setting("name", say=show_pkey, does=Impact(TRAFFIC, "ports lose the old key", NONE))
@@ -218,28 +218,28 @@ class IbState(Frozen):
     """Subnet manager and partitions of one switch."""
 
     node: Annotated[str, Setting("name", None)]
-    """The host name under which the switch keeps the settings of its own subnet manager."""
+    """The host name under which the switch keeps the settings of its subnet manager."""
     sm_function: Annotated[bool | None, Setting(text="function", asked=False, does=_MANAGER)] = None
-    """The function as such is switched on; None: not ours. Off, no node runs one."""
+    """The function as such is switched on; None: not managed. Off, no node runs one."""
     sm_enabled: Annotated[bool | None, Setting(text="state", asked=False, does=_MANAGER)] = None
-    """This switch's subnet manager is enabled; None: not ours."""
+    """This switch's subnet manager is enabled; None: not managed."""
     sm_priority: Annotated[int | None, Setting(text="priority", asked=0, does=_PATHS)] = None
     """0 to 15; of several, the highest becomes master."""
     routing_engine: Annotated[str | None, Setting(asked="", does=_PATHS)] = None
-    """How paths are found, for example `updn`, or `default`; None: not ours."""
+    """How paths are found, for example `updn`, or `default`; None: not managed."""
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(puts_back=False, does=Impact(NONE, "it is only read"))
     ] = None
-    """The routing engine in use spreads packets over equal paths; None: not asked. It is read
-    alone, so an undo has nothing to put back."""
+    """The routing engine in use spreads packets over equal paths; None: not asked. It is only read,
+    so an undo does not put it back."""
     partitions: Annotated[
         dict[str, PartitionState], Setting("shared", where="partition {}", each="shared")
     ] = {}
-    """Partitions that are ours, by name (actual: all that there are)."""
+    """Managed partitions by name (actual: all partitions)."""
 
 
 ALL: Final = "all"
-"""No port of any system is called so: each has a digit in its name."""
+"""Not a port's name on any system, since those have a digit."""
 _Port = Mapping[str, JsonValue]
 
 
@@ -260,7 +260,7 @@ _OTHER: Final = ("no value of JSON",)
 
 
 def _common(ports: list[_Port]) -> dict[str, JsonValue]:
-    """Of each key that every port has: one without it would get a value that it does not have."""
+    """The most common value of each key that every port has, so no port gains a key."""
     found: dict[str, JsonValue] = {}
     for key in ports[0]:
         if all(key in port for port in ports):
@@ -270,7 +270,7 @@ def _common(ports: list[_Port]) -> dict[str, JsonValue]:
 
 
 def spread_ports(state: object) -> object:
-    """The same with each port by itself; what has no `all` is so already."""
+    """Give each port its full settings; a state without `all` stays unchanged."""
     if not isinstance(state, Mapping):
         return state
     document = cast("Mapping[str, object]", state)

@@ -33,7 +33,7 @@ from components.remote.step import Endpoint
 
 
 class SwitchPlan(Frozen):
-    """What one switch shall be, and where it is. Holds names of secrets, no secret."""
+    """The wanted state of one switch, and its address. Holds names of secrets, no secret."""
 
     name: str
     os: str
@@ -44,29 +44,29 @@ class SwitchPlan(Frozen):
     """The lines that an untouched switch would get, for people."""
     exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
     """The texts if the whole configuration goes as one exec; None: `railyard device` does it."""
-    # What follows changes nothing that is set, so it is no part of the plan's digest.
+    # The next fields change no setting, so the plan's digest leaves them out.
     cables: dict[str, CableEnd] = Field(default={}, exclude=True)
-    """Port to what the file says is plugged in there, for the comparison with LLDP."""
+    """Port to the far end of its cable in the file, for the comparison with LLDP."""
     ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
     """Whether the step may interrupt traffic: `disruption.ports`."""
     serial: Annotated[str, Field(exclude=True)] = ""
     """Serial number that the file says; empty: the recorded one counts."""
     guarded: Guarded | None = Field(default=None, exclude=True)
-    """What settings beside ours must leave alone; None where it carries no RoCE."""
+    """The classes that foreign settings must not break; None if it carries no RoCE."""
     links: RoutedLinks | None = Field(default=None, exclude=True)
-    """Its routed links, for the comparison with BGP's sessions; None where it has none."""
+    """Its routed links, for the comparison with BGP's sessions; None without routed links."""
     timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
-    """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
-    and a session that is lost leaves what it had taken."""
+    """Seconds after which the switch itself takes back an unconfirmed change; None: it never does,
+    and a lost session leaves the lines already taken."""
     waves: Annotated[tuple[tuple[str, ...], ...], Field(exclude=True)] = ()
-    """The switches of the site in the order in which they change (`plan_waves`). Empty: in no
-    order, as on a new site, where nothing carries traffic yet."""
+    """The switches of the site in the order in which they change (`plan_waves`). Empty: in any
+    order, as on a new site without traffic."""
     settle_s: Annotated[int, Field(exclude=True)] = SwitchWaves().settle_s
-    """Seconds that it has after a change until its links and neighbours are back."""
+    """Seconds that the switch gets after a change to bring its links and neighbours back."""
 
     @property
     def wave(self) -> int:
-        """The number of its wave, from 0. What is in none, as UFM, comes after all of them."""
+        """The number of its wave, from 0. UFM, which is in no wave, comes last."""
         found = (number for number, names in enumerate(self.waves) if self.name in names)
         return next(found, len(self.waves))
 
@@ -78,7 +78,7 @@ class SwitchPlan(Frozen):
 
     @property
     def baseline_step(self) -> str:
-        """Name of the step that records what was there before the first change."""
+        """Name of the step that records the state before the first change."""
         return f"{self.name}-baseline"
 
     @property
@@ -98,17 +98,17 @@ class SwitchPlan(Frozen):
 
     @property
     def saved_step(self) -> str:
-        """Name of the step that judges what saving printed."""
+        """Name of the step that judges the output of saving."""
         return f"{self.name}-saved"
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     """Plan every switch of the site, in the order of the file, and UFM last.
 
-    Whether models, systems and releases can do what is asked is for the rules to say.
+    The rules decide whether models, systems and releases can do this.
 
     Raises:
-        SpecError: A port leads to a rail that is not there.
+        SpecError: A port leads to an unknown rail.
     """
     switches = tuple(_plan_switch(spec, switch) for switch in spec.switches)
     ufm = spec.infiniband.ufm if spec.infiniband else None
@@ -116,7 +116,7 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 
 def describe_start(plan: SwitchPlan) -> str:
-    """From where those lines lead, for people: no factory has ports that people must split."""
+    """The starting point of those lines, for people, and the ports that they must split."""
     by_hand, splits = driver_of(plan.os).by_hand, plan.desired.splits
     if not splits or by_hand is None:
         return "From factory settings these commands lead there; an update sends what differs."
@@ -162,7 +162,7 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
-        # No port of it leads to a host: what would interrupt waits for `allow`.
+        # None of its ports leads to a host, so an interruption waits for `allow`.
         ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
         waves=plan_waves(spec),
         settle_s=spec.disruption.switch_waves.settle_s,
@@ -189,7 +189,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
 
 
 def _longest_cable(switch: Switch) -> int | None:
-    """One length for the switch: a port that says none counts as long as the system takes it."""
+    """One length for the switch: a port without a length counts with the system's default."""
     system = system_of(switch.os)
     lengths = [port.cable_length_m for port in switch.ports.values()]
     if system.cable_per_port or not any(lengths):
@@ -206,7 +206,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
         **_port_vlans(spec, switch, port),
         **plan_link(switch, name),
     }
-    # What follows is ours only if the file asks for it.
+    # The rest is managed only if the file asks for it.
     if switch.edge_ports and not port.peer and port.mode != "routed":
         wanted |= {"edge_port": "on", "bpdu_guard": "on"}
     if spec.rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog:
@@ -255,7 +255,7 @@ def _commands_from_factory(system: str, desired: SwitchState, release: str) -> t
     changes = driver.plan_changes(factory, target_of_apply(factory, desired))
     lines = list(flatten(changes))
     if any(change.settles for change in changes):
-        # The one-shot comes alone; what it leaves to do is planned from what the switch then has.
+        # The one-shot comes alone; the rest is planned from the state that it leaves.
         without = desired.model_copy(update={"roce": None, "pfc_priorities": None})
         rest = driver.plan_changes(factory, target_of_apply(factory, without))
         lines += flatten(rest)

@@ -23,9 +23,9 @@ BYTES_PER_KIB = 1024
 
 
 def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
-    """Each port, by number, with the intent of all ports and the queues that are its own.
+    """Each port, by number, with the intent of all ports and its own queues.
 
-    Whether the system can do it is for the rules to say.
+    The rules decide whether the system can do it.
     """
     rdma, system, speeds = spec.rdma, system_of(switch.os), port_speeds(spec, switch)
     fastest = max(speeds.values(), default=0)
@@ -47,7 +47,7 @@ def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[st
 
 
 def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
-    """The marking as a RoCE profile prints it, where the file means the same; else as it is."""
+    """The marking as a RoCE profile prints it, if the file means the same; else unchanged."""
     if profile is None or marking.percent != profile.mark_percent:
         return marking
     given = profile.ecn_min_bytes, profile.ecn_max_bytes
@@ -59,7 +59,7 @@ def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
 
 
 def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
-    """The marking of a port that has none of its own; a speed of 0 is not known."""
+    """The marking of a port without its own; a speed of 0 is not known."""
     said = rdma.ecn_by_speed.get(speed_gbit_s)
     if said is not None:
         return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
@@ -99,9 +99,9 @@ def _card_speeds(spec: ClusterSpec) -> Mapping[str, int]:
 
 
 def link_speed(switch: Switch, name: str) -> int:
-    """What the file sets, else the fastest speed of a port, or of a part of one; 0: not known.
+    """The file's speed, else the fastest one of a port, or of a part of one; 0: not known.
 
-    A speed that the port has not counts as none: `link-setting` names it.
+    A speed that the port does not support is ignored: the rule `link-setting` reports it.
     """
     model, said = switch.hardware, switch.link_of(name).speed_gbit_s
     if model is None:
@@ -118,9 +118,9 @@ CLASSES: Final = range(8)
 def with_repairs(
     state: SwitchState, system: SwitchSystem, guards: Guards, rdma: Rdma
 ) -> SwitchState:
-    """The desired state with what the file wants repaired; the same one where that is nothing.
+    """The desired state with the repairs that the file wants; unchanged without repairs.
 
-    A kind that the system cannot repair is for the rules to refuse.
+    The rules refuse a kind that the system cannot repair.
     """
     kinds = [kind for kind in sorted(system.repairs) if guards.way(kind) == "repair"]
     if not kinds:
@@ -134,12 +134,12 @@ def with_repairs(
 
 
 def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    """What else is wanted of a port, by what the factory has."""
+    """Further settings to want of a port, with the factory's values."""
     if kind == "switch.rewrite":
         return {"rewrite_dscp": first.rewrite_dscp}
     if kind == "switch.ecn_elsewhere":
         return {"ecn": dict.fromkeys(CLASSES) | port.ecn}
-    # Where the file plans PFC, its priorities are ours already.
+    # If the file plans PFC, we already manage its priorities.
     pfc = {"switch.pfc_elsewhere": ("pfc", "pfc_priorities")}[kind]
     keys = pfc if rdma.mode == "lossy_ecn" else ()
     return {key: getattr(first, key) for key in keys}
@@ -147,13 +147,13 @@ def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping
 
 @dataclass(frozen=True, slots=True)
 class PortSplit:
-    """One port that is split."""
+    """One split port."""
 
     whole: str
     count: int
     """Into how many parts."""
     form: Split | None
-    """That of the model; None: it has none of so many parts, or of such a speed."""
+    """The model's split; None: it cannot split into so many parts, or to this speed."""
     parts: tuple[str, ...]
     """The names of all parts."""
     named: tuple[str, ...]
@@ -167,9 +167,9 @@ class PortSplit:
 
 @once
 def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
-    """Whole port to its split: `breakouts` of the switch, else the fewest parts that are named.
+    """Whole port to its split: `breakouts` of the switch, else the fewest parts that fit the names.
 
-    A port that is used as a whole is not in it.
+    Ports used as a whole are not in it.
     """
     model = switch.hardware
     if model is None or switch.os not in model.ports:
@@ -179,7 +179,7 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
     for name in sorted(switch.ports, key=port_key):
         place = model.place(switch.os, name)
         if place is not None:
-            # A name of its own for a part says that the port is split in two at least.
+            # The name of a part says that the port is split in two at least.
             needed = place.parts if place.whole == name else max(place.parts, 2)
             least[place.whole] = max(least.get(place.whole, 1), needed)
             named.setdefault(place.whole, []).append(name)
@@ -212,7 +212,7 @@ def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
     """Each speed of a port, or of a part, in Gbit/s to its lanes; None: their number is not known.
 
-    Empty where nothing is known of the port.
+    Empty if the port is not known.
     """
     model, split = switch.hardware, _split_of(switch, name)
     if model is None or not model.has_port(switch.os, name):
@@ -230,7 +230,7 @@ def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
 
 
 def plan_link(switch: Switch, name: str) -> dict[str, object]:
-    """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, says them."""
+    """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, sets them."""
     system, said = system_of(switch.os), switch.link_of(name)
     if isinstance(system.links, str):
         return {}
@@ -262,7 +262,7 @@ def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[
     if whole in names and whole not in parts:
         return (whole,)
     first, second = port_key(parts[0]), port_key(parts[1])
-    # Where parts are called by their lanes, the next port begins where the last part ends.
+    # If parts are named after their lanes, the next port begins where the last part ends.
     step = second[-1] - first[-1]
     end = first[-1] + step * len(parts) if whole in parts else 9
     place = {(*first[:-1], number) for number in range(first[-1], end)}
@@ -271,14 +271,14 @@ def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[
 
 
 def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
-    """What can be read: without the parts that are not there."""
+    """The wanted state without missing parts, which cannot be read."""
     parts = {part for each in (wanted.splits or {}).values() for part in each}
     ports = {n: port for n, port in wanted.ports.items() if n in names or n not in parts}
     return wanted.model_copy(update={"ports": ports})
 
 
 def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-    """The way of a driver, where every port is there that the target names.
+    """The changes of a driver, if the switch has every port in the target.
 
     Raises:
         Unsettable: It is not, or no line leads there.
@@ -288,7 +288,7 @@ def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tu
 
 
 def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> None:
-    """Refuse a target with parts that are not there.
+    """Refuse a target with missing parts.
 
     Raises:
         Unsettable: With the lines that split those ports, as a person types them.
@@ -297,7 +297,7 @@ def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> 
         return
     held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()
     for whole, parts in target.splits.items():
-        # What a person split is never joined by us.
+        # We never join ports that a person split.
         if len(parts) > 1 and held.get(whole, parts) != parts:
             by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
     if by_count:

@@ -1,7 +1,7 @@
 """The state of one switch: the same type for wanted, actual and recorded.
 
 It is vendor-neutral: a driver reads its system's `show` outputs into this type and turns the
-difference between two of them into its system's commands.
+difference between two states into its system's commands.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ ADDRESSES: Final[Mapping[str, Impact]] = {
     "address_{}": Impact(TRAFFIC, "routes over this address go", NONE),
     "mtu_{}": _MTU,
 }
-"""What the entries of `SwitchState.addresses` do, by the names that they have in diffs."""
+"""The effects of entries of `SwitchState.addresses`, by their names in diffs."""
 
 
 def list_vlans(vlans: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:
@@ -99,17 +99,17 @@ class EcnState(_Frozen):
     min_kib: int
     max_kib: int
     kind: Literal["ecn", "red", "both"] = "ecn"
-    """What a full queue does; we only want `ecn`, but must be able to put others back."""
+    """The reaction of a full queue; we only want `ecn`, but must be able to put others back."""
     percent: Annotated[int, Field(exclude_if=lambda percent: percent == _FULL)] = 100
     """How many packets are marked at the upper threshold."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
     native: Annotated[str | None, OMIT_NONE] = None
-    """The system's own words for marking that two thresholds in KiB do not say, such as EOS'
-    segments: found on a device and put back, never wanted; the two numbers are then 0."""
+    """The system's own words for marking that two thresholds in KiB cannot express, such as EOS'
+    segments: read from a device and put back, never wanted; the two numbers are then 0."""
 
     def __str__(self) -> str:
-        """The words of diffs: `150-1500` for what we set, with more for what others set."""
+        """The words of diffs: `150-1500` for our own markings, with more for foreign ones."""
         if self.native is not None:
             return self.native
         unit = "%" if self.relative else ""
@@ -119,7 +119,7 @@ class EcnState(_Frozen):
 
 
 class PortState(_Frozen):
-    """One port. None, or an absent class, means: not ours (desired) or not read (actual)."""
+    """One port. None, or an absent class, means: not managed (desired) or not read (actual)."""
 
     admin_up: Annotated[
         bool | None,
@@ -130,8 +130,8 @@ class PortState(_Frozen):
         Literal["access", "trunk", "hybrid", "routed"] | None,
         Setting(native="mode", asked="access", does=_OTHER_VLANS),
     ] = None
-    """`routed`, in no bridge: Cumulus ports are so at first, EOS ports may be, and routed links
-    shall be."""
+    """`routed` means in no bridge: Cumulus ports start so, EOS ports may be, and routed links need
+    it."""
     access_vlan: Annotated[int | None, Setting(does=_ACCESS)] = None
     """VLAN of frames without a tag on an access or hybrid port; 0: a hybrid port drops them."""
     trunk_vlans: Annotated[
@@ -143,8 +143,8 @@ class PortState(_Frozen):
     `all` is found on devices and put back, never wanted.
     """
     native_vlan: Annotated[int | None, OMIT_NONE, Setting(asked=0, does=_UNTAGGED)] = None
-    """VLAN of frames without a tag on a trunk, where that is beside the access VLAN (EOS), and is
-    in `trunk_vlans` too; 0: such frames are dropped. Elsewhere such a port is `hybrid`."""
+    """VLAN of untagged frames on a trunk, if the system keeps it apart from the access VLAN (EOS).
+    It is in `trunk_vlans` too; 0: such frames are dropped. Elsewhere such a port is `hybrid`."""
     trust: Annotated[
         Literal["L2", "L3", "both", "port"] | None, Setting(native="trust", asked="L2", does=_MARKS)
     ] = None
@@ -157,8 +157,7 @@ class PortState(_Frozen):
     pfc_priorities: Annotated[
         tuple[int, ...] | None, OMIT_NONE, Setting(native="pfc", asked=(), does=_PFC)
     ] = None
-    """Priorities that PFC keeps from being dropped, where each port has its own list (EOS, SONiC).
-    """
+    """Priorities that PFC keeps from being dropped, if each port has its own list (EOS, SONiC)."""
     strict_classes: Annotated[
         tuple[int, ...] | None,
         Setting(
@@ -172,7 +171,7 @@ class PortState(_Frozen):
     ] = None
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: Annotated[dict[int, int], Setting("kept", None)] = {}
-    """Weights of the classes that are not strict: found on devices, to put them back."""
+    """Weights of the classes without strict priority: read from devices, to put them back."""
     pfc_watchdog: Annotated[
         bool | None, OMIT_NONE, Setting(native="pfc_watchdog", does=_WATCHDOG)
     ] = None
@@ -182,25 +181,26 @@ class PortState(_Frozen):
         OMIT_NONE,
         Setting(say=lambda times: "/".join(map(str, times)), does=_WATCHDOG),
     ] = None
-    """Its times: until it drops, and for how long."""
+    """The watchdog's times: until it drops, and for how long."""
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(native="adaptive_routing", blank=False, does=_SPREADING)
     ] = None
-    """Whether the port spreads what it routes by load (Cumulus)."""
+    """Whether the port spreads routed packets by load (Cumulus)."""
     speed: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
-    """Speed in the system's words, such as `400000`; where these are what splits a port (EOS), with
-    lanes: `400g-4`; blank: no line says it."""
+    """Speed in the system's words, such as `400000`, or `400g-4` with lanes if these split a port
+    (EOS); blank: no line sets it."""
     fec: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
-    """Error correction, `rs`, `fc` or `none`; blank: no line says it. Other words are a system's
+    """Error correction, `rs`, `fc` or `none`; blank: no line sets it. Other words are a system's
     own: found and put back."""
     autoneg: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
-    """Auto-negotiation, `on` or `off`, with what is offered where that is set apart (SONiC):
-    `on 400000`; blank: no line says it."""
+    """Auto-negotiation, `on` or `off`, and with the offered speeds if they are set separately
+    (SONiC), `on 400000`; blank: no line sets it."""
     edge_port: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_EDGE)] = None
-    """Whether spanning tree takes the port for one to a host, which forwards at once: `on` or
-    `off`; blank: no line says it. Other words are a system's own: found and put back."""
+    """Whether spanning tree treats the port as an edge port, which forwards at once: `on` or `off`;
+    blank: no line sets it. Other words are a system's own: found and put back."""
     bpdu_guard: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_BPDU)] = None
-    """Whether the port goes down if it hears a BPDU, which no host sends; likewise."""
+    """Whether the port goes down if it hears a BPDU, which no host sends; values as in
+    `edge_port`."""
     dscp_priorities: Annotated[
         dict[int, int],
         OMIT_EMPTY,
@@ -229,20 +229,20 @@ class PortState(_Frozen):
     cable_m: Annotated[int | None, OMIT_NONE, Setting(say=if_any, native="cable", does=_ROOM)] = (
         None
     )
-    """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
-    table and buffers differ."""
+    """Cable length that the headroom of this port fits (SONiC); 0: not known, or table and buffers
+    differ."""
     rewrite_dscp: Annotated[bool | None, OMIT_NONE, Setting(asked=False, does=_MARKS)] = None
-    """Whether the port writes another DSCP into what it sends: found, and wanted off by a guard."""
+    """Whether the port rewrites the DSCP of sent packets: read, and a guard may want it off."""
     class_shares: Annotated[
         dict[int, int],
         OMIT_EMPTY,
         Setting("own", "tc{}_share", native="schedule_{}", blank=0, does=_SERVED),
     ] = {}
-    """Weight or percent of each class that is not strict; 0: it has none. Where the file says
-    nothing of it: found beside ours, never wanted."""
+    """Weight or percent of each class without strict priority; 0: no share. If the file does not
+    set it, it is only read."""
     native: Annotated[dict[str, str], OMIT_EMPTY, Setting("kept", None)] = {}
-    """Setting to what the driver needs beside its value to put it back: found on devices and put
-    back, never wanted. Only the driver that wrote a text looks into it.
+    """Setting to the text that the driver needs besides its value to put it back: read from devices
+    and put back, never wanted. Only the driver that wrote a text looks into it.
 
     The settings are `admin_up`, `mtu_bytes`, `mode`, `trust`, `pfc`, `buffers`, `cable`,
     `pfc_watchdog`, `ecn_<class>` and `schedule_<class>`; a text under another name is not put back.
@@ -258,18 +258,18 @@ class SwitchState(_Frozen):
     ] = ()
     """VLANs that must exist, ascending (actual: all that exist)."""
     pfc_priorities: Annotated[tuple[int, ...] | None, Setting(asked=(), does=_PFC)] = None
-    """Switch priorities with PFC enabled globally; None: PFC is not ours."""
+    """Switch priorities with PFC enabled globally; None: PFC is not managed."""
     pfc_enabled: Annotated[bool | None, Setting(text="pfc", asked=False, does=_PFC)] = None
-    """The global PFC switch; None: not ours."""
+    """The global PFC switch; None: not managed."""
     dscp_classes: Annotated[
         dict[int, int] | None,
         OMIT_NONE,
         Setting("own", "dscp_{}_class", asked=dict.fromkeys(range(DSCP_COUNT), 0), does=_CLASS),
     ] = None
-    """DSCP to traffic class, where the system has one map for all ports and we own entries of it
-    (EOS); None: not ours."""
+    """DSCP to traffic class, if the system has one map for all ports and we own some entries (EOS);
+    None: not managed."""
     roce: Annotated[RoceMode | None, Setting(say=if_any, blank="none", does=_ONE_SHOT)] = None
-    """The one-shot RoCE mode where the system has one; None: not ours.
+    """The one-shot RoCE mode if the system has one; None: not managed.
 
     `semi-lossless` is Onyx'; the last two are Cumulus': found and put back, never wanted.
     """
@@ -281,39 +281,39 @@ class SwitchState(_Frozen):
         dict[str, tuple[str, ...]] | None, OMIT_NONE, Setting("own", None, each="shared", asked={})
     ] = None
     """Routed interface of the switch (`lo`, `vlan111`, a port) to its addresses with prefix length;
-    beside them `link-local`, where the IPv6 address over which BGP speaks must be asked for,
-    `mtu 9214`, where a routed interface has a line of its own for that, and `always-up`. None: not
-    ours."""
+    besides them `link-local`, if the IPv6 address for BGP must be enabled, `mtu 9214`, if a routed
+    interface has its own MTU line, and `always-up`. None: not managed."""
     bgp: Annotated[BgpState | None, OMIT_NONE, Setting("shared", asked=BgpState())] = None
-    """None: not ours."""
+    """None: not managed."""
     adaptive_routing: Annotated[bool | None, OMIT_NONE, Setting(blank=False, does=_SPREADING)] = (
         None
     )
-    """Whether the switch as a whole spreads what it routes by load (Cumulus); None: not ours."""
+    """Whether the switch as a whole spreads routed packets by load (Cumulus); None: not managed."""
     splits: Annotated[
         dict[str, tuple[str, ...]] | None,
         OMIT_NONE,
         Setting("own", "breakout", lambda parts: f"{len(parts)}x", where="port {}", does=_SPLITS),
     ] = None
-    """Whole port to the ports that are there in its place: its parts, `swp1: [swp1s0, swp1s1]`, or
-    itself alone. None: not ours; a whole port that it does not name is not ours either."""
+    """Whole port to the ports in its place: its parts, `swp1: [swp1s0, swp1s1]`, or itself alone.
+    None: not managed; nor is a whole port missing here."""
     configured_parts: Annotated[tuple[str, ...] | None, OMIT_NONE] = None
-    """Parts of split ports of which the configuration says something: found, never wanted."""
+    """Parts of split ports that the configuration mentions: read, never wanted."""
     rewrite_dscp: Annotated[bool | None, OMIT_NONE] = None
     """Whether the switch rewrites DSCP on all ports at once (EOS). Read only."""
     ports: Annotated[dict[str, PortState], Setting("own", where="port {}")] = {}
     others: Annotated[OtherPorts | None, OMIT_NONE] = None
-    """None: not looked at."""
+    """None: not read."""
     neighbours: Annotated[dict[str, Neighbour] | None, OMIT_NONE] = None
-    """What LLDP says of each port: found, and compared with the file's cables, no setting."""
+    """The LLDP neighbour of each port: not a setting, but compared with the file's cables."""
     sessions: Annotated[Sessions | None, OMIT_NONE] = None
-    """What BGP says of each neighbour: likewise, compared with the file's routed links."""
+    """BGP's sessions: not a setting, but compared with the file's routed links."""
     identity: Annotated[Identity | None, OMIT_NONE] = None
     """Which switch it is: found, recorded, and compared at every look and before every write."""
     ib: Annotated[IbState | None, OMIT_NONE, Setting(where="subnet manager")] = None
-    """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
+    """Subnet manager and partitions of an InfiniBand switch; None: not managed, or an Ethernet
+    switch."""
     native: Annotated[dict[str, str], OMIT_EMPTY, Setting("kept", None)] = {}
-    """The same of the whole switch: a recorded state is put back with all of it."""
+    """As `PortState.native`, for the whole switch: all entries go back with a recorded state."""
 
     @model_validator(mode="before")
     @classmethod
@@ -329,7 +329,7 @@ class SwitchState(_Frozen):
                 setting = f"mtu_{name}" if is_mtu else f"address_{name}_{entry}"
                 flat["switch", setting] = entry.removeprefix(MTU_WORD) if is_mtu else "set"
         for name, port in self.ports.items():
-            # A class that is served strictly has no share, whatever the system shows.
+            # Strict classes do not use a share, whatever the system shows.
             for tc in {*(port.strict_classes or ())} & {*port.class_shares}:
                 flat[f"port {name}", f"tc{tc}_share"] = "strict"
         return flat
@@ -338,7 +338,7 @@ class SwitchState(_Frozen):
 ALWAYS_UP: Final = "always-up"
 """An entry of `SwitchState.addresses`: the interface of a VLAN is up without a port in it."""
 MTU_WORD: Final = "mtu "
-"""How an entry of `SwitchState.addresses` begins that is an MTU."""
+"""Prefix of an MTU among the entries of `SwitchState.addresses`."""
 
 
 def diff_states(actual: SwitchState, desired: SwitchState) -> tuple[Difference, ...]:

@@ -1,10 +1,9 @@
-"""From what a switch has and the file wants to the exact state it must get, or to one exec.
+"""From the actual and the wanted state to the exact state a switch must get, or to one exec.
 
-Desired and recorded states have only keys that are ours. For those keys, a target has everything
-that must be there afterwards, others' VLANs and classes included, so a driver need not know why.
-
-Before an exec the switch is not read, so the text sets every key that the file owns, whatever is
-there, and undo leads to the factory's values: decision 13 in docs/decisions.md.
+Desired and recorded states have only managed keys. For those keys, a target is complete, with
+foreign VLANs and classes, so a driver need not know the reasons. An exec does not read the switch
+first, so its text sets every key that the file owns, and its undo sets the factory's values:
+decision 13 in docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ class ExecPlan(BaseModel):
     interrupts: tuple[str, ...]
     """What `apply` interrupts at every run, in words."""
     unproven: str = ""
-    """Behind the title of `undo`: what of it no switch was seen to do."""
+    """Text behind the title of `undo`: its lines that were never seen on a switch."""
 
 
 def find_form(system: str) -> ExecForm | None:
-    """The form of a system's exec requests; None: it has no sound one."""
+    """The form of a system's exec requests; None: the system lacks a sound one."""
     form = system_of(system).exec_form
     return form if isinstance(form, ExecForm) else None
 
 
 def why_no_exec(system: str, desired: SwitchState | None = None) -> str | None:
-    """Why a system, or a desired state of it, has no sound exec; None: it has one."""
+    """Why a system, or a desired state, cannot use an exec safely; None: it can."""
     form = system_of(system).exec_form
     if isinstance(form, str) or desired is None:
         return form if isinstance(form, str) else None
@@ -96,7 +95,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
 
 
 def _lines(system: str, actual: SwitchState, target: SwitchState) -> tuple[str, ...]:
-    """The whole way: the one-shot where there is one, then all that can be set beside it."""
+    """All lines: the one-shot if the system has one, then the settings besides it."""
     plan, without = driver_of(system).plan_changes, {"roce": None, "pfc_priorities": None}
     changes = plan(actual, target)
     if any(change.settles for change in changes):
@@ -112,7 +111,7 @@ def _render(form: ExecForm, *lines: str) -> str:
 
 
 def numbered(system: str, text: str, run: str) -> str:
-    """The text of a run that repeats an earlier one; the first run has no number."""
+    """The text of a run that repeats an earlier one; the first run is not numbered."""
     form = find_form(system)
     if not run or form is None:
         return text
@@ -131,7 +130,7 @@ def digest_of(text: str) -> str:
 
 
 def is_expected(system: str, output: str) -> bool:
-    """Whether an apply printed what one that went well prints, and nothing else."""
+    """Whether the output of an apply is exactly that of a good one."""
     form = find_form(system)
     return form is not None and re.fullmatch(form.expects, output) is not None
 
@@ -142,7 +141,7 @@ FACTORY_VLAN: Final = 1
 
 
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
-    """What the switch shall have after an apply: the wanted settings, and what others own."""
+    """The state of a switch after an apply: the wanted settings, and foreign ones."""
     joined = join(actual, desired)
     ports = {
         name: _joined_port(actual.ports.get(name, PortState()), port, joined.ports[name])
@@ -152,7 +151,7 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
 
 
 def _joined_port(actual: PortState, desired: PortState, joined: PortState) -> PortState:
-    """Another mode takes the list of VLANs with it; a class that gets a share is not strict."""
+    """A new mode removes the list of VLANs; a class that gets a share stops being strict."""
     changes: dict[str, object] = {}
     if actual.mode != desired.mode:
         changes["trunk_vlans"] = desired.trunk_vlans
@@ -168,13 +167,13 @@ def target_of_restore(
     baseline: SwitchState,
     vlan_holders: Mapping[int, Iterable[str]],
 ) -> SwitchState:
-    """What the switch shall have after an undo.
+    """The state of a switch after an undo.
 
     Args:
-        actual: What it has now.
-        owned: What was applied: its keys are ours, nothing else moves.
-        baseline: What was recorded before the first apply.
-        vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
+        actual: Its present state.
+        owned: The applied state: only its keys move.
+        baseline: The state recorded before the first apply.
+        vlan_holders: VLAN to foreign ports that use it; such a VLAN stays.
     """
     owned = _with_one_shot_effects(owned, actual, baseline)
     target = restore(actual, owned, baseline)
@@ -225,7 +224,7 @@ def _mtu(addresses: Addresses | None, name: str) -> tuple[str, ...]:
 
 
 def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState) -> SwitchState:
-    """What a failed run goes back to: what it found, without anything that it may have set."""
+    """The state that a failed run restores: its first reading, without its own settings."""
     return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
 
 
@@ -241,7 +240,7 @@ def with_all_ports(wanted: SwitchState, names: Iterable[str], keys: PortState) -
 
 
 def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
-    """The settings that a one-shot reaches: those of a state, and more if it does not name them."""
+    """The settings of a state, plus those that a one-shot changes and the state does not name."""
     both = overlay(more, owned)
     return {key: getattr(both, key) for key in ("pfc_priorities", "pfc_enabled", "ports")}
 
@@ -251,7 +250,7 @@ def _with_one_shot_effects(
 ) -> SwitchState:
     """Add what `roce` changed to what undo restores: it resets queues and PFC of every port.
 
-    A port without weights was not read, or its system has no such command.
+    A port without weights was not read, or its system lacks such a command.
     """
     if owned.roce in {None, baseline.roce or "none"}:
         return owned
@@ -287,7 +286,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restored_port(
     actual: PortState, owned: PortState, baseline: PortState, target: PortState
 ) -> PortState:
-    """The laws between the settings of a port after an undo."""
+    """Keep the settings of a port consistent after an undo."""
     changes: dict[str, object] = {}
     if owned.mode is not None:
         changes["access_vlan"] = baseline.access_vlan
@@ -306,7 +305,7 @@ def _restored_port(
 def _restored_splits(
     target: SwitchState, actual: SwitchState, owned: SwitchState
 ) -> dict[str, tuple[str, ...]] | None:
-    """The ports that we split are as they were recorded, or whole.
+    """Restore the ports that we split as recorded, or whole.
 
     A split stays if someone else has configured one of its parts.
     """
@@ -319,14 +318,14 @@ def _restored_splits(
 
 
 def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchState) -> SwitchState:
-    """What the switch shall have after an edit.
+    """The state of a switch after an edit.
 
-    `undone` is the target of an undo of the settings that are no longer wanted.
+    `undone` is the target of an undo of the dropped settings.
     """
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
-    # What the file itself names needs no recorded words. A class that was strict before us, and
-    # is again, is in the target too, in the words of before.
+    # Settings in the file need no recorded words. A class that was strict before us, and is again,
+    # is in the target too, in the words of before.
     ports: dict[str, PortState] = {}
     for name, port in target.ports.items():
         named = {*natives(desired.ports.get(name, PortState()))}
@@ -336,7 +335,7 @@ def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchSt
 
 
 def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
-    """What was ours and is no longer wanted: an edit gives it back."""
+    """The settings that an edit no longer wants, and gives back."""
     gone = drop(previous, desired)
     ports = {
         name: _dropped_port(gone.ports.get(name, PortState()), port, desired.ports[name])
@@ -351,7 +350,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
 
 
 def _dropped_port(gone: PortState, previous: PortState, desired: PortState) -> PortState:
-    """Another mode takes the list of VLANs with it; a share goes with the class being strict."""
+    """A new mode removes the list of VLANs; dropped shares restore the strict classes too."""
     changes: dict[str, object] = {}
     if desired.mode not in {None, previous.mode}:
         changes["trunk_vlans"] = None

@@ -1,4 +1,4 @@
-"""The switch models that are known: one file each in `models/`, read when it is asked for."""
+"""The known switch models: one file each in `models/`, read on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from components.catalogue.switches.switch_model import FOLDER, SwitchModel, list
 
 
 class Catalogue(Mapping[str, SwitchModel]):
-    """Model by name. The names are those of the files; only what is looked up is read."""
+    """Model by name.
+
+    The names are those of the files; a file is read when its model is looked up.
+    """
 
     def __init__(self, *folders: Path) -> None:
         """Look at nothing yet.
@@ -35,7 +38,7 @@ class Catalogue(Mapping[str, SwitchModel]):
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is one of that name, without reading it."""
+        """Whether a model has that name, without reading its file."""
         return any(name in list_models(folder) for folder in self.folders)
 
 
@@ -43,5 +46,5 @@ MODELS = Catalogue(FOLDER)
 
 
 def find_model(name: str) -> SwitchModel | None:
-    """The model of that name, or None; spelling matters as on the front panel."""
+    """The model with that name, or None; spelling matters as on the front panel."""
     return MODELS.get(name)

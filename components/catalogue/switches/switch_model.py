@@ -1,6 +1,6 @@
-"""What one switch model can do, and its file `models/<name>.yaml`.
+"""The abilities of one switch model, and its file `models/<name>.yaml`.
 
-Adding a model is adding a file. Each fact names its source beside it.
+To add a model, add a file. Each fact in it comes with its source.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _LEADING: Final = re.compile(r"\d+")
 _NUMBERED: Final = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9._+-]*")
 Release = tuple[int, int, int]
 _BRANCH: Final = 100_000
-"""A release that is a year and a month, as SONiC's: 202505."""
+"""A release named by year and month, as SONiC's: 202505."""
 UNRELEASED: Final = 999_999
-"""First number of what is on no branch yet, such as SONiC's master."""
+"""First number of software without a branch yet, such as SONiC's master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Split:
     systems: tuple[str, ...] | None = None
     """Switch systems that can; None: all that run on the model."""
     blocks_next: bool = False
-    """The port after it is gone then, so that every second one, from the first on, can do it."""
+    """It removes the next port, so only every second one, from the first on, can do it."""
 
     @property
     def mode(self) -> str:
@@ -49,7 +49,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SwitchModel:
-    """One switch model; its file in `models/` says where each number comes from."""
+    """One switch model; its file in `models/` names the source of each number."""
 
     name: str
     ports: Mapping[str, tuple[str, ...]]
@@ -70,11 +70,11 @@ class SwitchModel:
     )
     """Switch system to the lengths of cables for which its platform has headroom, ascending."""
     first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
-    """Switch system to the first release that runs on the model, where a page says so."""
+    """Switch system to the first release that runs on the model, if a page names it."""
     slow_ports: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Ports that are slower than the others and cannot be split, to their fastest speed."""
+    """Port to its fastest speed, if it is slower than the others and cannot be split."""
     most_mtu_bytes: int | None = None
-    """The largest MTU of a port, where it is less than the system's."""
+    """The largest MTU of a port, if it is less than the system's."""
 
     @property
     def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
@@ -96,9 +96,9 @@ class SwitchModel:
         return f"{'an' if self.name[:1].upper() in _VOWELS else 'a'} {self.name}"
 
     def has_port(self, system: str, name: str) -> bool:
-        """Whether a port, or the port that was split into it, is on the front panel.
+        """Whether a port, or the whole port of a part, is on the front panel.
 
-        What another system calls its ports is not.
+        Port names of another system do not count.
         """
         ports = self.ports.get(system, ())
         if name in ports:
@@ -109,7 +109,7 @@ class SwitchModel:
         )
 
     def splits_of(self, system: str, whole: str) -> tuple[Split, ...]:
-        """The ways in which one port can be split; none where the model has no such port."""
+        """The ways in which one port can be split; empty if the model lacks the port."""
         ports = self.ports.get(system, ())
         if whole not in ports or whole in self.slow_ports:
             return ()
@@ -122,36 +122,36 @@ class SwitchModel:
         )
 
     def blocked_by(self, system: str, whole: str, parts: int) -> str | None:
-        """The port that is gone where another one is split into so many parts; None: none is."""
+        """The port that is lost if another one is split into so many parts; None: all remain."""
         ports = self.ports.get(system, ())
         blocks = any(s.parts == parts and s.blocks_next for s in self.splits_of(system, whole))
         return ports[ports.index(whole) + 1] if blocks else None
 
     def part_names(self, system: str, whole: str, parts: int) -> tuple[str, ...]:
-        """The names of the parts of a port that is split so."""
+        """The names of the parts of a port with this split."""
         if parts <= 1:
             return (whole,)
         return SWITCH_SYSTEMS[system].ports.parts(whole, parts, self.lanes)
 
     def place(self, system: str, name: str) -> PortPlace | None:
-        """Where a port is on the front panel; None: it is no name of this system there."""
+        """Where a port is on the front panel; None: this system does not use the name."""
         if name in self.ports.get(system, ()):
             return PortPlace(name, 1)
         known = system in self.ports
         return SWITCH_SYSTEMS[system].ports.place(name, self.lanes) if known else None
 
     def speed_of(self, system: str, whole: str, parts: int) -> int:
-        """The fastest speed of a port, or of a part where it is split into at least so many."""
+        """The fastest speed of a port, or of a part if it is split into at least so many."""
         if parts <= 1:
             return self.slow_ports.get(whole, self.speed_gbit_s)
         fitting = (s.speed_gbit_s for s in self.splits_of(system, whole) if s.parts >= parts)
         return max(fitting, default=0)
 
     def whole_port(self, system: str, name: str) -> str | None:
-        """The port that is gone as a whole where this one is a part of it; None for no port's name.
+        """The whole port to which this part belongs; None if it is not a port's name.
 
-        A port of its own is itself, and so is a part where the first one has the whole's name: a
-        file does not say there which it means.
+        A whole port is itself. So is a part if the first part has the name of the whole, since a
+        file then does not show which it means.
         """
         if name in self.ports.get(system, ()):
             return name
@@ -162,7 +162,7 @@ class SwitchModel:
         return place.whole if entry.ports.holds_parts else name
 
     def headroom_length(self, system: str, length_m: int) -> int | None:
-        """The next length that has headroom, in metres; the same one where any has.
+        """The next length with headroom, in metres; unchanged if every length has headroom.
 
         Headroom for a longer cable takes buffer from others, and headroom for a shorter one loses
         packets, so it is never less. None: no length is enough.
@@ -178,7 +178,7 @@ class SwitchModel:
         return naming.describe(self.ports[system], split=bool(self.splits))
 
     def capability_line(self) -> str:
-        """Everything that the rules hold a file against, on one line, for people."""
+        """The facts that the rules check a file against, on one line, for people."""
         split = ", ".join(f"{each.parts} of {each.speed_gbit_s}" for each in self.splits)
         count = len(next(iter(self.ports.values())))
         head = f"{self.name} ({self.asic})" if self.asic else self.name
@@ -247,7 +247,7 @@ class SplitFacts(_Facts):
 
     mode: Mode
     blocks_next: bool = False
-    """The port after it is gone then, so that every second one, from the first on, can do it."""
+    """It removes the next port, so only every second one, from the first on, can do it."""
     systems: tuple[str, ...] | None = None
     """Systems that can; default all of the model."""
 
@@ -256,15 +256,15 @@ class SystemFacts(_Facts):
     """A system that runs on the model."""
 
     since: str | None = None
-    """First release that does, where a page says so."""
+    """First release that does, if a page names it."""
     names: str | None = None
-    """Names of its ports where the system's own way does not give them: `1/[1-32]/[1-2]`."""
+    """Names of its ports if the system's own way does not give them: `1/[1-32]/[1-2]`."""
     headroom_m: tuple[int, ...] = ()
     """Lengths of cables for which the platform has headroom, ascending; default any."""
 
 
 class SlowPorts(_Facts):
-    """Ports before the others that are slower and cannot be split."""
+    """Slower ports before the others, which cannot be split."""
 
     ports: int
     gbit_s: int
@@ -284,9 +284,9 @@ class ModelFile(_Facts):
     slow: SlowPorts | None = None
     splits: tuple[SplitFacts, ...] = ()
     buffer_mb: int | None = None
-    """As the data sheet counts; default: no source says one."""
+    """As the data sheet counts; default: not known."""
     mtu_bytes: int | None = None
-    """The largest MTU of a port, where it is less than the system's."""
+    """The largest MTU of a port, if it is less than the system's."""
     lossless_priorities: Annotated[int, Field(ge=0, le=8)]
     sources: dict[str, str]
     """Key of this file to who states it."""
@@ -304,7 +304,7 @@ class ModelFile(_Facts):
         return self
 
     def as_model(self, name: str) -> SwitchModel:
-        """The same facts as the rest of the house holds them."""
+        """The facts in the form that other rooms use."""
         ports = {system: tuple(self._names(system)) for system in self.systems}
         slow = self.slow or SlowPorts(ports=0, gbit_s=0)
         first = {
@@ -364,7 +364,7 @@ def list_models(folder: Path) -> frozenset[str]:
 
 
 def read_file(name: str, folder: Path) -> object:
-    """What the file of one model says, not checked."""
+    """The content of the file of one model, not checked."""
     text = (folder / f"{name}{SUFFIX}").read_text()
     return yaml.load(text, LOADER)  # noqa: S506 - a safe one
 

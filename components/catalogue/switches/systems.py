@@ -20,7 +20,7 @@ class PortPlace:
     whole: str
     """Name of the front panel port that it is, or is a part of."""
     parts: int
-    """Into how many parts that port is split at least if it has this part; 1 for a whole one."""
+    """The least number of parts of that port if this part exists; 1 for a whole port."""
 
 
 class PortNaming(Protocol):
@@ -28,7 +28,7 @@ class PortNaming(Protocol):
 
     @property
     def holds_parts(self) -> bool:
-        """A whole port has a name that no part of it has, so that a file says which it means."""
+        """A whole port has a name that its parts do not have: a file then shows which it means."""
         ...
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
@@ -36,11 +36,11 @@ class PortNaming(Protocol):
         ...
 
     def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
-        """The names of the parts of a port of so many lanes that is split into so many."""
+        """The names of the `count` parts of a split port with so many lanes."""
         ...
 
     def place(self, name: str, lanes: int) -> PortPlace | None:
-        """Where a port is on a model whose ports have so many lanes; None: it is no name."""
+        """Where a port is on a model whose ports have so many lanes; None: not a port's name."""
         ...
 
     def describe(self, ports: Sequence[str], *, split: bool) -> str:
@@ -50,14 +50,14 @@ class PortNaming(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CountedParts:
-    """Parts of a split port are counted, in a name of their own: `1/31/2`, `swp31s1`."""
+    """Parts of a split port are counted, and have their own names: `1/31/2`, `swp31s1`."""
 
     pattern: re.Pattern[str]
-    """Group `whole` is the port, group `part` what a split adds to it."""
+    """Group `whole` is the port, group `part` the suffix of a split."""
     form: str
     """The name of port `{}`, from 1 on."""
     first_part: str
-    """What the first part adds."""
+    """The suffix of the first part."""
     holds_parts: bool = True
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
@@ -90,7 +90,7 @@ class CountedParts:
 
 @dataclass(frozen=True, slots=True)
 class LaneOfPort:
-    """A port and a part of it are called by their first lane, which is counted in each port."""
+    """A port and its parts are called by their first lane, which is counted in each port."""
 
     pattern: re.Pattern[str]
     """Group `port`, and group `lane` from 1 on."""
@@ -123,7 +123,7 @@ class LaneOfPort:
 
 @dataclass(frozen=True, slots=True)
 class LaneOfSwitch:
-    """The same, and lanes are counted through the whole switch: `Ethernet0`, `Ethernet8`."""
+    """As `LaneOfPort`, with lanes counted through the whole switch: `Ethernet0`, `Ethernet8`."""
 
     pattern: re.Pattern[str]
     """Group `head`, and group `lane` from 0 on."""
@@ -156,7 +156,7 @@ class LaneOfSwitch:
 
 
 def _parts(lane: int, lanes: int) -> int:
-    """The fewest parts of equal size of which one begins at this lane, counted from 0."""
+    """The least number of equal parts such that one begins at this lane, counted from 0."""
     return lanes // gcd(lanes, lane)
 
 
@@ -187,7 +187,7 @@ Transport = Literal["roce", "infiniband"]
 
 @dataclass(frozen=True, slots=True)
 class SystemEntry:
-    """What the model of a file, and the switch models, need to know of a system."""
+    """The facts about a system that the model of a file and the switch models need."""
 
     carries: Transport
     """The transport of its ports."""
@@ -227,7 +227,7 @@ FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
         "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
     ),
 }
-"""System to the form of releases of another edition of it, and what that is.
+"""System to the release form of another edition, and the name of that edition.
 
 Images of Enterprise SONiC are called `SONiC-OS-4.4.0-Enterprise_Base` and
 `Enterprise_SONiC_OS_4.1.1_Cloud_Advanced`; those of the community by their branch: 202405.
@@ -237,7 +237,7 @@ if TYPE_CHECKING:
     SystemName = str
 else:
     SystemName = Literal[tuple(SWITCH_SYSTEMS)]
-"""The type of `os` in the file: one of the names above, so that the schema lists them."""
+"""The type of `os` in the file: one of the names above, which the schema lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class Recommended:
 _NVIDIA: Final = "NVIDIA sets them for ports of every speed"
 _CELL_BYTES: Final = 254
 """A `segment` of EOS on the chips that carry 200 Gbit/s and more (Intel, "Expected Switch
-Configuration" for Gaudi); with it 2000 and 10,000 of them are 496 and 2480 KiB."""
+Configuration" for Gaudi); so 2000 and 10,000 segments are 496 and 2480 KiB."""
 RECOMMENDED: Final[Mapping[str, tuple[Recommended, ...]]] = {
     "onyx": (Recommended(0, 150, 1500, 100, f"Onyx user manual, page RoCE Commands: {_NVIDIA}"),),
     "cumulus": (
@@ -298,6 +298,6 @@ _OTHERS: Final = Recommended(0, 150, 1500, 100, _NVIDIA)
 
 
 def recommended(system: str, speed_gbit_s: int) -> Recommended:
-    """What holds for a port of that speed; 0: the speed is not known."""
+    """The recommendation for a port of that speed; 0: the speed is not known."""
     rows = RECOMMENDED.get(system, (_OTHERS,))
     return [row for row in rows if row.from_gbit_s <= speed_gbit_s][-1]

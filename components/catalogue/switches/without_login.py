@@ -1,7 +1,7 @@
-"""InfiniBand switches that nothing of ours logs in to: one file each in `models/without_login/`.
+"""InfiniBand switches to which we do not log in: one file each in `models/without_login/`.
 
-What such a switch does is its subnet manager's business, which runs elsewhere; its ports, their
-names and their speeds are facts that a file is held against.
+A subnet manager elsewhere controls such a switch; a site file is checked against its ports, their
+names and their speeds.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ WITHOUT_LOGIN: Final = FOLDER / "without_login"
 
 @dataclass(frozen=True, slots=True)
 class PlainSwitch:
-    """What a file is held against."""
+    """The facts that a site file is checked against."""
 
     asic: str
     runs: str
     halves: tuple[tuple[str, ...], ...]
-    """The names of its ports, by the switches that are in its housing: mostly one."""
+    """The names of its ports, by the switches in its housing: mostly one."""
     speeds_gbit_s: tuple[int, ...]
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """All of them."""
+        """The ports of all switches in the housing."""
         return tuple(name for half in self.halves for name in half)
 
 
@@ -42,10 +42,10 @@ class PlainFile(BaseModel):
     asic: str
     """Generation of the switching chip, for example `Quantum-3`."""
     runs: str
-    """What runs on it: `no system`, or one that has nothing which is ours to set."""
+    """The system on it: `no system`, or one without settings for us."""
     names: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Names of its ports: `1/[1-32]/[1-2]`. Two entries are two switches in one housing, which
-    have no link to each other."""
+    """Names of its ports: `1/[1-32]/[1-2]`. Two entries are two switches in one housing, without a
+    link between them."""
     ports: Annotated[int, Field(ge=1)]
     """Number of its ports."""
     speeds_gbit_s: Annotated[tuple[int, ...], Field(min_length=1)]
@@ -63,7 +63,7 @@ class PlainFile(BaseModel):
         return self
 
     def as_model(self) -> PlainSwitch:
-        """The same facts as the rest of the house holds them."""
+        """The facts in the form that other rooms use."""
         halves = tuple(tuple(spell(form)) for form in self.names)
         return PlainSwitch(self.asic, self.runs, halves, self.speeds_gbit_s)
 
@@ -75,7 +75,7 @@ def list_plain() -> tuple[str, ...]:
 
 @cache
 def find_plain(name: str) -> PlainSwitch | None:
-    """The model of that name; also a managed one, which others may look after.
+    """The model with that name; also a managed one, which others may look after.
 
     Raises:
         ValidationError: Its file is not sound.

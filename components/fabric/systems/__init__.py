@@ -1,7 +1,7 @@
 """One folder a switch system, found by the name that the site file uses.
 
 `SWITCH_SYSTEMS` of the catalogue has the names; `system.py` of the folder has `SYSTEM`. A folder is
-loaded when a switch of its system is met, so that work on one switch loads one driver.
+loaded when a switch of its system is met: work on one switch loads one driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from components.fabric.systems.switch_system import SwitchSystem
 
 UFM: Final = "ufm"
-"""No switch, and no `os` of one: the subnet manager, which is read and set in the same way."""
+"""Not a switch, and not its `os`, but the subnet manager, which is read and set like a switch."""
 _UFM: Final = "components.fabric.ufm.system"
 
 
@@ -26,7 +26,7 @@ def system_of(name: str) -> SwitchSystem:
     """A switch system.
 
     Raises:
-        SpecError: There is none of that name.
+        SpecError: No system has that name.
     """
     if name not in {*SWITCH_SYSTEMS, UFM}:
         raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
@@ -38,7 +38,7 @@ def driver_of(name: str) -> Driver:
     """The driver of a switch system.
 
     Raises:
-        SpecError: There is none of that name.
+        SpecError: No system has that name.
     """
     return system_of(name).driver
 

@@ -19,7 +19,7 @@ _TEXT: Final = TypeAdapter(str)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text that a command printed, and the port it was about; empty: every port."""
+    """The output of a command, and the port that it covers; empty: every port."""
 
     command: str
     text: str
@@ -91,7 +91,7 @@ class Answer:
             raise self.unreadable(f"{where}: {first['msg']}") from error
 
     def cell(self, row: Mapping[str, str], key: str, *known: str) -> str:
-        """A value of a row; if `known` is given, it must be one of those."""
+        """A value of a row; it must be in `known`, if that is given."""
         if key not in row or (known and row[key] not in known):
             raise self.unreadable(f"`{key}` is {row.get(key)!r}, which is not known here")
         return row[key]

@@ -1,4 +1,4 @@
-"""What a driver of one switch system does: pure text in, plain values out.
+"""Drivers of switch systems: text in, plain values out, without I/O.
 
 A driver opens no connection. It says which commands to send, reads what came back, and renders
 the way from one state to another. `components/fabric/exchange.py` does the talking.
@@ -19,11 +19,11 @@ from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchStat
 
 FoundT = TypeVar("FoundT")
 CANDIDATE_PREFIX: Final = "railyard-"
-"""How the names of our candidates begin: what a killed run left behind is found by it."""
+"""Prefix of our candidates' names, by which we find those of a killed run."""
 
 
 class Script(str):
-    """Shell text that is more than plain words. It is made of our own patterns alone."""
+    """Shell text beyond plain words, made only from our own patterns."""
 
     __slots__ = ()
 
@@ -44,18 +44,18 @@ def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one look at a switch found."""
+    """One reading of a switch."""
 
     state: SwitchState
     vlan_holders: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """VLAN to the ports that name it, without those that were asked for."""
+    """VLAN to the ports whose settings mention it, without the requested ports."""
     others: OtherPorts = field(default_factory=OtherPorts)
     """The same ports by the VLANs that they carry now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityCounters:
-    """What one port counted for one priority (received) and traffic class (sent)."""
+    """The counters of one port for one priority (received) and traffic class (sent)."""
 
     rx_bytes: int | None
     """None: the system does not count received bytes by priority, or they could not be read."""
@@ -70,9 +70,9 @@ class PauseCounters:
     """The PFC frames of one port for one priority."""
 
     received: int
-    """The neighbour paused what the port sends."""
+    """The neighbour stopped this port from sending."""
     sent: int
-    """The port paused what its neighbour sends."""
+    """The port stopped its neighbour from sending."""
 
 
 CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "storms"]
@@ -80,10 +80,10 @@ CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "stor
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Counters that are in an answer in a form that the driver does not know."""
+    """Counters in an answer whose form the driver does not know."""
 
     way: CounterWay
-    """What they count."""
+    """The kind of counter."""
     command: str
     text: str
     """The answer as it came."""
@@ -99,15 +99,15 @@ class PortCounters:
     """Packets that the port marked, over all classes: the system counts no finer, or not at all."""
     rx_discards: int | None
     rx_bytes: int | None = None
-    """Received in all priorities together, where the system counts no finer."""
+    """Received in all priorities together, if the system counts no finer."""
     pauses: Mapping[int, PauseCounters] = field(default_factory=dict[int, PauseCounters])
     """By priority; one that the system does not count is not in it."""
     storms: Mapping[int, int] = field(default_factory=dict[int, int])
-    """By traffic class: how often the PFC watchdog found its queue stuck; likewise."""
+    """By traffic class: how often the PFC watchdog found its queue stuck, if that is counted."""
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Frames that arrived broken, by the system's name of each kind; likewise."""
+    """Frames that arrived broken, by the system's name of each kind, if they are counted."""
     unread: tuple[Unread, ...] = ()
-    """What of it could not be read; the rest counts."""
+    """The unreadable counters; the others are valid."""
 
 
 class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange makes the error
@@ -122,12 +122,12 @@ class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange 
 
 @dataclass(slots=True)
 class SoftReader:
-    """Reads counters one by one: an answer of an unknown form takes none of the others along."""
+    """Reads counters one by one: an answer in an unknown form does not spoil the others."""
 
     unread: list[Unread] = field(default_factory=list[Unread])
 
     def read(self, way: CounterWay, parse: Callable[[], FoundT]) -> FoundT | None:
-        """What `parse` returns; None where it cannot read its answer."""
+        """The result of `parse`; None if it cannot read its answer."""
         try:
             return parse()
         except Unreadable as error:
@@ -136,24 +136,23 @@ class SoftReader:
 
     @property
     def found(self) -> tuple[Unread, ...]:
-        """One for each answer that could not be read."""
+        """One entry for each answer that could not be read."""
         return tuple({(each.way, each.text): each for each in self.unread}.values())
 
 
 class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchange makes the error
-    """A setting differs that the system gives with its profile only, and has in another way."""
+    """A setting differs, and no line of the driver can set it."""
 
 
 class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchange makes the error
-    """Another user's unfinished change is on the switch, and one of ours would break it."""
+    """Another user's unfinished change is on the switch, and our change would break it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """How a system takes changes as a candidate, and takes them back unless they are confirmed.
 
-    In a line `{name}` is the name that we give the candidate, `{id}` for what the system
-    itself calls it.
+    In a line `{name}` is the name that we give the candidate, `{id}` the system's own name for it.
     """
 
     open: str | None
@@ -163,26 +162,26 @@ class Guard:
     confirm: str
     """Makes changes in force stay."""
     abandon: str
-    """Forgets a candidate that is not in force."""
+    """Forgets a candidate before it is in force."""
     revert: str
-    """Takes back, at once, changes that are in force and not confirmed."""
+    """Takes back, at once, unconfirmed changes in force."""
     rollback_s: int
-    """The switch itself takes back what is not confirmed by then, whoever is connected."""
+    """After this time the switch itself takes back an unconfirmed change, whoever is connected."""
     list_command: str
-    """What to ask for the candidates that there are."""
+    """The command that lists the present candidates."""
     find_stale: Callable[[str], tuple[str, ...]]
-    """From the answer to that: candidates that a run of ours left behind, as `{id}`; raises
+    """From that answer: candidates that our earlier runs left behind, as `{id}`; raises
     `Unreadable`, and `Occupied` if another user's change is in the way."""
     find_id: Callable[[str, str], str] | None = None
-    """From the answer and our name: what the system calls it, or blank. None: our name."""
+    """From the answer and our name: the system's name, or blank. None: the system uses ours."""
     plain: Sequence[str] = ()
-    """Puts one into force for good, on releases that refuse `list_command` and have no timer."""
+    """Puts one into force for good, on releases that refuse `list_command` and lack a timer."""
     since: tuple[int, ...] = ()
     """First release with the timer; empty: any."""
     pack: Callable[[Sequence[str]], Sequence[str]] = tuple
     """The commands that carry the lines of a candidate."""
     saves_itself: Callable[[SwitchState], bool] = lambda _state: False
-    """Whether a switch saves what it applies, by what was read of it."""
+    """Whether a switch saves each applied change, judged by its reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,22 +194,22 @@ class Drain:
     title: str
     """For people: `EOS maintenance mode`."""
     away: Sequence[str]
-    """What sends traffic away; `{on}` in a line is replaced by `on`."""
+    """Lines that send traffic away; `{on}` in a line is replaced by `on`."""
     back: Sequence[str]
-    """What brings it back and leaves the configuration as it was."""
+    """Lines that bring it back and restore the configuration."""
     asks: str
     """Command that shows whether traffic is sent away; it changes nothing."""
     is_away: str
     """Pattern in that answer if the switch asks its neighbours to use other paths."""
     is_empty: str = ""
-    """Pattern if no traffic is left as well; empty: the system does not say when that is."""
+    """Pattern of the answer once no traffic is left either; empty: the system does not show it."""
     on: Callable[[SwitchState], str] = lambda _state: "on"
     """The word that switches it on, which depends on the release on some systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[FoundT]):
-    """What to ask a switch, and how to read the answers. No command changes a setting."""
+    """The commands of a question, and how to read the answers. No command changes a setting."""
 
     commands: tuple[str, ...]
     parse: Callable[[Mapping[str, str]], FoundT]
@@ -239,27 +238,27 @@ class ByHand:
     why: str
     """Why no update does it."""
     lines: tuple[str, ...]
-    """What to type; `{whole}` is the port and `{parts}` into how many."""
+    """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
 
 
 class Driver(ABC):
-    """One switch system. What has a default is optional."""
+    """One switch system. Members with a default are optional."""
 
     system: str
     title: str
     """The system's name for people."""
     enter: Sequence[str] = ()
-    """From login to where show commands are taken."""
+    """Lines from login to the mode for show commands."""
     configure: Sequence[str] = ()
-    """From there to where configuration lines are taken; show commands stay possible."""
+    """Lines from there to configuration mode; show commands stay possible."""
     discard: Sequence[str] = ()
     """Forgets lines that were taken and are not in force; empty if each line acts at once."""
     guard: Guard | None = None
-    """How changes are confirmed; None: a line that was taken, or applied, stays."""
+    """How changes are confirmed; None: a line stays once it was taken or applied."""
     save: str = ""
     """Makes the running configuration the one that boots; empty if every line does."""
     ports: Question[tuple[str, ...]] = Question((), lambda _answers: ())
-    """Every port of the switch. On InfiniBand there is none for Railyard to set."""
+    """Every port of the switch. On InfiniBand Railyard sets no ports."""
     neighbours: Question[dict[str, Neighbour]] = Question((), lambda _answers: {})
     """LLDP: port to neighbour; a port that heard nothing is left out."""
     links: Question[dict[str, bool]] = Question((), lambda _answers: {})
@@ -273,18 +272,18 @@ class Driver(ABC):
 
     @abstractmethod
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """What to ask to learn the settings that `wanted` names."""
+        """The commands that show the settings in `wanted`."""
 
     def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-        """The next command about all ports that saves a look at each of them; None: no more.
+        """The next command that reads all ports at once instead of one by one; None: no more.
 
-        The answer to a refused one is blank. A system needs none if its `read_commands` are few
+        The answer to a refused one is blank. A system can do without if its `read_commands` are few
         on any switch.
         """
         del answers, wanted
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """What is left of `read_commands` after those answers; `parse` gets the answers to both."""
+        """The rest of `read_commands` after those answers; `parse` gets the answers to both."""
         del answers
         return self.read_commands(wanted)
 
@@ -305,12 +304,12 @@ class Driver(ABC):
         """
 
     def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic."""
+        """Whether setting this one value interrupts traffic."""
         return effect_of(self.system, change).interrupts
 
     @abstractmethod
     def find_refusal(self, output: str) -> str | None:
-        """The system's error text in what a command printed, or None."""
+        """The system's error text in the output of a command, or None."""
 
     @abstractmethod
     def factory_state(self, ports: Sequence[str]) -> SwitchState:

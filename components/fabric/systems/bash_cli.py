@@ -1,4 +1,4 @@
-"""bash as the command line of a switch that is a Linux machine: Cumulus and SONiC.
+"""bash as the command line of Linux switches: Cumulus and SONiC.
 
 A refusal is an exit status or a text, since a few commands print an error and exit 0.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from components.remote.session_profile import SessionProfile
 
 SESSION: Final = SessionProfile(
-    # `cumulus@leaf-01:mgmt:~$ `: the VRF of the login is between host and folder. SONiC has none:
+    # `cumulus@leaf-01:mgmt:~$ `: the VRF of the login is between host and folder. SONiC omits it:
     # `admin@leaf-01:~$ `.
     prompt=r"(?P<own>[^@\r\n]*@[\w.-]+:(?:[\w-]+:)?[^\s$#]*)[$#] ",
     # A dumb terminal gets neither colours nor bracketed paste, and nothing pages.
@@ -20,16 +20,16 @@ SESSION: Final = SessionProfile(
     has_status=True,
 )
 _STATUS: Final = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
-"""What the session appends for an exit status other than 0."""
+"""The mark that the session appends for an exit status other than 0."""
 
 
 def find_refusal(
     output: str, errors: Iterable[str], shorten: Callable[[str], str] = lambda text: text
 ) -> str | None:
-    """The error in what a command printed, on one line, or None.
+    """The error in the output of a command, on one line, or None.
 
     Args:
-        output: What it printed, with the mark of its exit status where that is not 0.
+        output: Its output, with the mark of an exit status other than 0.
         errors: Texts of failures that exit with 0.
         shorten: Finds the part of a refusal that says why.
     """

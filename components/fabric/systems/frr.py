@@ -21,7 +21,7 @@ class _Peer(BaseModel):
 
 class _Summary(BaseModel):
     peers: dict[str, _Peer] = {}
-    """FRR answers `{}` where there is no BGP, or no neighbour."""
+    """FRR answers `{}` without BGP, or without neighbours."""
 
 
 class _BfdPeer(BaseModel):
@@ -75,7 +75,7 @@ def parse_summary(command: str, text: str, document: object) -> dict[str, Sessio
 
 
 def with_routes(sessions: Sessions, answer: str) -> Sessions:
-    """The same with what `show ip route bgp json` says; without the right to ask, it is not known.
+    """Add the routes of `show ip route bgp json`; without the right to ask, they are not known.
 
     A next hop counts that zebra has put into the kernel and whose link is up.
     """
@@ -93,10 +93,10 @@ def with_routes(sessions: Sessions, answer: str) -> Sessions:
 
 
 def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
-    """The same with what `show bfd peers json` says.
+    """Add the states of `show bfd peers json`.
 
-    A neighbour that it does not name has no session of BFD. Without the right to ask, or without
-    the daemon, BFD alone is not known.
+    If the answer omits a neighbour, BFD is down there. Without the right to ask, or without the
+    daemon, BFD alone is not known.
     """
     try:
         peers = _BFD_PEERS.validate_json(answer)

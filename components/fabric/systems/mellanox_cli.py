@@ -24,7 +24,7 @@ IDENTITY: Final = IdentityQuestions(
     # Captures of `show version` of Onyx 3.8.2004 and 3.9.0300 (sources.md#switch-identity).
     serial=Field("show version", r'^System serial num: +[\\"]*([^\\"\s]+)'),
     base_mac=Field("show version", r"^Host ID: +([0-9A-F]{12})"),
-    # A user with the capability `monitor` may not change the running configuration.
+    # A user with the capability `monitor` cannot change the running configuration.
     tries=("configure terminal", "exit"),
 )
 
@@ -33,7 +33,7 @@ _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 
 
 EXEC: Final = ExecForm(expects=r"\s*", cli=True)
-"""A configuration line that is taken prints nothing."""
+"""An accepted configuration line prints nothing."""
 
 
 class MellanoxDriver(Driver):

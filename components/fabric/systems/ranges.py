@@ -16,10 +16,10 @@ _SPAN: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
 
 
 def _read_span(part: str) -> tuple[str, range]:
-    """What is before the numbers, such as `1/`, and the numbers.
+    """The text before the numbers, such as `1/`, and the numbers.
 
     Raises:
-        ValueError: It is no range, or one that no switch can mean.
+        ValueError: It is not a range, or one that no switch can mean.
     """
     found = _SPAN.fullmatch(part)
     numbers = range(int(found[2]), int(found[3] or found[2]) + 1) if found else range(0)
@@ -29,7 +29,7 @@ def _read_span(part: str) -> tuple[str, range]:
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
-    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs.
+    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` mean no VLANs.
 
     Raises:
         ValueError: It is something else.
@@ -54,7 +54,7 @@ def collapse_vlans(vlans: Iterable[int]) -> str:
 
 
 def move_vlans(head: str, held: set[int], wanted: set[int]) -> Iterator[str]:
-    """The lines that add to a list of VLANs and remove from it."""
+    """The lines that add VLANs to a list and remove others from it."""
     for word, vlans in (("add", wanted - held), ("remove", held - wanted)):
         if vlans:
             yield f"{head} {word} {collapse_vlans(vlans)}"
@@ -102,7 +102,7 @@ def holders_of(named: Mapping[str, Iterable[int]]) -> dict[int, tuple[str, ...]]
 
 
 def fill_membership(was: PortState, port: PortState) -> PortState:
-    """A target of which only some VLAN settings are ours: the others stay as they are."""
+    """Complete a target that sets only some VLAN settings: the others stay as they are."""
     if port.mode is not None and port.mode != was.mode:
         return port
     changes: dict[str, object] = {"mode": was.mode}
@@ -129,7 +129,7 @@ def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
 
 
 def _carried(port: PortState) -> Literal["all"] | tuple[int, ...]:
-    """The VLANs that are in force in the mode of a port; one in no bridge carries none."""
+    """The VLANs in force in the mode of a port; outside a bridge it carries none."""
     access = (port.access_vlan,) if port.access_vlan and port.mode in {"access", "hybrid"} else ()
     listed = port.trunk_vlans or () if port.mode in {"trunk", "hybrid"} else ()
     return "all" if listed == "all" else (*listed, *access)

@@ -1,4 +1,4 @@
-"""A switch system that is set by lines of text, as a table: one row for each setting.
+"""A switch system configured by lines of text, as a table: one row for each setting.
 
 A row says what shows the setting, its line in the configuration, the factory's value, and the lines
 to send. One reader and one writer serve every row; the order of rows is the order of writing.
@@ -45,7 +45,7 @@ def collect(held: tuple[str, ...] | None, word: str) -> tuple[str, ...]:
 
 
 def nothing(_row: Row, _was: object, _now: object) -> tuple[str, ...]:
-    """Another row writes it, or none does."""
+    """For a setting that another row writes, or none."""
     return ()
 
 
@@ -62,7 +62,7 @@ def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN40
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting of a port, a queue, a partition or another thing with lines of its own."""
+    """One setting of a port, a queue, a partition or another object with its own lines."""
 
     name: str
     """The field of the state."""
@@ -70,18 +70,20 @@ class Row:
     """Pattern of its line in the configuration. It is also the line to send, with the value in
     place of the group."""
     factory: Any = None
-    """Its value if no line says one; None: that depends on the release or on other settings."""
+    """Its value if no line sets one; None: it depends on the release or on other settings."""
     take: Callable[..., object] = take_text
     """The value before that line, or None, and the groups of the pattern, to the value after it."""
     lines: Mapping[Any, str] = field(default_factory=dict[Any, str])
-    """Value to its line, where `line` is not the one to send; under None the line of every other
-    value, which is `{}` in it."""
+    """Value to its line, if `line` is not the one to send; under None the line for every other
+    value, which replaces `{}`."""
     unset: str = ""
-    """The line that leaves no line, where `native` of the state says whether there was one."""
+    """The line that removes the setting's line, if the state's `native` records whether one
+    existed."""
     write: Write = write_value
-    """The lines from one state to another; a function of its own if other settings matter too."""
+    """The lines from one state to another; a special function if other settings matter too."""
     command: str = ""
-    """What shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
+    """The command that shows it, with `{}` for the port; empty: a table of all ports, or the
+    configuration."""
     read: Callable[[Answer], object] | None = None
     """Reads the answer to that command."""
     say: Callable[[Any], object] = str
@@ -122,7 +124,7 @@ def take_line(rows: Iterable[Row], found: Values, line: str) -> bool:
 
 
 def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
-    """The values that some lines say; others' lines are left out."""
+    """The values that some lines set; foreign lines are left out."""
     found: Values = {}
     for line in lines:
         take_line(rows, found, line)
@@ -130,12 +132,12 @@ def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
 
 
 def factory_values(rows: Iterable[Row]) -> Values:
-    """Row name to its value if no line says one."""
+    """Row name to its value if no line sets one."""
     return {row.name: row.factory for row in rows}
 
 
 def nested_lines(text: str) -> Iterator[tuple[str, ...]]:
-    """Each line of a configuration after the lines that it is indented under; `!` is no line."""
+    """Each line of a configuration after the lines that it is indented under; `!` is skipped."""
     path: list[tuple[int, str]] = []
     for line in text.replace("\r", "").splitlines():
         words, indent = line.strip(), len(line) - len(line.lstrip())

@@ -1,7 +1,7 @@
-"""What the rest of the house knows of a switch system: one value, `SYSTEM` in each folder.
+"""The description of a switch system for other rooms: one value, `SYSTEM`, in each folder.
 
-What is optional is left out where a system has none: lossless and lossy RoCE on trunks and access
-ports is what every Ethernet system has.
+Optional parts are left out if a system lacks them. Every Ethernet system has lossless and lossy
+RoCE on trunks and access ports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE_SHOT_PRIORITY: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What RoCE means to one switch and to each of its ports; VLANs and MTU are not part of it."""
+    """What RoCE means to one switch and to each of its ports; VLANs and MTU are not included."""
 
     switch: SwitchState
     port: PortState
@@ -57,76 +57,76 @@ class RoceProfile:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What is not refused, and a person should know before."""
+    """A fact that a person should know beforehand, although no rule refuses it."""
 
     text: str
     fix: str
     until: Release | None = None
     """First release without it; None: every one has it."""
     unnumbered: bool = False
-    """It is about links without addresses alone."""
+    """It concerns only links without addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedForm:
-    """How a system that is routed says what every routed system has; the defaults are Cumulus'."""
+    """How a routed system writes its routing; the defaults are Cumulus'."""
 
     loopback: str = "lo"
-    """The interface that has the router's identifier."""
+    """The interface with the router's identifier."""
     vlan: str = "vlan{}"
     """The routed interface of a VLAN."""
     link: tuple[str, ...] = ()
-    """What a port needs beside being routed, so that BGP speaks over it without an address."""
+    """Further settings of a routed port that let BGP run over it without an address."""
     own_mtu: bool = False
-    """Routed interfaces have an MTU of their own, beside that of frames which are switched."""
+    """Routed interfaces have their own MTU, apart from that of switched frames."""
     says_number: bool = False
     """A neighbour is named with its number; elsewhere any other number than the switch's own will
     do, and both ends of a link can be of different systems either way."""
     max_paths: int | None = None
     """Equal paths to ask for; None: all are used by default."""
     forwards: bool | None = None
-    """Routing is a line of its own."""
+    """A separate line turns routing on; None: the system lacks such a line."""
     sessions: str = "nv show vrf default router bgp neighbor"
-    """What a person asks for all sessions."""
+    """The command for all sessions, for people."""
     session: str = "nv show vrf default router bgp neighbor {}"
-    """The same of one neighbour."""
+    """The command for one neighbour."""
     bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
-    """The same of BFD."""
+    """The command for BFD."""
     routes: str = "sudo vtysh -c 'show ip route bgp'"
-    """The same of the next hops in use."""
+    """The command for the next hops in use."""
     route: str = "sudo vtysh -c 'show bgp ipv4 unicast {}'"
-    """The same of all ways to one network, in use or not."""
+    """The command for all ways to one network, in use or not."""
     cautions: tuple[Caution, ...] = ()
-    """What a file that routes it should know."""
+    """Cautions about files that route such a switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkWish:
-    """What a link shall run at; None: left to the switch."""
+    """The wanted speed, FEC and negotiation of a link; None: left to the switch."""
 
     speed_gbit_s: int | None = None
     lanes: int | None = None
-    """Of that speed on this port; None: not known."""
+    """The lanes for that speed on this port; None: not known."""
     fec: Fec | None = None
     autoneg: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LinkForm:
-    """How a system says what a link runs at."""
+    """How a system writes the speed, FEC and negotiation of a link."""
 
     words: Callable[[LinkWish], Mapping[str, str]]
-    """`speed`, `fec` and `autoneg` of `PortState`; what is left to the switch is not in it."""
+    """`speed`, `fec` and `autoneg` of `PortState`; values left to the switch are missing."""
     by_lanes: bool = False
     """Speed and lanes are one word. Every part of a port is always there, and that word is what
     splits the port; elsewhere a split is a setting of the whole port."""
     since: Release = (0, 0, 0)
-    """First release that has the lines."""
+    """First release with the lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchSystem:
-    """One switch system. Where a text is in place of a value, it says why there is none."""
+    """One switch system. A text in place of a value gives the reason why the value is missing."""
 
     driver: Driver
     intent: Callable[[Rdma], Intent]
@@ -135,40 +135,40 @@ class SwitchSystem:
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
     identity: IdentityQuestions | None = None
-    """How its model, its release and the rights of a login are asked for; None: they are not."""
+    """The questions about model, release and the rights of a login; None: not asked."""
     min_release: Release = (0, 0, 0)
-    """Oldest release that has the commands we send and the answers we read, on any model."""
+    """Oldest release with the commands we send and the answers we read, on any model."""
     older: str = "lacks commands that its driver sends"
-    """What a switch of an older release does or lacks, after its name."""
+    """The fault of a switch of an older release, in words that follow its name."""
     reads_release: Callable[[str], bool] = is_numbered
     """Whether a text is a release of the system at all."""
     profile: RoceProfile | None = None
-    """Where RoCE comes as a whole; None where each setting of it is set."""
+    """The profile if RoCE comes as a whole; None: each setting is set separately."""
     a_release: str = "1.2.3"
-    """A release as a file says it, for people."""
+    """A release as a file writes it, for people."""
     parse_release: Callable[[str], Release] = parse_release
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
     """A release as the system writes it."""
     native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
-    """What an untouched switch of a release has in its `native`, instead of the driver's own, where
-    the words of lines follow the release."""
+    """The `native` of an untouched switch of a release. It replaces the driver's own if the words
+    of lines follow the release."""
     one_shot_modes: frozenset[Mode] = frozenset()
-    """Modes that are one command for the whole switch, on priority 3 only."""
+    """Modes set by one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False
     """Such a command may flap every port."""
     semi_lossless: str | None = "it has no documented mode that pauses one way only"
-    """Why there is no such mode; None: there is."""
+    """Why this mode is missing; None: the system has it."""
     pfc_watchdog: Release | str = "no command of it is known here"
     """First release with a PFC watchdog per port."""
     cable_length: Release | str = "no command of it is known here"
     """First release in which the headroom of the lossless buffer follows the length of a cable."""
     cable_per_port: bool = False
-    """Each port has a length of its own; else the longest one counts for the whole switch."""
+    """Each port has its own length; else the longest one counts for the whole switch."""
     default_cable_m: int = 100
-    """Length that a system assumes of a cable of which the file says none (NVUE reference)."""
+    """Length that a system assumes for a cable without one in the file (NVUE reference)."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
-    """Why a port cannot have thresholds of its own; None: it can."""
+    """Why a port cannot have its own thresholds; None: it can."""
     mark_percent: str | None = "no command of it is known here"
     """Why it marks all packets at the upper threshold; None: the share can be set."""
     class_shares: str | None = "no command of them is known here"
@@ -178,20 +178,19 @@ class SwitchSystem:
     cnp_class: str | None = "no documented command puts a DSCP into another class"
     """Why the notifications are in the class of their DSCP; None: the map can be set."""
     adaptive_routing: Release | str = "its driver sets none"
-    """First release with adaptive routing that is not a beta."""
+    """First release whose adaptive routing is past beta."""
     routing: Release | str = "its driver sets no routed ports and no BGP"
-    """First release that is routed between switches."""
+    """First release that can route between switches."""
     routed: RoutedForm = RoutedForm()
-    """How it says so."""
+    """How the system writes its routing."""
     drain: Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
     rows: Mapping[str, Release] = field(default_factory=dict[str, Release])
-    """Each setting of a port that has a row, as `PortState` calls it, to the first release that has
-    its line."""
+    """Each port setting with a row, named as in `PortState`, to the first release with its line."""
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why a setting has no row, if there is more to say than that no line of it is known."""
+    """Why a setting lacks a row, if the reason is more than that its line is unknown."""
     native_apart: bool = False
-    """A trunk has the VLAN of untagged frames beside that of an access port; else it is hybrid."""
+    """A trunk keeps its untagged VLAN apart from the access VLAN; else such a port is hybrid."""
     reserved_vlans: range = range(0)
     """VLANs that the switching chip uses itself."""
     all_strict: bool = False
@@ -203,15 +202,15 @@ class SwitchSystem:
     splits: Release | None = None
     """First release in which its driver splits ports; None: ports must have been split before."""
     links: LinkForm | str = "its driver sets none"
-    """How it says what a link runs at, or why it does not."""
+    """How it writes link settings, or why it cannot."""
     unproven: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Pattern of settings to why their lines have no source of the vendor: a preview says so. The
-    reading after the change decides, and puts back what the switch took in another way."""
+    """Pattern of settings to the reason why their lines lack a source of the vendor, which a
+    preview shows. If the reading after the change differs, the old values are put back."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
 
     def since(self, name: str) -> Release | str | None:
-        """Since when it has a feature or a setting of a port, or why it has not; None: it has."""
+        """The first release with a feature or port setting, or why it lacks it; None: any."""
         if name in SwitchSystem.__dataclass_fields__:
             return getattr(self, name)
         return self.rows.get(name) or self.lacking.get(name, "no line of it is known here")
@@ -231,14 +230,15 @@ class ExecForm:
     commit: Lines = ()
     """Puts an apply and an undo into force, or says that all went well."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Setting that it could not set or put back, and its words. Nothing is read first."""
+    """Setting that an exec could not set or put back, since it reads nothing first, to its
+    words."""
     given: tuple[object, ...] = ()
-    """Values of those that are not refused."""
+    """Values of settings in `lacks` that are accepted all the same."""
     native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}
-    """What a port is taken to have, of which nothing is known."""
+    """The `native` to assume for an unread port."""
     around: Callable[[SwitchState, Lines], Lines] = lambda _desired, lines: lines
     """The lines of an apply, with those that make them right over any state."""
     around_undo: Callable[[SwitchState, Lines], Lines] = lambda _desired, lines: lines
-    """The lines of an undo, so that it spares what others use by now."""
+    """The lines of an undo, made to spare things that others use by now."""
     unproven: str = ""
-    """What of the undo has a source, and was never seen on a switch: the plan says so."""
+    """Lines of the undo with a source that were never seen on a switch; the plan names them."""

@@ -1,8 +1,8 @@
 """UFM, read and set as a switch is, over HTTPS: partitions by key, and whether IP may run in them.
 
 Whether its subnet manager routes adaptively is only read: no published form of the request that
-would set it was found. Requests and answers: lab/sources.md#ufm. The management key
-0x7fff is not read into the state, so that nothing here can change it.
+would set it was found. Requests and answers: lab/sources.md#ufm. The management key 0x7fff is not
+read into the state, so nothing here can change it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UfmDriver(Driver):
     title = "UFM"
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """All partitions, since those of others decide what may be removed."""
+        """All partitions, since foreign ones limit removals."""
         if wanted.ib is None:
             return ()
         return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
@@ -79,10 +79,10 @@ class UfmDriver(Driver):
         return Reading(SwitchState(ib=state))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """New partitions and members first; what a port loses comes last.
+        """New partitions and members first; removals come last.
 
         Raises:
-            Unsettable: Adaptive routing is asked for and is not there.
+            Unsettable: Adaptive routing is wanted, but off.
         """
         if target.ib is None:
             return ()
@@ -95,11 +95,11 @@ class UfmDriver(Driver):
         return tuple(Change(lines) for lines in changes if lines)
 
     def find_refusal(self, output: str) -> str | None:
-        """The status and the reason, where the status is no success."""
+        """The status and the reason, if the status is not a success."""
         return output.strip() if output.startswith(_FAILED) else None
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """No partition beside the management key; adaptive routing is the default."""
+        """No partition besides the management key; adaptive routing is the default."""
         del ports
         return SwitchState(ib=IbState(node="", adaptive_routing=True))
 
@@ -149,7 +149,7 @@ def _request(method: str, tail: str, after: PartitionState, **more: object) -> s
 
 
 def _set_all(after: PartitionState) -> Iterator[str]:
-    """One request replaces all, and is the only one that is published to change `ip_over_ib`."""
+    """One request replaces all; it is the only published one that changes `ip_over_ib`."""
     whole = {guid: kind for guid, kind in after.members.items() if not kind.endswith(_AT_0)}
     first = whole or after.members
     kinds = [first[guid].removesuffix(_AT_0) for guid in sorted(first)]
@@ -167,7 +167,7 @@ def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:
 
 SYSTEM: Final = SwitchSystem(
     driver=UfmDriver(),
-    # InfiniBand has no RoCE: `ib_plan.py` says what UFM shall have.
+    # InfiniBand does without RoCE: `network_plan.py` plans UFM.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=SessionProfile(prompt="", prepare=(), https=True),
     exec_form="UFM has no command line",

@@ -1,9 +1,9 @@
-"""What of a Cumulus switch is no row: membership in the bridge, splits, and RoCE.
+"""The parts of a Cumulus switch outside the rows: bridge membership, splits, and RoCE.
 
 Splits: NVUE reference, `link breakout`, from 5.4 on; page "Switch Port Attributes". RoCE is one
-profile for the switch; a profile of marking or of shares is named by ports. Ours is called by what
-it holds, `railyard-300-3000-20`, so that none is ever changed. A port that names one has nothing of
-the RoCE profile's in that section, so ours holds every class of it (page "Quality of Service").
+profile for the switch; ports name profiles of marking or of shares. The name of ours gives its
+content, `railyard-300-3000-20`, and we never change one. For a port that names one, the RoCE
+profile no longer applies in that section, so ours holds every class (page "Quality of Service").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_member(entry: nvue.Tree) -> dict[str, object]:
     access = nvue.number_at(member, "access", nvue.VLANS)
     if access is not None:
         return {"mode": "access", "access_vlan": access}
-    # Without a list of its own a member carries every VLAN of the bridge.
+    # Without its own list a member carries every VLAN of the bridge.
     vlans = nvue.vlans_of(nvue.spelled(member, "vlan")) if "vlan" in member else "all"
     if "untagged" not in member:
         return {"mode": "trunk", "trunk_vlans": vlans}
@@ -39,9 +39,9 @@ def read_member(entry: nvue.Tree) -> dict[str, object]:
 
 
 def _member(port: PortState) -> dict[str, str] | None:
-    """The keys below the bridge to their words; None: it is not in it.
+    """The keys below the bridge to their words; None: the port is outside the bridge.
 
-    Without `vlan` it carries every VLAN of the bridge; what is in that list has no word.
+    Without `vlan` it carries every VLAN of the bridge; entries of that list have blank words.
     """
     if port.mode in {None, "routed"}:
         return None
@@ -54,7 +54,7 @@ def _member(port: PortState) -> dict[str, str] | None:
 
 
 def member_lines(was: PortState, port: PortState, _release: object) -> list[rows.Tail]:
-    """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
+    """Access, untagged and tagged VLANs exclude each other, so the old ones are unset first."""
     old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
         return []
@@ -77,12 +77,12 @@ def member_lines(was: PortState, port: PortState, _release: object) -> list[rows
 _HELD: Final = "split_held"
 """Key of a switch's `native`: whole ports with settings that parts do not have."""
 _NAMED: Final = "split_named"
-"""The same: whole ports of which the configuration says something beside their split."""
+"""Key of `native`: whole ports with settings in the configuration besides their split."""
 _SPLIT: Final = "link breakout"
 
 
 def count_parts(entry: nvue.Tree) -> int:
-    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split.
+    """Read `4x: {}`, also with lanes below it; `disabled` marks the port next to a split.
 
     Raises:
         ValueError: It is something else.
@@ -96,7 +96,7 @@ def count_parts(entry: nvue.Tree) -> int:
 
 
 def is_only_split(entry: nvue.Tree) -> bool:
-    """Whether an interface has no setting but its split."""
+    """Whether the split is the only setting of an interface."""
     only = {*entry} <= {"link", "type"} and {*nvue.child(entry, "link")} == {"breakout"}
     return only and count_parts(entry) > 1
 
@@ -104,7 +104,7 @@ def is_only_split(entry: nvue.Tree) -> bool:
 def read_splits(
     entries: Mapping[str, nvue.Tree], ports: Mapping[str, PortState], wanted: SwitchState
 ) -> tuple[dict[str, object], dict[str, str]]:
-    """Every port that is split, those that were asked for, and words on whole ports."""
+    """Every split port, the requested ones, and notes about whole ports."""
     splits: dict[str, tuple[str, ...]] = {name: (name,) for name in wanted.splits or {}}
     for name, count in ((name, count_parts(entry)) for name, entry in entries.items()):
         if count > 1:
@@ -119,7 +119,7 @@ def read_splits(
 
 
 def _has_more(entry: nvue.Tree, port: PortState) -> bool:
-    """More than being up or down, and what a link runs at, which a split takes along."""
+    """Whether a port has settings besides its state and its link, which a split takes along."""
     noted = any(
         is_written(port.native, key) for key in ("rest", *(row.setting for row in rows.PORT))
     )
@@ -128,7 +128,7 @@ def _has_more(entry: nvue.Tree, port: PortState) -> bool:
 
 
 def split_lines(states: rows.States) -> Iterator[Line]:
-    """Ports that become whole again, after the lines of their parts; then ports that are split.
+    """Lines that join ports, after the lines of their parts; then lines that split ports.
 
     Raises:
         Unsettable: A port is split in another way, or has settings that parts do not have.
@@ -140,7 +140,7 @@ def split_lines(states: rows.States) -> Iterator[Line]:
             _refuse_split(whole, held, len(parts), states)
             coming.setdefault(len(parts), []).append(whole)
         elif len(held) > len(parts):
-            # What stood there before stays, if it is blank; what did not goes.
+            # An entry from before our change stays, as a blank one; an entry that we made goes.
             bare = all(whole not in _list(state, _NAMED) for state in states)
             yield Line("unset", f"interface {whole}" if bare else f"interface {whole} {_SPLIT}")
     for count, wholes in coming.items():
@@ -174,13 +174,13 @@ CNP_PRIORITY: Final = 6
 ECN_MIN_BYTES: Final = 150_000
 ECN_MAX_BYTES: Final = 1_500_000
 GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
-"""These in KiB, by which it marks; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
+"""The profile's thresholds in KiB; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
 MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
 """`enabled-tc 0,3`."""
 _GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
-"""Its shares and strict classes."""
+"""The profile's shares and strict classes."""
 OURS: Final = "railyard-"
-"""How the names of our profiles begin."""
+"""Prefix of our profiles' names."""
 _MARKING: Final = "congestion-control"
 _SHARES: Final = "egress-scheduler"
 _SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_PRIORITY}"}
@@ -196,7 +196,7 @@ def named_of(entry: nvue.Tree) -> dict[str, str]:
 
 
 def read_holders(tree: nvue.Tree, entries: Mapping[str, nvue.Tree]) -> dict[str, str]:
-    """Our profiles, and the ports that name each of them, as a switch's `native` holds it."""
+    """Our profiles, each with the ports that name it, as a switch's `native` holds them."""
     users: dict[str, list[str]] = {}
     for section in _SECTIONS:
         users |= {f"{section} {name}": [] for name in nvue.child(tree, "qos", section)}
@@ -209,7 +209,7 @@ def read_holders(tree: nvue.Tree, entries: Mapping[str, nvue.Tree]) -> dict[str,
 
 
 def native_of(entry: nvue.Tree, wanted: PortState) -> dict[str, str]:
-    """What must be put back of a port, by the settings that are asked for."""
+    """The profiles to put back on a port, for the requested settings."""
     asked = {_MARKING: bool(wanted.ecn), _SHARES: wanted.strict_classes is not None}
     return {_SECTIONS[key]: name for key, name in named_of(entry).items() if asked[key]}
 
@@ -217,7 +217,7 @@ def native_of(entry: nvue.Tree, wanted: PortState) -> dict[str, str]:
 def read_qos(
     tree: nvue.Tree, entry: nvue.Tree, given: SwitchState | None, wanted: PortState
 ) -> dict[str, object]:
-    """What the RoCE profile gives to a port, and what is set over that."""
+    """The settings that the RoCE profile gives to a port, with the port's own over them."""
 
     def own(section: str) -> nvue.Tree:
         name = nvue.value_at(entry, f"qos {section} profile")
@@ -271,11 +271,11 @@ def _ecn(row: nvue.Tree) -> EcnState | None:
 _Wish = tuple[str, Mapping[str, Mapping[str, str | int]]]
 """The profile that a port needs, blank for none; and in it classes, such as `0,3`, to words."""
 _Move = tuple[str, str, str, _Wish]
-"""A port, and in which section it names which profile, and is to name another one."""
+"""A port, the section, the profile it names there, and the one it should name."""
 
 
 def profile_lines(states: rows.States) -> Iterator[Line]:
-    """Profiles that ports need, the ports' names of them, and what nothing names any more."""
+    """Lines for profiles that ports need, for ports that name them, and for unused profiles."""
     moves = tuple(_moves(states))
     recorded = read_fields(states[0].native.get(_PROFILES))
     users = {profile: {*filter(None, names.split(","))} for profile, names in recorded.items()}
@@ -297,7 +297,7 @@ def profile_lines(states: rows.States) -> Iterator[Line]:
 
 
 def _moves(states: rows.States) -> Iterator[_Move]:
-    """The ports that are to name another profile; what others named stays unless it has to go."""
+    """The ports that need another profile; a foreign profile stays unless it must go."""
     for name, port in states[1].ports.items():
         was = states[0].ports.get(name, PortState())
         for section, wish_of in ((_MARKING, _wish_marking), (_SHARES, _wish_shares)):
@@ -341,7 +341,7 @@ def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
     name = OURS + "-".join([*words, "s" + "".join(map(str, sorted(strict)))])
     needs_none = not held or (
         held.startswith(OURS) and held != name
-    )  # what took the place of theirs stays
+    )  # a profile that replaced a foreign one stays
     if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
         return "", {}
     served = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
@@ -352,7 +352,7 @@ def mode_lines(states: rows.States) -> Iterator[Line]:
     """The profile of the whole switch.
 
     Raises:
-        Unsettable: The profile is the wanted one and does not give what it should.
+        Unsettable: The profile is the wanted one, but lacks settings that it should give.
     """
     actual, target = states
     if target.roce == "none" != actual.roce:
@@ -364,9 +364,10 @@ def mode_lines(states: rows.States) -> Iterator[Line]:
 
 
 def _require_profile(states: rows.States) -> None:
-    """What only the profile sets must be there with it.
+    """Check the settings that only the profile can give.
 
-    A port that leaves the file would have less, and keeps what the profile gives to every port.
+    A port that leaves the file would have less, and keeps the profile's settings, as every port
+    does.
     """
     actual, target = states
     moved = {(port, section) for port, section, *_ in _moves(states)}

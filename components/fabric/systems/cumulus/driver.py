@@ -1,8 +1,8 @@
 """The driver of NVIDIA Cumulus Linux (NVUE): which commands, in which order, read how.
 
-Lines collect in a pending revision and act together at `nv config apply`; the switch takes back
-what is not confirmed. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler come
-with it, so they are read and compared, not set (lab/sources.md#cumulus).
+Lines collect in a pending revision and act together at `nv config apply`; the switch takes back an
+unconfirmed apply. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler come with
+it, so they are read and compared, not set (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COUNTERS: Final = (
     "nv show interface {port} counters qos -o json",
     "nv show interface {port} qos pfc-watchdog",
 )
-"""Of the last one, from 5.6 on, the text is published, and no JSON."""
+"""For the last one, from 5.6 on, only the text form is published."""
 SESSIONS: Final = "nv show vrf default router bgp neighbor -o json"
 WITH_BFD: Final = f'{SESSIONS}; sudo -n vtysh -c "{frr.BFD}"; true'
 """NVUE lists BFD's peers from 5.15 on only, and no page shows them in JSON."""
@@ -41,7 +41,7 @@ _NEXT_HOPS: Final = f'sudo -n vtysh -c "{frr.ROUTES}"; true'
 _ROLLBACK_S: Final = 300
 """The second reading takes some seconds; NVUE's own default is ten minutes."""
 _DIFF: Final = "nv config diff"
-"""It changes nothing: it puts what is about to happen into the session's record."""
+"""It changes nothing: it puts the coming changes into the session's record."""
 _GUARD: Final = base.Guard(
     open=None,
     force=(_DIFF, f"nv config apply --confirm {_ROLLBACK_S}s -y -m {{name}}"),
@@ -110,12 +110,12 @@ def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
     """Both forms of the first answer: with all details before 5.12, and the short one since.
 
     Raises:
-        Unreadable: It is no table of neighbours.
+        Unreadable: It is not a table of neighbours.
     """
     (command, text), (_, routes) = answers.items()
     document, rest = frr.first_document(command, text)
     try:
-        # A neighbour that is configured and was never there has only what was set.
+        # A configured neighbour that was never seen has only its configured keys.
         sessions = {
             name: Session.model_validate(
                 {"state": each.get("state", "no state"), "networks": tree.value_at(each, _PREFIXES)}
@@ -137,13 +137,13 @@ class CumulusDriver(base.Driver):
     ports = base.ask_once(INTERFACES, _parse_ports)
     neighbours = base.ask_once(NEIGHBOURS, _parse_neighbours)
     links = base.ask_once(INTERFACES, _parse_links)
-    # A run that was killed may have left lines pending: an apply would take them as well.
+    # A killed run may have left lines pending: an apply would take them as well.
     configure = ("nv config detach",)
     guard = _GUARD
     save = "nv config save"
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """The whole configuration, and what the RoCE profile gives if any of it is ours."""
+        """The whole configuration, and the RoCE profile if we manage any of its settings."""
         ours = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
         is_asked = any(value is not None for value in ours) or any(
             port.trust is not None or port.ecn or port.strict_classes is not None
@@ -175,8 +175,8 @@ class CumulusDriver(base.Driver):
         The order does not matter to NVUE, which checks and applies a revision as a whole.
 
         Raises:
-            Unsettable: The profile is the wanted one and does not give what it should, or a port
-                cannot be split.
+            Unsettable: The profile is the wanted one, but lacks settings that it should give, or a
+                port cannot be split.
         """
         states = (actual, target)
         moves = (
@@ -187,7 +187,7 @@ class CumulusDriver(base.Driver):
             *rows.routing_lines(states),
         )
         # A line that unsets a port takes its split along, and parts have settings and neighbours
-        # only while they are there. Without a split the lines stay in their order.
+        # only while they exist. Without a split the lines stay in their order.
         splits = (*beside.split_lines(states),)
         going = [line for line in moves if splits and line.verb == "unset"]
         coming = [line for line in moves if not splits or line.verb == "set"]
@@ -223,7 +223,7 @@ class CumulusDriver(base.Driver):
         asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
 
         def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
-            """A release without the watchdog refuses the last command."""
+            """Releases without the watchdog refuse the last command."""
             found: dict[str, base.PortCounters] = {}
             for port, commands in asked.items():
                 roce, queues, storms = (Answer(each, answers[each]) for each in commands)
@@ -243,7 +243,7 @@ def _read(
     config: tree.Tree, release: rows.Release, given: SwitchState | None, wanted: SwitchState
 ) -> base.Reading:
     entries = tree.spelled(config, "interface")
-    # Of a port that is split, nothing but its parts is in force.
+    # Only the parts of a split port are in force.
     plain = {name: entry for name, entry in entries.items() if not beside.is_only_split(entry)}
     ports = {name: _read_port(plain.get(name)) for name in entries}
     own = rows.read_own(config, entries)
@@ -259,7 +259,7 @@ def _read(
     for name, port in wanted.ports.items():
         entry, was = plain.get(name, {}), ports.get(name, _read_port(None))
         more = beside.native_of(entry, port)
-        # A line gives a setting of ours without anyone asking for it.
+        # A line sets one of these settings, although the file does not ask for it.
         if any(row.cell(port).value is None and row.cell(was).written for row in rows.PORT):
             more |= sources(rest=True)
         qos = beside.read_qos(config if name in plain else {}, entry, given, port)
@@ -273,7 +273,7 @@ def _read(
 
 
 def _read_port(entry: tree.Tree | None) -> PortState:
-    """What is written of an interface, all but QoS.
+    """The written settings of an interface, except QoS.
 
     None: it is nowhere in the configuration, so it is shut (the vendor's quick start).
     """
@@ -294,7 +294,7 @@ def _read_port(entry: tree.Tree | None) -> PortState:
 
 
 def _port_lines(states: States) -> Iterator[Line]:
-    """Lines that are equal on several ports are written once, with a list of them."""
+    """Equal lines of several ports are written once, with a list of the ports."""
     actual, target = states
     groups: dict[Tail, list[str]] = {}
     release = rows.release_of(actual)
@@ -307,7 +307,7 @@ def _port_lines(states: States) -> Iterator[Line]:
         for step in _STEPS:
             for tail in step(was, port, release):
                 groups.setdefault(tail, []).append(name)
-    # What goes is unset first on every port: a VLAN is either the access one or in the list.
+    # Unset lines come first, for every port: a VLAN is either the access one or in the list.
     for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
         yield Line(verb, f"interface {tree.collapse_ports(names)} {path}".rstrip(), word)
 
@@ -317,14 +317,14 @@ def _admin_lines(was: PortState, port: PortState, _release: rows.Release) -> Ite
         return
     unnamed = is_default(port.native, "admin_up") and is_default(was.native, "rest")
     if unnamed and not port.admin_up:
-        # No line named it, which is what keeps a port shut, and all that is left of it is ours.
+        # No line named it before, which keeps a port shut, and only our settings are left.
         yield "unset", "", None
     else:
         yield "set", f"link state {'up' if port.admin_up else 'down'}", None
 
 
 _STEPS: Final = (
-    # Before a port leaves the bridge: what is below `bridge` goes with it.
+    # Before a port leaves the bridge: settings below `bridge` go with it.
     *(row.tails for row in rows.EDGE),
     beside.member_lines,
     *(row.tails for row in rows.LINK),

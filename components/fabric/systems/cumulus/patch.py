@@ -1,8 +1,8 @@
 """How changes reach NVUE: `nv set` and `nv unset` lines, documents of them, and revisions.
 
-People see the lines. They are sent as documents for `nv config patch`, since each `nv set` starts
-a program and takes a second or two. A document takes no order, and no `unset` beside a `set` of the
-same object (page "NVUE CLI"), so one document unsets, and the next one sets.
+People see the lines. They are sent as documents for `nv config patch`, since each `nv set` starts a
+program and takes a second or two. A document is not ordered, and cannot `unset` and `set` the same
+object (page "NVUE CLI"), so one document unsets, and the next one sets.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from components.fabric.systems.cumulus.tree import SWP, Tree, expand_names
 
 Verb = Literal["set", "unset"]
 Beside = Sequence[tuple[str, str | int]]
-"""Paths and words that NVUE writes by itself beside a line; a document says them."""
+"""Paths and words that `nv set` adds to a line on its own; a document must name them."""
 
 
 class Line(str):
-    """One `nv set` or `nv unset` as a person types it, with what it means in the tree."""
+    """One `nv set` or `nv unset` as a person types it, with its place in the tree."""
 
     __slots__ = ("beside", "path", "value", "verb")
     verb: Verb
     path: str
     """The words of the path; a list such as `swp1-4` means several keys."""
     value: JsonValue
-    """What ends it; None: the path ends with a key."""
+    """The value at the end; None: the path ends with a key."""
     beside: Beside
 
     def __new__(
@@ -48,7 +48,8 @@ class Line(str):
 
 
 FILE: Final = "~/.railyard.yaml"
-"""On the switch, in the home of the login. It holds no secret, and goes when it was taken."""
+"""On the switch, in the home of the login. It is free of secrets, and is removed once it was
+taken."""
 PATCH: Final = f"nv config patch {FILE} && rm {FILE}"
 PIECE: Final = 400
 """Characters of a document in one command: the terminal of the session may have 511 columns."""
@@ -60,7 +61,7 @@ def documents(lines: Sequence[str]) -> Iterator[Packed]:
     """The commands that put lines into the pending revision, each once.
 
     Raises:
-        Bug: A line is no `Line`.
+        Bug: A line is not a `Line`.
     """
     for verb in ("unset", "set"):
         some = [line for line in lines if isinstance(line, Line) and line.verb == verb]
@@ -94,7 +95,7 @@ def _paths(path: str) -> Iterable[tuple[str, ...]]:
 
 
 def _types_beside(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:
-    """What NVUE writes by a name by itself (page "BGP, Configuration Example")."""
+    """The types that NVUE derives from a name (page "BGP, Configuration Example")."""
     *entry, last = path
     if last == "remote-as":
         kind = "unnumbered" if SWP.fullmatch(entry[-1]) else "numbered"
@@ -109,7 +110,7 @@ def _types_beside(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:
 
 
 def _place(tree: Tree, path: Sequence[str], end: JsonValue) -> None:
-    """Write the end of a path; a branch that goes takes what is below it along."""
+    """Write the end of a path; a removed branch takes everything below along."""
     *above, last = path
     here: JsonValue = tree
     for key in above:
@@ -119,14 +120,14 @@ def _place(tree: Tree, path: Sequence[str], end: JsonValue) -> None:
 
 
 REVISIONS: Final = "nv config revision -o json"
-"""An older release refuses it, and is applied to for good."""
+"""An older release refuses it; a change there cannot be taken back by a timer."""
 WAITING: Final = "confirm"
-"""State of a revision that is in force and not confirmed (public clients)."""
+"""State of an unconfirmed revision in force (public clients)."""
 _ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def _waiting(text: str) -> dict[str, str]:
-    """Revision to its row as text, of those that await confirmation."""
+    """Each revision that awaits confirmation to its row as text."""
     try:
         rows = _ROWS.validate_json(text.strip())
     except ValidationError as error:
@@ -136,12 +137,12 @@ def _waiting(text: str) -> dict[str, str]:
 
 
 def find_stale(text: str) -> tuple[str, ...]:
-    """Revisions of ours that a killed run left unconfirmed.
+    """Our revisions that a killed run left unconfirmed.
 
     Which key holds the message of an apply is not public, so our mark is looked for in the row.
 
     Raises:
-        Unreadable: The answer is no table of revisions.
+        Unreadable: The answer is not a table of revisions.
         Occupied: Another user's revision awaits confirmation, and our apply would end it.
     """
     waiting = _waiting(text)
@@ -155,10 +156,10 @@ def find_stale(text: str) -> tuple[str, ...]:
 
 
 def find_id(text: str, name: str) -> str:
-    """The revision that was applied under our name; blank if none awaits confirmation.
+    """The revision applied under our name; blank if none awaits confirmation.
 
     Raises:
-        Unreadable: The answer is no table of revisions.
+        Unreadable: The answer is not a table of revisions.
     """
     waiting = _waiting(text)
     return next(

@@ -1,6 +1,6 @@
 """The settings of a Cumulus switch as rows of NVUE's tree, with their reader and their writer.
 
-A row says where a setting is, by which words, since which release, and what undo unsets. Only
+A row gives the path of a setting, its words, its first release, and the path that undo unsets. Only
 membership in the bridge, splits and RoCE are not rows (`beside.py`). Paths and keys: NVUE reference
 and the page "BGP, Configuration Example" of release 5.15 (lab/sources.md#cumulus).
 """
@@ -26,9 +26,9 @@ Tail = tuple[Verb, str, str | None]
 """Verb, path and value of a line; for a port the path below its interface."""
 Value = str | int | bool | None
 Keys = Mapping[str, Value]
-"""Of a map, with the values of their leaves; None: they have none."""
+"""The keys of a map with the values of their leaves; None: without leaves."""
 States = tuple[SwitchState, SwitchState]
-"""What a switch has, and what it is to have."""
+"""The actual state of a switch, and its target."""
 MIN_RELEASE: Final[tuple[int, int]] = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
 STATES: Final = (5, 15)
@@ -36,13 +36,13 @@ STATES: Final = (5, 15)
 and Changed NVUE Commands")."""
 NEGOTIATES: Final = (5, 16)
 """First release with `auto-negotiate enabled` for certain (its release notes). The page of 5.15
-says so of 5.15 too; there `on` is sent, which is unproven."""
+claims it for 5.15 too; we send `on` there, which is unproven."""
 AUTO_SAVE: Final = (5, 9)
-"""First release that saves what it applies unless a line says otherwise (NVUE reference)."""
+"""First release that saves applied changes unless a line says otherwise (NVUE reference)."""
 
 
 class Cell(NamedTuple):
-    """A value, and whether a line gives it; None: not ours, or not asked."""
+    """A value, and whether a line sets it; None: not managed, or not asked."""
 
     value: Value
     written: bool | None
@@ -57,23 +57,23 @@ class Row:
     path: str
     """Of the leaf, below the interface if it is a port's; `{}` is the key of a map."""
     blank: Value = ""
-    """What the setting is if no line gives it."""
+    """The value if no line sets it."""
     words: Mapping[Any, str] = field(default_factory=dict[Any, str])
     """Value to NVUE's word; a value without one is its own word."""
     unset: str = ""
-    """What undo unsets; blank: the leaf."""
+    """The path that undo unsets; blank: the leaf."""
     since: tuple[int, int, int] = (*MIN_RELEASE, 0)
-    """First release that has it (NVUE reference)."""
+    """First release with it (NVUE reference)."""
     new: tuple[Release, str, Mapping[Any, str]] = ((), "", {})
-    """From which release on it has another path and other words."""
+    """First release with another path and other words, and these."""
     noted: bool = False
-    """Its source is in `native`: a line may give the value that is there without it."""
+    """Its source is in `native`: a line may set the same value as the default."""
     whole: bool = False
-    """None is a value: there is none."""
+    """None is a value here: the setting is absent."""
     on: tuple[str, ...] = ()
     """Branches that NVUE itself switches on with it."""
     allowed: range | None = None
-    """The numbers that it can be; None: it is no number."""
+    """The allowed numbers; None: the value is not a number."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ class Row:
         return self.new[1:] if is_new else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
-        """What is written, in either form.
+        """The written value, in either form.
 
         Raises:
-            ValueError: It is nothing that the setting can be.
+            ValueError: The setting cannot have this value.
         """
         for path in self.paths:
             if (said := value_at(entry, path)) is not None:
@@ -109,7 +109,7 @@ class Row:
         return known.get(word, word)
 
     def read_keys(self, entry: Tree) -> dict[str, str]:
-        """The keys of a map, each with the word of its leaf; blank: it has none."""
+        """The keys of a map, each with the word of its leaf; blank without a leaf."""
         found: dict[str, str] = {}
         for head, _, leaf in (path.partition(" {}") for path in self.paths):
             for key, below in spelled(entry, head).items():
@@ -117,7 +117,7 @@ class Row:
         return found
 
     def cell(self, state: BaseModel) -> Cell:
-        """The same as a state has it, or wants it."""
+        """The cell of this setting in a state, actual or wanted."""
         value = getattr(state, self.setting)
         if value is None:
             return Cell(self.blank, written=False) if self.whole else Cell(None, None)
@@ -130,7 +130,7 @@ class Row:
         """Verb, path and word from one state to the other, if there is anything to do."""
         held, wanted = self.cell(was), self.cell(now)
         path, words = self.form(release)
-        # What was not read is off, or blank; an MTU that was not read is any.
+        # An unread setting counts as off, or blank; an unread MTU may be any.
         value = self.blank if held.value is None and not self.blank else held.value
         if wanted.written is False:
             if held.written:
@@ -148,7 +148,7 @@ class Row:
     def key_lines(
         self, held: Keys, wanted: Keys, actual: SwitchState, head: str = ""
     ) -> Iterator[Line]:
-        """The lines of a map, below `head`: keys that go, and those that come or change."""
+        """The lines of a map, below `head`: removed keys first, then new and changed ones."""
         path, words = self.form(release_of(actual))
         for key in (key for key in held if key not in wanted):
             yield Line("unset", f"{head}{path.partition('{}')[0]}{key}")
@@ -207,38 +207,38 @@ BFD: Final = Row(
 )  # fmt: skip
 NETWORKS: Final = Row("networks", f"{FAMILY} network {{}}", on=(VRF, FAMILY))
 _BRANCHES: Final = (DOMAIN, GLOBAL, FAMILY, VRF)
-"""Branches that leave as a whole if they were not there and nothing of others is in them."""
+"""Branches that we unset as a whole if we added them and they hold only our settings."""
 _OURS: Final = (
     *(path for row in (VLANS, *NUMBERS, PEERS, BFD, NETWORKS) for path in row.paths),
     *(f"{head} {key}" for head in (GLOBAL, VRF, FAMILY, f"{VRF} neighbor {{}}")
       for key in ("enable", "state")),
     f"{VRF} neighbor {{}} type",
 )  # fmt: skip
-"""All of the switch's own that a row or NVUE itself writes."""
+"""Every path of the whole switch that a row or NVUE itself writes."""
 _INTERFACE: Final = ("ip address", "ipv4 address", "type", "vlan")
-"""The same of the loopback, or of the interface of a VLAN."""
+"""Every such path of the loopback, or of the interface of a VLAN."""
 FRONT: Final = (
     "type", "ip address", "ipv4 address", "link state", "link breakout",
     *(f"{DOMAIN} {key}" for key in ("access", "untagged", "vlan")),
     *(row.unset or row.path for row in PORT),
 )  # fmt: skip
-"""The same of a port: a bundle that it is in and other profiles of quality are not ours."""
+"""Every such path of a port: its bundle and other QoS profiles are foreign."""
 _ROUTED: Final = re.compile(r"lo|vlan\d+")
 """An interface that may leave as a whole; a port has more than an address."""
 _THERE: Final = "stands"
-"""Marks an interface that is in the configuration; recorded baselines hold it."""
+"""Marks an interface found in the configuration; recorded baselines hold it."""
 NEW_WORDS: Final = "states in words"
-"""In the words of a switch whose release, 5.15 or later, says `state enabled`."""
+"""Note about a switch whose release, 5.15 or later, writes `state enabled`."""
 _NEW_LINK: Final = "auto-negotiate enabled"
-"""In those of one of 5.16 or later."""
+"""Note about a switch of release 5.16 or later."""
 SAVES: Final = "saves by itself"
-"""In those of one whose `nv config apply` saves too."""
+"""Note about a switch whose `nv config apply` saves too."""
 
 
 def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
-    """The settings of a port by row, and the sources of those that note them.
+    """The settings of a port by row, and the sources of the noted ones.
 
-    Adaptive routing that no line names is not read, as the speed of a look is not asked for it.
+    If no line sets adaptive routing, its value is None, as if it had not been asked for.
     """
     cells = {row.setting: row.read(entry) for row in PORT}
     noted = {row.setting: bool(cells[row.setting].written) for row in PORT if row.noted}
@@ -272,7 +272,7 @@ def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
 
 
 def branch_words(tree: Tree) -> Iterator[str]:
-    """Of each branch: its name if it is not there, and the name with `rest` if it is ours alone."""
+    """For each branch: its name if it is missing, and the name with `rest` if only we use it."""
     for branch in _BRANCHES:
         if value_at(tree, branch) is None:
             yield branch
@@ -282,7 +282,7 @@ def branch_words(tree: Tree) -> Iterator[str]:
 
 
 def all_words(tree: Tree, entries: Mapping[str, Tree], release: Release) -> Iterator[str]:
-    """What undo has to know of branches, routed interfaces and BFD, and which words to use."""
+    """The notes that undo needs about branches, routed interfaces and BFD, and about words."""
     yield from branch_words(tree)
     routed = [name for name in entries if _ROUTED.fullmatch(name)]
     ours = [name for name in routed if nvue.within(entries[name], _INTERFACE)]
@@ -300,24 +300,24 @@ def all_words(tree: Tree, entries: Mapping[str, Tree], release: Release) -> Iter
 
 
 def release_words(release: Release) -> tuple[str, ...]:
-    """What a release tells of the words of the whole switch."""
+    """The notes about the words of a whole switch that follow from its release."""
     words = {STATES: NEW_WORDS, NEGOTIATES: _NEW_LINK}
     return tuple(word for first, word in words.items() if release >= first)
 
 
 def whole_words(state: SwitchState) -> tuple[str, ...]:
-    """What a state says of the whole configuration; nothing if it was not read."""
+    """The notes of a state about the whole configuration; empty if it was not read."""
     return read_list(state.native.get(WHOLE)) or ()
 
 
 def release_of(state: SwitchState) -> Release:
-    """As far as its words tell it: that of the newest form that it has."""
+    """The release of a switch as far as its notes show it, by its newest form."""
     words = whole_words(state)
     return NEGOTIATES if _NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
 
 
 def switched_on(state: SwitchState, *branches: str) -> tuple[tuple[str, str], ...]:
-    """What NVUE itself writes beside the first setting of a branch."""
+    """The lines that NVUE itself adds to the first setting of a branch."""
     key, word = ("state", "enabled") if release_of(state) >= STATES else ("enable", "on")
     return tuple((f"{branch} {key}", word) for branch in branches)
 
@@ -325,7 +325,7 @@ def switched_on(state: SwitchState, *branches: str) -> tuple[tuple[str, str], ..
 def _below(
     branch: str, states: States, was: object, now: object, lines: Iterable[Line]
 ) -> Iterator[Line]:
-    """Lines below a branch; or the branch itself, if it was not there and all of it is ours."""
+    """Lines below a branch; or the branch itself, if we added it and only we use it."""
     actual, target = states
     recorded = read_list(target.native.get(WHOLE))
     absent = branch in (recorded or ())
@@ -349,7 +349,7 @@ def vlan_lines(states: States) -> Iterator[Line]:
 
 
 def routing_lines(states: States) -> Iterator[Line]:
-    """Addresses, then BGP; a branch of ours alone leaves as a whole."""
+    """Addresses, then BGP; a branch that only we use leaves as a whole."""
     actual, target = states
     held = actual.addresses or {}
     for name, now in (target.addresses or {}).items():

@@ -17,7 +17,7 @@ from components.model.fabric import Rdma
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
     """One profile of the whole switch; its parts are wanted as it gives them.
 
-    A check refuses a file that asks for others, so that `rdma.dscp` reaches no line.
+    A check refuses a file that asks for others, since no line could set its `rdma.dscp`.
     """
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(

@@ -1,4 +1,4 @@
-"""What NVUE prints: its tree of keys, the names in them, the RoCE profile, and counters."""
+"""NVUE's output: its tree of keys, the names in them, the RoCE profile, and counters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
 OFF: Final = frozenset({"off", "disabled", "disable", "no", "false"})
 BYTES_PER_KIB: Final = 1024
 VLANS: Final = range(1, 4095)
-"""IEEE 802.1Q; 0 and 4095 are none."""
+"""IEEE 802.1Q; 0 and 4095 are reserved."""
 SWP: Final = re.compile(r"swp\d+(s\d+)?")
 """A front panel port, or a part of a split one."""
 MOST: Final = 4096
@@ -41,7 +41,7 @@ _NAME: Final = re.compile(
     r"(?!swp\d|vlan[\d-]+$)[A-Za-z](?:[\w.-]*\w)?|swp\d+(?:s\d+)?\.\d+"
     r"|[\da-f]*[.:][\da-f.:]*(?:/\d+)?"
 )
-"""A name that is not letters and a number: `peerlink.4094`, `bond01`, `swp1.100`, an address."""
+"""A name other than letters and a number: `peerlink.4094`, `bond01`, `swp1.100`, an address."""
 
 
 def load(command: str, text: str) -> JsonValue:
@@ -54,7 +54,7 @@ def load(command: str, text: str) -> JsonValue:
 
 
 def load_tree(command: str, text: str) -> Tree:
-    """Read an answer that is one object.
+    """Read an answer of one object.
 
     Raises:
         Unreadable: It is not JSON.
@@ -70,7 +70,7 @@ def _object(value: JsonValue, at: str) -> Tree:
 
 
 def child(tree: Tree, *path: str) -> Tree:
-    """The subtree at a path; what is not there is empty.
+    """The subtree at a path; empty if it is missing.
 
     Raises:
         ValueError: Something on the way is not a table.
@@ -81,7 +81,7 @@ def child(tree: Tree, *path: str) -> Tree:
 
 
 def number_at(tree: Tree, path: str, allowed: range) -> int | None:
-    """The number at a path; None: there is nothing.
+    """The number at a path; None if it is missing.
 
     Raises:
         ValueError: There is something else, or a number that the setting cannot have.
@@ -98,7 +98,7 @@ def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
     """The VLANs of a table, by number.
 
     Raises:
-        ValueError: One is no VLAN.
+        ValueError: One is not a VLAN.
     """
     found = tuple(sorted(map(int, names)))
     if odd := [vlan for vlan in found if vlan not in VLANS]:
@@ -107,7 +107,7 @@ def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
 
 
 def value_at(tree: Tree, path: str) -> JsonValue:
-    """What is at a path of words; None: nothing."""
+    """The value at a path of words; None if it is missing."""
     *above, last = path.split()
     return child(tree, *above).get(last)
 
@@ -147,8 +147,8 @@ def within(tree: Tree, ours: Sequence[str]) -> bool:
 def expand_names(key: str) -> Iterator[str]:
     """Spell out a key of the tree: `swp1,51-54` are five interfaces, `10-12,20` four VLANs.
 
-    NVUE prints the letters once, and split ports by both numbers: `swp1-2s0-3` are eight. After
-    the lanes of one port, `s5-6` and a bare number are further lanes of it
+    NVUE prints the letters once, and split ports by both numbers: `swp1-2s0-3` are eight. After the
+    lanes of one port, `s5-6` and a bare number are further lanes of that port
     (tests/fabric/forms/README.md).
 
     Raises:
@@ -234,9 +234,9 @@ _SAYS_ON: Final = re.compile(r"^ *(?:enable|state) .*\b(?:on|enabled)\b", re.MUL
 def parse_profile(text: str) -> SwitchState:
     """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
 
-    A switch without a profile has no transcript: a text that shows neither `enable on` nor
-    `state enabled` is taken for one, and the caller compares it with the configuration. A blank
-    answer says nothing. What every port gets is under no name.
+    No transcript shows a switch without a profile: a text that shows neither `enable on` nor `state
+    enabled` is taken for one, and the caller compares it with the configuration. A blank answer
+    proves nothing. Settings of every port have an empty port name.
 
     Raises:
         Unreadable: It is blank, or shows a profile in another form.
@@ -276,9 +276,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _row(text: str, name: str) -> str:
-    """The value of a row: what is applied, else what is operational; blank if there is no row.
+    """The value of a row: applied, else operational; blank without such a row.
 
-    The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
+    The rule of dashes below the head shows the start of each column. Up to Cumulus 5.3 a third
     column describes the setting (tests/fabric/forms/README.md).
     """
     rule = _RULE.search(text)
@@ -292,7 +292,7 @@ def _row(text: str, name: str) -> str:
 
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
-"""How the text forms, and some JSON, say a size."""
+"""A size in the text forms and in some JSON."""
 _UNITS: Final = ("Bytes", "KB", "MB", "GB", "TB")
 _STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)
 _STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULTILINE)
@@ -300,7 +300,7 @@ _STATE_ROW: Final = re.compile(r"^state +\S", re.MULTILINE)
 
 
 def _read_size(text: str) -> int | None:
-    """Bytes of `146.48 KB`; None: it is no size."""
+    """Bytes of `146.48 KB`; None: not a size."""
     found = _SIZE.fullmatch(text)
     return int(float(found[1]) * BYTES_PER_KIB ** _UNITS.index(found[2])) if found else None
 
@@ -364,10 +364,10 @@ def _sent(queues: Answer) -> dict[int, int]:
 
 
 def _read_storms(answer: Answer) -> dict[int, int]:
-    """How often each class was found in a deadlock; nothing if the port has no table of them.
+    """How often each class was found in a deadlock; empty if the port lacks the table.
 
-    The table of the vendor's page is below the state; whether it is there while the watchdog is off
-    is not published, so both count as read.
+    On the vendor's page the table is below the state. Whether a switch shows it while the watchdog
+    is off is not published, so both forms are accepted.
     """
     head = _STORM_HEAD.search(answer.text)
     if head is None and _STATE_ROW.search(answer.text):

@@ -1,4 +1,4 @@
-"""Arista EOS: what it prints in JSON, read into plain values; lab/sources.md#eos."""
+"""Arista EOS: its JSON output, read into plain values; lab/sources.md#eos."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SUMMARY: Final = "show ip bgp summary | json"
 BFD: Final = "show bfd peers | json"
 ROUTES: Final = "show ip route | json"
 WAITING: Final = "pendingCommitTimer"
-"""State of a session that is in force and not confirmed, before release 4.32."""
+"""State of an unconfirmed session in force, before release 4.32."""
 _WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
-"""The same from release 4.32 on."""
+"""A session that awaits confirmation, from release 4.32 on."""
 COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "rx": "show interfaces {port} counters | json",
     "discards": "show interfaces {port} counters discards | json",
@@ -33,7 +33,7 @@ COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "pauses": "show priority-flow-control counters detail | json",
     "storms": "show priority-flow-control counters watchdog | json",
 }
-"""The last two are about all ports."""
+"""The last two cover all ports."""
 _CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 """A neighbour of BGP on a port, which is in the answer only once it was heard."""
@@ -51,7 +51,7 @@ class _Heard(BaseModel):
 class _ConfigSession(BaseModel):
     state: str
     instances: dict[str, JsonValue] = {}
-    """Logins that are in it now."""
+    """The logins in the session now."""
 
 
 class _Queue(BaseModel):
@@ -115,9 +115,9 @@ def find_stale(text: str) -> tuple[str, ...]:
     """Our sessions of killed runs, in force or not.
 
     Raises:
-        Unreadable: The answer is no list of sessions.
-        Occupied: One of ours is in use, or another user's session awaits confirmation:
-            when that is taken back, the whole configuration is, with what we changed since.
+        Unreadable: The answer is not a list of sessions.
+        Occupied: Our session is in use, or another user's session awaits confirmation: if the
+            switch takes that back, it takes back our later changes too.
     """
     stale: list[str] = []
     waiting = _WAITING.findall(text)
@@ -147,7 +147,7 @@ def parse_sent(answer: Answer) -> dict[int, base.PriorityCounters]:
         queues = [*entry.precedences.values()]
         counts = [each.sent for each in queues if each.sent is not None]
         drops = [each.dropped for each in queues if each.dropped is not None]
-        # `TC0-2` counts several classes together, so that no class of them is known.
+        # `TC0-2` counts several classes together, so none of their numbers is known.
         known = first == last
         total = sum(counts) if known and len(counts) == len(queues) else None
         one = base.PriorityCounters(None, total, sum(drops) if known and drops else None)
@@ -167,7 +167,7 @@ def parse_marked(answer: Answer) -> int | None:
 
 
 def parse_pauses(answer: Answer) -> dict[int, base.PauseCounters]:
-    """PFC frames by priority; of a port that is not in it, nothing is counted."""
+    """PFC frames by priority; empty if the answer lacks the port."""
     tables = answer.each(TypeAdapter(dict[int, _Pauses]), "interfaces", answer.port, "priorities")
     return {
         n: base.PauseCounters(each.rx, each.tx) for _, table in tables for n, each in table.items()
@@ -175,7 +175,7 @@ def parse_pauses(answer: Answer) -> dict[int, base.PauseCounters]:
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
-    """Stuck queues; a port is in it from its first one on."""
+    """Stuck queues; the answer names a port only after its first one."""
     kind = TypeAdapter(dict[int, dict[str, int]])
     tables = answer.each(kind, "interfaces", answer.port, "txQueues")
     counts = {n: each.get("stuckCount", 0) for _, table in tables for n, each in table.items()}
@@ -183,7 +183,7 @@ def parse_storms(answer: Answer) -> dict[int, int]:
 
 
 def parse_errors(answer: Answer) -> dict[str, int]:
-    """Frames of a port that arrived broken; one that is too long is no fault of a cable."""
+    """Broken frames that a port received; overlong ones do not count, as no cable causes them."""
     path = ("interfaceErrorCounters", answer.port)
     return {kind: answer.find(_INT, *path, kind) for kind in ("fcsErrors", "symbolErrors")}
 
@@ -239,7 +239,7 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
 
 
 def _routes(answer: Answer) -> dict[str, tuple[str, ...]]:
-    """Ports of next hops by network; a way without a port is no form that we know."""
+    """Ports of next hops by network; we do not know a form of a way without a port."""
     found = answer.each(TypeAdapter(_Route), "vrfs", "default", "routes", "*")
     return {network: tuple(sorted({via.interface for via in each.vias})) for network, each in found}
 
@@ -258,7 +258,7 @@ def _bfd_states(answer: Answer) -> dict[str, str]:
 def _statuses(held: JsonValue, port: str) -> Iterator[tuple[str, str]]:
     """Port and state of each session of an address.
 
-    Releases differ in what is between the address and the session (`peerStats`, or `peers` by
+    Releases differ in the levels between the address and the session (`peerStats`, or `peers` by
     port and `types`): each has `status` and, on one hop, `l3intf`.
     """
     table = held if isinstance(held, dict) else {}

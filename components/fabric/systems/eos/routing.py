@@ -1,7 +1,7 @@
 """Routed interfaces and BGP of an EOS switch: read from its configuration, and written.
 
-Sessions are between link-local IPv6 addresses of ports, and carry IPv4 (RFC 5549), so that no
-address is needed between switches; or between the addresses of a /31 (`numbered`). Lines and their
+Sessions are between link-local IPv6 addresses of ports, and carry IPv4 (RFC 5549), without
+addresses between switches; or between the addresses of a /31 (`numbered`). Lines and their
 order: configurations of aristanetworks/avd and captures of cEOS and vEOS;
 lab/sources.md#eos.
 """
@@ -28,7 +28,7 @@ ROUTER: Final = "show running-config sanitized | section ^router bgp"
 WORDS: Final = "routing"
 """Key of a switch's `native`: its lines about routing, and which interfaces have only our lines."""
 GROUP: Final = "RAILYARD"
-"""Our peer group; EOS wants one for every neighbour that is a port."""
+"""Our peer group; EOS wants one for every neighbour named by its port."""
 LINK_LOCAL: Final = "link-local"
 MODEL: Final = "service routing protocols model multi-agent"
 """Sessions between link-local addresses need it, since 4.22.1F; it changes at a reload only."""
@@ -36,18 +36,18 @@ FORWARDING: Final = ("ip routing ipv6 interfaces", "ipv6 unicast-routing")
 """Route IPv4 over ports without an IPv4 address too, to neighbours with IPv6 addresses only."""
 IPV4_ONLY: Final = "ip routing"
 WITHIN: Final = " | "
-"""Between an address family and a line in it."""
+"""Separator between an address family and a line in it."""
 FAMILY: Final = "address-family ipv4"
 _IN_FAMILY: Final = f"{FAMILY}{WITHIN}"
 _SVI: Final = re.compile(r"(?:Vlan|Loopback)\d+")
 _ROUTER_LINE: Final = re.compile(r"router bgp (?:(\d+)\.)?(\d+)")
 _SECOND: Final = " secondary"
 _LOW_HALF: Final = 16
-"""Bits of the second part of a number that is written `65120.12100` (RFC 5396)."""
+"""Bits of the second part of a number written as `65120.12100` (RFC 5396)."""
 _ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-f]*:[\da-f:.]*")
 _BY_HAND: Final = "no bgp default ipv4-unicast"
 _MARK: Final = "description RAILYARD"
-"""Marks a neighbour as ours: another AS number removes all neighbours, so we must know which."""
+"""Marks our neighbours: a new AS number removes all neighbours, so we must know foreign ones."""
 _OURS: Final = re.compile(
     rf"router-id .*|maximum-paths .*|(?:{FAMILY} \| )?network .*|{FAMILY}|neighbor {GROUP} .*"
     rf"|neighbor interface \S+ peer-group {GROUP}(?: .*)?"
@@ -67,14 +67,14 @@ Lines = tuple[str, ...]
 
 
 _KINDS: Final = {"Et": "Ethernet", "Vl": "Vlan", "Po": "Port-Channel"}
-"""Beginning of a name to the whole of it; a range may have either form."""
+"""Short name to full name; a range may have either form."""
 
 
 def _one_by_one(line: str) -> Iterator[str]:
     """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port.
 
     Raises:
-        ValueError: They are no ports that we know.
+        ValueError: The ports are of an unknown kind.
     """
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
@@ -149,7 +149,7 @@ def group_lines(group: str) -> Lines:
 
 
 def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState:
-    """The BGP of some lines; the number of a session that is shut, or carries no IPv4, is empty."""
+    """The BGP of some lines; a session has a blank number if it is shut or carries no IPv4."""
     values, held = table.factory_values(_ROWS) | table.take_lines(_ROWS, lines), {*lines}
     peers = {name: (name, number) for name, number in values["addresses"].items()} | values["ports"]
     numbers: dict[str, str] = {}
@@ -227,7 +227,7 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """Whether packets are routed at all."""
+    """The lines that turn routing on or off."""
     held, recorded = _held(actual), _held(target)
     wanted = target.bgp.forwards if target.bgp else None
     for line in FORWARDING if wanted is not None else ():
@@ -235,7 +235,7 @@ def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines
         if stays and line not in held:
             yield (line,)
         elif not stays and line in held:
-            # Whether this leaves plain IPv4 on is not documented, so that is said too.
+            # Whether this leaves plain IPv4 on is not documented, so we set that too.
             rest = (IPV4_ONLY if IPV4_ONLY in recorded else f"no {IPV4_ONLY}",)
             yield (f"no {line}", *(rest if line.startswith(IPV4_ONLY) else ()))
 
@@ -244,7 +244,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """BGP.
 
     Raises:
-        Unsettable: The switch has a setting of others in the way.
+        Unsettable: A foreign setting is in the way.
     """
     wanted, was, held = target.bgp, actual.bgp or BgpState(), _router_lines(_held(actual))
     if wanted is None:
@@ -296,14 +296,14 @@ def _about(lines: Lines, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """From one BGP to another; each line has the address family that it is in."""
+    """The change from one BGP to another; each line carries its address family."""
 
     was: BgpState
     wanted: BgpState
     held: Lines
     """The lines of the switch now."""
     recorded: Lines
-    """Lines from before our first change; they are sent again if they say what is wanted."""
+    """Lines from before our first change; they are sent again if they fit the target."""
 
     def lines(self) -> Iterator[str]:
         """Numbers, the group, neighbours, networks."""

@@ -33,12 +33,12 @@ FACTORY_MTU_BYTES: Final = 9214
 FACTORY_VLAN: Final = 1
 DEFAULT_CLASSES: Final = {dscp: (1, 0, 2, 3, 4, 5, 6, 7)[dscp // 8] for dscp in range(64)}
 """The traffic class of a DSCP: eight DSCPs a class, and classes 0 and 1 are swapped. Public notes
-quote it from Arista's manual, the same for every chip."""
+quote it from Arista's manual, equal for every chip."""
 MAX_MARK_PERCENT: Final = 100
-"""`max-mark-probability` of a line that does not say it (a guess)."""
+"""`max-mark-probability` of a line without it (a guess)."""
 ECN_WEIGHT: Final = 0
-"""`weight`: the depth of the queue now, not its average; what public RoCE examples set. One that is
-not written is taken to be this (a guess)."""
+"""`weight`: the depth of the queue now, not its average; what public RoCE examples set. If a line
+lacks it, we assume this value (a guess)."""
 WATCHDOG_MS: Final = (200, 200)
 """Time until a queue counts as stuck, and for which it is then drained: those of Arista's guide on
 AI fabrics. It polls each 0.1 s; `auto` has the switch derive that from the other two."""
@@ -52,7 +52,7 @@ _FEC_LINES: Final = {
     "no-rs": f"no {_FEC} reed-solomon",
     "no-fc": f"no {_FEC} fire-code",
 }
-"""A port may have several of them (AVD's template of an Ethernet interface)."""
+"""A port may have several (AVD's template of an Ethernet interface)."""
 _PFC: Final = "priority-flow-control"
 _WATCHDOG: Final = f"{_PFC} pause watchdog"
 _WATCHDOG_PARTS: Final = {"enable": "", "timer": " port timer", "action": " port action"}
@@ -74,7 +74,7 @@ def _take_fec(held: str | None, line: str) -> str:
 
 
 def _write_fec(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
-    """All of them again: a line for one encoding may leave the line of another where it is."""
+    """Write all encodings again: a line for one may leave the line of another in place."""
     if now.fec is not None and now.fec != was.fec:
         yield from (f"default {_FEC}",) if was.fec else ()
         yield from (_FEC_LINES[word] for word in now.fec.split())
@@ -144,7 +144,7 @@ def _write_watchdog(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
 
 
 def _watchdog_words(was: PortState, now: PortState) -> dict[str, str]:
-    """The three lines that are wanted; a timer that is already set is kept."""
+    """The three wanted lines; an existing timer is kept."""
     held, recorded = (read_fields(each.native.get("pfc_watchdog")) for each in (was, now))
     if recorded:
         return {part: recorded[part] for part in _WATCHDOG_PARTS if part in recorded}
@@ -245,7 +245,7 @@ class Section:
     lines: list[str] = field(default_factory=list[str])
     """Without those of queues."""
     found: Values = field(default_factory=dict[str, Any])
-    """Row to what a line says."""
+    """Row to the value of its line."""
     queues: dict[int, Values] = field(default_factory=dict[int, Values])
 
     @property
@@ -255,7 +255,7 @@ class Section:
         return values | ({"mode": "routed"} if values["routed"] else {})
 
     def named_vlans(self, name: str) -> set[int]:
-        """VLANs that are written here, in force or not; a trunk that allows all names none."""
+        """VLANs written here, in force or not; a trunk that allows all names none."""
         if (routed := name.removeprefix("Vlan")).isdigit():
             return {int(routed)}
         values = self.values
@@ -267,7 +267,7 @@ def parse_sections(command: str, text: str) -> dict[str, Section]:
     """`show running-config … | section ^interface`, by interface.
 
     Raises:
-        Unreadable: There is no interface in it.
+        Unreadable: The answer lacks interfaces.
     """
     sections: dict[str, Section] = {}
     for head, *lines in nested_lines(text):
@@ -287,7 +287,7 @@ def parse_sections(command: str, text: str) -> dict[str, Section]:
 
 
 def read_port(section: Section, wanted: PortState) -> PortState:
-    """A port as its section has it; `wanted` names optional settings that are read if it does."""
+    """A port as its section has it; optional settings are read only if `wanted` names them."""
     values = section.values
     watchdog: Mapping[str, str] = values["pfc_watchdog"]
     queues = {n: factory_values(QUEUE_ROWS) | section.queues.get(n, {}) for n in QUEUES}
@@ -301,7 +301,7 @@ def read_port(section: Section, wanted: PortState) -> PortState:
         "ecn": {queue: each["ecn"] for queue, each in queues.items()},
         "strict_classes": tuple(queue for queue, each in queues.items() if each["strict"]),
         "class_shares": dict.fromkeys(wanted.class_shares, 0) | shares,
-        # All three lines: without one of them a default of the whole switch would decide.
+        # All three lines: without one, a default of the whole switch would decide.
         "pfc_watchdog": "enable" in watchdog
         and "timer" in watchdog
         and watchdog.get("action") == WATCHDOG_ACTION,
@@ -320,7 +320,7 @@ def port_lines(was: PortState, now: PortState) -> Iterator[str]:
             strict=queue in (was.strict_classes or ()),
             share=was.class_shares.get(queue, 0),
         )
-        wanted = SimpleNamespace(  # None: not ours
+        wanted = SimpleNamespace(  # None: not managed
             ecn=(now.ecn[queue] or "") if queue in now.ecn else None,
             strict=None if now.strict_classes is None else queue in now.strict_classes,
             share=now.class_shares.get(queue),

@@ -1,7 +1,7 @@
 """The driver of Arista EOS, and EOS as the rest of the house knows it.
 
-Changes come as a configuration session that is committed with a timer: unless it is confirmed after
-the second reading, the switch takes it back by itself (lab/sources.md#eos).
+Changes come as a configuration session that is committed with a timer: the switch itself takes it
+back unless it is confirmed after the second reading (lab/sources.md#eos).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from components.remote.session_profile import SessionProfile
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
 INTERFACES: Final = "show running-config sanitized | section ^interface"
-"""`sanitized`: no key of a routing protocol may come into an error message of ours."""
+"""`sanitized` keeps the keys of routing protocols out of our error messages."""
 MAPS: Final = "show running-config sanitized | include ^qos"
 NEIGHBOURS: Final = "show lldp neighbors detail | json"
 ROLLBACK_S: Final = 300
@@ -37,7 +37,7 @@ ROLLBACK_S: Final = 300
 _REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
 """EOS prints `% ` before an error; the other words are a precaution."""
 _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
-"""Interfaces that are no ports of a bridge."""
+"""Interfaces that cannot be ports of a bridge."""
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
@@ -64,7 +64,7 @@ class EosDriver(base.Driver):
     enter = ("enable",)
     guard = base.Guard(
         open="configure session {name}",
-        # The diff changes nothing: it puts what is about to happen into the session's record.
+        # The diff changes nothing: it puts the coming changes into the session's record.
         force=("show session-config diffs", f"commit timer {_TIMER}"),
         confirm="configure session {name} commit",
         abandon="abort",
@@ -76,7 +76,7 @@ class EosDriver(base.Driver):
     save = "write memory"
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """VLANs, every interface as configured, and the maps if any of QoS is ours."""
+        """VLANs, every interface as configured, and the maps if we manage any QoS."""
         asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
         asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
         is_routed = wanted.addresses is not None or wanted.bgp is not None
@@ -117,7 +117,7 @@ class EosDriver(base.Driver):
         """The lines from `actual` to `target`; empty when they agree.
 
         Raises:
-            Unsettable: A port is missing, or is no plain switch port.
+            Unsettable: A port is missing, or is not a plain switch port.
         """
         missing = [name for name in target.ports if name not in actual.ports]
         if missing:
@@ -128,7 +128,7 @@ class EosDriver(base.Driver):
         return table.write_steps(_STEPS, actual, target)
 
     def find_refusal(self, output: str) -> str | None:
-        """EOS reports by lines that start with `%`; a terminal session has no exit status."""
+        """EOS reports by lines that start with `%`; a terminal session lacks an exit status."""
         found = _REFUSAL.search(output)
         return found[1].strip() if found else None
 
@@ -196,19 +196,19 @@ _STEPS: Final[tuple[table.Step, ...]] = (
 
 
 MIN_RELEASE: Final = (4, 28, 0)
-"""A guess: no text that was found says which release brought the commit timer of configuration
-sessions, `l2 mtu` or this chip. Sessions themselves came with 4.15.0F (Arista's announcement); the
-public captures that the driver follows are of 4.28 and later."""
+"""A guess: we found no text on the release that brought the commit timer of configuration sessions,
+`l2 mtu` or this chip. Sessions themselves came with 4.15.0F (Arista's announcement); the public
+captures that the driver follows are of 4.28 and later."""
 MAX_PATHS: Final = 64
 """`maximum-paths`: EOS uses one path unless a line says more. A public capture of a spine has 64;
 chips of the models here take as many or more."""
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
-    """Every part on its own, PFC by port."""
+    """Every setting is set separately, PFC by port."""
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
-        # The class of a DSCP is said by a map that anybody can change, so ours are watched.
+        # Anybody can change the map from DSCP to class, so we watch our DSCPs.
         SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
         PortState(
             trust="L3",
@@ -221,9 +221,9 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
 
 
 def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
-    """`400g-4`, and `auto 400g-4` where that is negotiated.
+    """`400g-4`, or `auto 400g-4` if it is negotiated.
 
-    That 25 Gbit/s on one lane is said without it is a guess.
+    It is a guess that one lane of 25 Gbit/s is written without the number of lanes.
     """
     words = {"fec": str(wish.fec)} if wish.fec else {}
     speed, lanes = wish.speed_gbit_s, wish.lanes
@@ -234,7 +234,7 @@ def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
 
 
 _OLD_LANE: Final = 25
-"""The fastest speed of a lane that has no form with lanes in its name."""
+"""The fastest lane speed that can be written without a number of lanes."""
 SYSTEM: Final = switch_system.SwitchSystem(
     driver=EosDriver(),
     intent=plan_intent,

@@ -21,7 +21,7 @@ from components.model.infiniband import DEFAULT_PARTITION
 
 PARTITIONS: Final = "show ib partition"
 DEFAULT_ENGINE: Final = "default"
-"""None is set: the subnet manager takes minhop."""
+"""No routing engine is set: the subnet manager uses minhop."""
 MTU_WORDS: Final = {256: "256", 512: "512", 1024: "1K", 2048: "2K", 4096: "4K"}
 """`4K` is in AMD's tuning guide; the other four follow it and are a guess."""
 _SIZES: Final = {word: size for size, word in MTU_WORDS.items()} | {"DEFAULT": None}
@@ -100,7 +100,7 @@ PARTITION: Final = (
 """One partition in `show ib partition`; the lines to send are without their head."""
 _HEAD: Final = re.compile(r"(\S+):\s*")
 _NOT_OURS: Final = re.compile(r"(?i)members:|defmember\s*:\s*\S+")
-"""`defmember` (Stacki's driver) is the membership of ports that are added without one."""
+"""`defmember` (Stacki's driver) is the membership of ports added without one."""
 
 
 def read_partitions(answer: Answer) -> dict[str, PartitionState]:
@@ -130,13 +130,13 @@ def read_partitions(answer: Answer) -> dict[str, PartitionState]:
 
 
 def _whole(partition: PartitionState) -> PartitionState:
-    """The same with 0 for a default, since None is no wish at all."""
+    """Replace a default by 0, since None means that nothing is wanted."""
     optional = ("ipoib", "mtu_bytes", "rate_gbit_s")
     return partition.model_copy(update={key: getattr(partition, key) or 0 for key in optional})
 
 
 def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
-    """Write keys before the subnet manager starts, so that its first sweep already has them."""
+    """Write keys before the subnet manager starts: its first sweep then has them."""
     for name, partition in target.partitions.items():
         head = f"ib partition {name}"
         before = _whole(actual.partitions.get(name, PartitionState(pkey=0)))
@@ -190,7 +190,7 @@ class MlnxosDriver(mellanox_cli.MellanoxDriver):
 
 SYSTEM: Final = SwitchSystem(
     driver=MlnxosDriver(),
-    # InfiniBand has no RoCE: `ib_plan.py` says what such a switch shall have.
+    # InfiniBand does without RoCE: `network_plan.py` plans such a switch.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=mellanox_cli.SESSION,
     exec_form="a plain exec cannot read partition members, so a removed port would stay a member, "

@@ -1,4 +1,4 @@
-"""NVIDIA Onyx: what it prints about ports, read into plain values.
+"""NVIDIA Onyx: its output about ports, read into plain values.
 
 Every form has a public source: `tests/fabric/forms/README.md` names it. Readers raise `Unreadable`
 rather than guess. A "capture" is one of lab/sources.md#onyx-captures.

@@ -1,8 +1,8 @@
-"""Every setting of Onyx that we own, as one table: what shows it, its line, how it is written.
+"""Every managed setting of Onyx in one table: the command that shows it, its line, its writer.
 
-`show running-config` prints one line for each value that differs from the factory's, with a range
-of ports. What a line of an unknown form may be about stays open on those ports: they are asked one
-by one. WHY.md names the source of each line.
+`show running-config` prints one line for each value other than the factory's, with a range of
+ports. If a line has an unknown form, the settings that it may concern stay open, and those ports
+are asked one by one. WHY.md names the source of each line.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _ABOUT: Final = {
     CONGESTION: re.compile(r"\b(?:traffic-class|congestion-control)\b"),
     ETS: re.compile(r"\b(?:traffic-class|ets)\b"),
 }
-"""Command to the words of a line of another form that may be about what it shows."""
+"""Command to words of lines in another form that may concern the same settings."""
 _ON: Final = ("enabled", "disabled")
 Classes = Mapping[int, object] | None
-"""Traffic class to what its lines say; None: there was no line yet."""
+"""Traffic class to the values of its lines; None before the first line."""
 FACTORY_VLAN: Final = 1
 FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
 """Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
@@ -66,7 +66,7 @@ def _write_switchport(_row: Row, was: PortState, now: PortState) -> Iterator[str
         yield f"{head} all"
         return
     if is_new:
-        yield f"{head} none"  # what a mode allows at first is not documented
+        yield f"{head} none"  # the first list of a mode is not documented
     yield from ranges.move_vlans(head, held, wanted)
 
 
@@ -121,13 +121,13 @@ def _write_mtu(row: Row, was: PortState, now: PortState) -> Iterator[str]:
 
 
 def _write_admin(row: Row, was: PortState, now: PortState) -> Iterator[str]:
-    """A port that is to be down stays so after a new MTU."""
+    """Skip the line if the port should be down and a new MTU has already shut it."""
     if now.admin_up or now.mtu_bytes in {None, was.mtu_bytes}:
         yield from write_value(row, was, now)
 
 
 def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
-    """Set priorities before the global switch, so that no traffic is paused halfway."""
+    """Set priorities before the global switch, to pause no traffic halfway."""
     line, held = "dcb priority-flow-control priority {} enable", actual.pfc_priorities or ()
     wanted = held if target.pfc_priorities is None else target.pfc_priorities
     yield from ((line.format(each),) for each in wanted if each not in held)
@@ -215,7 +215,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
 
 
 def _is_asked(row: Row, port: PortState) -> bool:
-    """Whether a wish or a question names it."""
+    """Whether a wish or a question names the setting of a row."""
     names = ("strict_classes", "class_shares") if row.name == "schedule" else (row.name,)
     return any(getattr(port, name) not in (None, {}) for name in names)
 
@@ -226,7 +226,7 @@ def asked_rows(asked: PortState) -> tuple[Row, ...]:
 
 
 def asked_commands(asked: PortState) -> tuple[str, ...]:
-    """What to ask about one port; VLANs come from a table of all ports."""
+    """The commands for one port; VLANs come from a table of all ports."""
     commands = {row.command for row in PORT_ROWS if _is_asked(row, asked)} - {SWITCHPORTS}
     return tuple(command for command in _ABOUT if command in commands)
 
@@ -276,12 +276,12 @@ class Whole:
     opened: defaultdict[str, set[str]]
     """Port or bundle to the commands that a line in an unknown form may be about."""
     one_shot: bool
-    """Whether a `roce` line is there: the port settings it makes have no lines of their own."""
+    """Whether there is a `roce` line: its port settings then do not show as lines."""
     status: Mapping[str, Values]
     """The table of MTU and admin state: the factory's MTU depends on the release."""
     shot: Values | None = None
-    """What the one-shot gives to ports without their own line; None: it is off, or has exceptions.
-    """
+    """The settings that the one-shot gives to ports without their own line; None: it is off, or has
+    exceptions."""
 
     def _open(self, name: str) -> set[str]:
         lines = self.ports.get(name, {})
@@ -371,7 +371,7 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
 
 
 def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-    """The next command whose answer is about all ports; None: there are no more."""
+    """The next command whose answer covers all ports; None after the last one."""
     whole = whole_of(answers)
     if whole is None:
         return None if RUNNING in answers else RUNNING

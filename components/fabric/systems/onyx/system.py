@@ -23,7 +23,7 @@ NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
 TOTALS: Final = "show interfaces ethernet counters"
 OF_PRIORITY: Final = "show interfaces ethernet counters pfc prio {}"
 OF_CLASS: Final = "show interfaces ethernet counters tc {}"
-"""Each of the three is about every port: a public client asks so (sources.md#onyx-counters)."""
+"""Each of the three covers every port: a public client asks so (sources.md#onyx-counters)."""
 ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
 """The fallback (capture C10): it counts the RoCE class, and the remainder is everything else."""
 FACTORY_MTU_BYTES: Final = 1500
@@ -47,7 +47,7 @@ def read_vlans(answer: Answer) -> tuple[int, ...]:
 def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
     """PFC of the switch, and by port (capture C4).
 
-    `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
+    The one-shot gives `Auto` with an active PFC (capture C2): it pauses, so it is on.
     """
     tables = answer.find(TABLES) or [{}]
     first, ports = answer.typed(CELLS, {"": tables[0]})[""], answer.typed(LISTS, tables[-1])
@@ -90,7 +90,7 @@ def read_counter(answer: Answer, head: str, name: str) -> int:
 
 
 def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
-    """The counters of one port, each by itself, so that one unknown form spoils nothing else."""
+    """The counters of one port, read one by one: an unknown form does not spoil the others."""
     soft = base.SoftReader()
 
     def ask(command: str) -> Answer:
@@ -174,7 +174,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """The commands that are still needed after the running configuration was read."""
+        """The commands still needed after the running configuration was read."""
         rest = _commands(wanted, rows.whole_of(answers))
         return tuple(command for command in rest if not answers.get(command))
 
@@ -260,17 +260,17 @@ _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
 
 
 def plan_intent(rdma: Rdma) -> Intent:
-    """Every part on its own; lossless modes come with the one-shot, which makes their pool.
+    """Every setting separately; lossless modes come with the one-shot, which makes their pool.
 
-    `rdma.dscp` reaches no line: the switch's own map gives DSCP 24 to 31 priority 3.
+    No line sets `rdma.dscp`: the switch's own map gives DSCP 24 to 31 priority 3.
     """
     pauses = True if rdma.mode == "lossless" else None
     return Intent(
         SwitchState(
             pfc_priorities=(rdma.priority,) if pauses else None,
             pfc_enabled=pauses,
-            # A pause needs a buffer pool of its own: the one-shot makes it, and PFC with it. What
-            # PFC shows in semi-lossless mode is not public, so nothing is wanted of it there.
+            # A pause needs its own buffer pool, which the one-shot makes, and PFC with it. The
+            # output of PFC in semi-lossless mode is not public, so we want no setting of PFC there.
             roce=_ONE_SHOT.get(rdma.mode),
         ),
         PortState(

@@ -1,6 +1,6 @@
-"""What SONiC tells beside its configuration: neighbours, links, counters (sources: WHY.md).
+"""SONiC's state besides its configuration: neighbours, links, counters (sources: WHY.md).
 
-All of it is optional for a change; acceptance and drift use it.
+A change can do without it; acceptance and drift use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows
 
 POLL: Final = "sleep 11"
 """Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
-reading does not hold what a probe has just sent."""
+reading misses the packets that a probe has just sent."""
 QUEUES: Final = "show queue counters --json"
 DROPS: Final = "show priority-group drop counters"
 PAUSES: Final = "show pfc counters"
@@ -29,13 +29,13 @@ NEIGHBOURS: Final = "show lldp table"
 STATUS: Final = "show interfaces status"
 COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
-WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # if bfdd does not run, vtysh says so and fails
+WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # without bfdd, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{frr.ROUTES}"'
 
 _UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
-"""The line below the head of a table, which tells where its columns are: cells hold blanks."""
+"""The line below the head of a table, which shows the columns: cells may contain blanks."""
 MIN_RELEASE: Final = 202205
 """First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
 (sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
@@ -54,10 +54,10 @@ def _tables(text: str) -> Iterator[list[Row]]:
 
 
 def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
-    """The rows of the table that has these columns.
+    """The rows of the table with these columns.
 
     Raises:
-        Unreadable: There is no such table.
+        Unreadable: The answer lacks such a table.
     """
     for head, *rows in _tables(text):
         if {*columns} <= {*head}:
@@ -84,7 +84,7 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     """A field of each unicast queue of a port, `UC3` and the like, without commas.
 
     Raises:
-        Unreadable: The answer is no table of queues, or the port has none in it.
+        Unreadable: The answer is not a table of queues, or lacks those of the port.
     """
     try:
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
@@ -107,7 +107,7 @@ def parse_counters(
     """The counters of some ports; pauses, storms and marks as far as they can be read.
 
     SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
-    `N/A`: what is not counted yet is 0.
+    `N/A`, which is read as 0.
 
     Raises:
         Unreadable: The queues or the drops have another form.
@@ -141,7 +141,7 @@ def parse_marks(text: str, port: str) -> int | None:
     A queue has `N/A` if its chip counts none, and while polling is off, as it is at first.
 
     Raises:
-        Unreadable: It is no such table, or the port is not in it.
+        Unreadable: It is not such a table, or lacks the port.
     """
     if _UNKNOWN in text:
         return None
@@ -159,7 +159,7 @@ def parse_pauses(text: str, port: str) -> dict[int, base.PauseCounters]:
 
 
 def parse_storms(text: str, port: str) -> dict[int, int]:
-    """How often each queue was found stuck; one that never was has no row."""
+    """How often each queue was found stuck; one that never was is not in the table."""
     column = "STORM DETECTED/RESTORED"
     rows = _rows(STORMS, text, "the watchdog", "QUEUE", column)
     found = {row["QUEUE"]: row[column].partition("/")[0].replace(",", "") for row in rows}

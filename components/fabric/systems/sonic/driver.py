@@ -1,13 +1,12 @@
 """The driver of community SONiC: which commands, in which order, read how.
 
 Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
-the next boot loads; rows of maps and profiles that we need bear our name, so that ports which are
-not in the file keep theirs (lab/sources.md#sonic).
+the next boot loads; rows of maps and profiles that we add have our name, and ports outside the file
+keep theirs (lab/sources.md#sonic).
 
-Of a plan, what goes, goes first; then come three documents of rows, since the daemons look at some
-rows only when others come after them; fields and rows that nothing names any more go last. A port
-is asked for settings by name (apply), or for the cells that were recorded (undo); WHY.md says what
-each part is for.
+A plan deletes first; then it writes three documents of rows, since the daemons look at some rows
+only when others come after them; it deletes unused fields and rows last. An apply changes the named
+settings of a port, an undo its recorded cells; WHY.md explains each part.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ PORTS: Final = "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"
 SCRATCH: Final = "/etc/sonic/railyard.json"
 """On the same disk as the saved configuration, for the length of one command."""
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
-"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). A lock of
-flock(2) needs no right to write, and ends with the shell that holds it, a moment after its
-session: so the next one waits for it a little."""
+"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). flock(2)
+works without the right to write. Its lock ends with the shell, a moment after the session, so the
+next session waits a little."""
 _ECHO: Final = 'echo "[status $?]"'
-"""End of what is typed: a command of several lines is echoed line by line before its answer."""
+"""End of each typed command: one of several lines is echoed line by line before its answer."""
 
 _ERRORS: Final = (
     "Cannot find interface",
@@ -50,7 +49,7 @@ _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 
 
 def _odd(tables: Mapping[str, Mapping[str, Fields]], words: str) -> str:
-    """Where the text is that shall be a number; the words of Python if it is in no row."""
+    """Name the field whose text should be a number; Python's own words if no row has it."""
     bad = words.rpartition(": '")[2].removesuffix("'")
     places = [
         f"{table}|{key}" + (f" {field}" if field else "")
@@ -86,7 +85,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change,
     """The ordered way from `actual` to `target`; empty when they agree.
 
     Raises:
-        Unsettable: No line of ours leads there.
+        Unsettable: Our lines cannot reach the target.
     """
     _require_pool(actual, target)
     _require_free(actual, target)
@@ -123,10 +122,10 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change,
 
 
 def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
-    """Members that leave, VLANs and members that come, taken out of what is deleted and written.
+    """Commands for old members, new VLANs and new members, taken out of the row changes.
 
     With spanning tree on, the commands also write its rows, STP_VLAN and STP_PORT, from 202411 on
-    (sonic-utilities, config/vlan.py): without those a VLAN has no spanning tree.
+    (sonic-utilities, config/vlan.py): without those rows spanning tree does not cover a VLAN.
     """
     gone = [row for row in leaves if row.startswith("VLAN_MEMBER|")]
     new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
@@ -159,7 +158,8 @@ def _require_free(actual: SwitchState, target: SwitchState) -> None:
     """A port cannot be in a VLAN while it is routed or in a bundle; the daemons do not refuse it.
 
     Raises:
-        Unsettable: Such ports shall be in a VLAN; it names all of them, and what frees them.
+        Unsettable: Such ports should join a VLAN; the text names them, with the commands that free
+            them.
     """
     joins = {
         name
@@ -194,7 +194,7 @@ def _own_rows(
         *wanted,
         *before,
     }
-    # What the switch makes for PFC, and would miss while a port still has any.
+    # Rows that the switch makes for PFC, and needs while a port still has PFC.
     made = [row for row in held if row.startswith(f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}")]
     kept |= {row for row in made if any(plan.uses(row.partition("|")[2]) for plan in plans)}
     stripped = [
@@ -223,7 +223,7 @@ class SonicDriver(base.Driver):
         ),
     )
     enter = ("sudo -n true",)
-    """Members of group sudo need no password on SONiC; if that was changed, say so."""
+    """SONiC asks members of group sudo for no password; if that was changed, this line fails."""
     # A reload of the configuration while we write would take our lines away again.
     configure = (
         base.Script(
@@ -231,7 +231,7 @@ class SonicDriver(base.Driver):
             ' { echo "a config reload or another update is running"; false; }; }'
         ),
     )
-    # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
+    # A full disk cuts the saved configuration short: a copy that fits proves that there is room.
     save = base.Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ class SonicDriver(base.Driver):
             raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """One document of rows, and what takes commands of its own."""
+        """The documents of rows, and the commands for everything else."""
         return plan_changes(actual, target)
 
     def find_refusal(self, output: str) -> str | None:
@@ -274,8 +274,8 @@ class SonicDriver(base.Driver):
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
-        Those are there after `config qos reload`, which the first boot does not run everywhere. BGP
-        is made by frrcfgd, and there is none.
+        Those are there after `config qos reload`, which the first boot does not run everywhere.
+        frrcfgd is the daemon for BGP, and BGP is off.
         """
         row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
         tables = {

@@ -1,9 +1,9 @@
-"""One SONiC port: which cells change on the way from what it has to its target.
+"""One SONiC port: the cells that change between its actual state and its target.
 
 `CABLE_LENGTH|AZURE` has a field for each port. Unless the switch computes buffers, buffermgrd looks
-length and speed up in the platform's `pg_profile_lookup.ini`, makes a profile that has both in its
-name, and gives it to the port's groups. A length without a line leaves everything as it was, so
-what counts here is what the groups have.
+length and speed up in the platform's `pg_profile_lookup.ini`, makes a profile named after both, and
+gives it to the port's groups. If the file lacks a line for a length, everything stays, so here the
+profiles of the groups decide.
 
 `PFC_WD|Ethernet0` starts a watchdog; `pfcwd_sw_enable` of `PORT_QOS_MAP|Ethernet0` says which
 queues it watches. `PFC_WD|GLOBAL` belongs to every port and is only read.
@@ -24,7 +24,7 @@ from components.fabric.systems.sonic.rows import Cell, Cells
 _TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
 """The row that the platform's template writes (buffers_config.j2)."""
 _FORGOTTEN: Final = "0m"
-"""A length of which buffermgrd makes nothing; it remembers one whose field just vanishes."""
+"""buffermgrd ignores this length. If the field just vanished, it would remember the old one."""
 _TIME_MS: Final = 200
 """Until a watchdog drops, and until it forwards again: the defaults of `pfcwd start_default`."""
 OFFERS: Final = "offers"
@@ -42,7 +42,7 @@ def vlan_members(port: PortState) -> dict[int, str]:
 
 
 def _cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """The cells that say the length of a port; the template's if none does."""
+    """The cells with the cable length of a port; without one, the template's."""
     found = tuple(cell for cell in cells if cell[0].startswith("CABLE_LENGTH|"))
     return found or ((_TEMPLATE_ROW, name),)
 
@@ -65,16 +65,16 @@ class PortPlan:
         """Decide what changes.
 
         Raises:
-            Unsettable: No line of ours leads there.
+            Unsettable: Our lines cannot reach the target.
         """
         self.name, self.switch = name, actual
         self.was, self.port = (each.ports.get(name, PortState()) for each in (actual, target))
         self.row, self.pause = db.PORT.format(name), (db.QOS.format(name), "pfc_enable")
         self._texts = db.texts_of(self.was), db.texts_of(self.port)
         settings = db.read_settings(self.was).values()
-        # Every cell of the port's settings that is there.
+        # Every present cell of the port's settings.
         self.now: Cells = {cell: value for cells in settings for cell, value in cells.items()}
-        # Cells that go before PFC (what the switch makes buffers by, and VLANs), with it, and after
+        # Cells that go before PFC (the input for buffers, and VLANs), with PFC, and after
         # everything else: MTU and state of the port, and its watchdog.
         self.first, self.sets, self.last = Cells(), Cells(), Cells()
         # Rows that go before anything comes: memberships, and a watchdog that starts again.
@@ -83,11 +83,11 @@ class PortPlan:
         # Priority groups that go: those made for our PFC, and rows that share a group with one of
         # them, which are in `sets` again so that they are sent to the chip.
         self.groups: list[str] = []
-        self.needed: set[str] = set()  # rows of ours that a wanted setting names
-        self._recorded: set[Cell] = set()  # cells that are put back to what was recorded
+        self.needed: set[str] = set()  # our rows that a wanted setting names
+        self._recorded: set[Cell] = set()  # cells that go back to their recorded values
         self._touched = self._length_moves = False  # the switch must look at the length again
-        # What makes it look, which goes with the last; None: there is nothing, so that PFC goes for
-        # a moment and comes back.
+        # Cells that make the switch look, written with the last; None: no cell does, so PFC goes
+        # for a moment and comes back.
         self._touches: Cells | None = {}
         self._plan_qos()
         self._plan_members()
@@ -98,13 +98,13 @@ class PortPlan:
 
     @property
     def named(self) -> set[str]:
-        """Rows that the port names afterwards, except by cells that are put back."""
+        """Rows that the port names afterwards, except by restored cells."""
         gone = {*self.deletes, *self._recorded}
         return db.named_rows({c: v for c, v in (self.now | self.sets).items() if c not in gone})
 
     @property
     def touches(self) -> Cells:
-        """What makes the switch look at the length again, if it makes groups at all."""
+        """The cells that make the switch read the length again, if it makes groups at all."""
         return (self._touches or {}) if self._after(self.pause) else {}
 
     def uses(self, profile: str) -> bool:
@@ -113,7 +113,7 @@ class PortPlan:
             stays = cell[0] not in self.groups or cell in self.sets
             if _is_group(cell) and value == profile and stays:
                 return True
-        # The switch makes groups of these lines; else those that are there are all.
+        # The switch makes further groups from these lines; otherwise the present ones are all.
         looks = bool(self._after(self.pause)) and (self._touched or self.pause in self.sets)
         cells = self.now | self.first
         said = [cells[cell] for cell in _cable_cells(self.name, cells) if cell in cells]
@@ -132,7 +132,7 @@ class PortPlan:
         return {self.pause: ""}
 
     def _put(self, cell: Cell, value: str | None) -> None:
-        """Change a cell if it is not so already; None: it goes."""
+        """Change a cell unless it has the value already; None deletes it."""
         now = self.now.get(cell)
         if value is None and now is not None:
             self.deletes.append(cell)
@@ -166,7 +166,8 @@ class PortPlan:
     def _plan_wanted(self, name: str, row: db.CellRow, tc: int, *, agrees: bool) -> None:
         """`agrees`: the port has the setting already, by whichever names.
 
-        A queue that shares its row with others cannot be set alone: which row wins is not said.
+        A queue that shares its row with others cannot be set alone: which row wins is not
+        documented.
         """
         cells = db.cells_of(self.name, row, tc)
         texts = (each(self.port, tc) if callable(each) else each for each in row.fields.values())
@@ -187,7 +188,7 @@ class PortPlan:
             self.needed |= db.named_rows(wanted)
 
     def _plan_length(self, recorded: Cells | None) -> None:
-        """Before PFC, by which the switch looks at the length; older images look then only."""
+        """Write the length before PFC: PFC makes the switch read it, in older images only PFC."""
         was, port, aim = self.was, self.port, Cells()
         held = _cable_cells(self.name, self.now)
         if recorded is not None:
@@ -199,7 +200,7 @@ class PortPlan:
             paused, rows = port.pfc_priorities or (), db.read_rows(self.switch) or ()
             for cell, speed, length in read.made_groups(self.now, paused):
                 profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
-                # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
+                # buffermgrd does not touch a row of an earlier list, `3-4` besides `3`, which would
                 # bring its headroom back at the next boot. Its new profile must be there already.
                 if length != port.cable_m and _is_run(cell[0], paused):
                     self._touched = True
@@ -213,10 +214,10 @@ class PortPlan:
             self._touches = self._touch_cells()
 
     def _touch_cells(self) -> Cells | None:
-        """A field of a port, with the value that it has: by its event buffermgrd looks.
+        """A field of a port with its present value: writing it makes buffermgrd read the length.
 
-        It looks at a length alone in images from March 2026 on only (sonic-swss 67198295). Nothing
-        is needed if MTU or state is written anyway.
+        Writing a length is enough only in images from March 2026 on (sonic-swss 67198295). The
+        field is not needed if MTU or state is written anyway.
         """
         was, now = self._texts
         names = [name for name, field in db.PORT_FIELDS.items() if field.native]
@@ -244,7 +245,7 @@ class PortPlan:
             self._renew(self.last, held, wanted, anew=self.now.get(listed) != target.get(listed))
 
     def _want_watchdog(self, listed: Cell, row: str) -> Cells | None:
-        """Its cells: times that are already set are kept, unless the file says others."""
+        """The watchdog's cells; existing times stay unless the file has others."""
         was, port, implied = self.was, self.port, db.words_of(self.switch)
         paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
         lists_all = paused <= db.numbers_of(self.now.get(listed, ""))
@@ -289,7 +290,7 @@ class PortPlan:
             )
 
     def _put_back_groups(self, before: Cells) -> None:
-        """Groups that were made for PFC of ours go; the switch makes those of a list that stays."""
+        """Delete the groups made for our PFC; the switch makes those of a list that stays."""
         paused, gone = db.numbers_of(self._after(self.pause)), set[int]()
         for cell, profile in sorted(self.now.items()):
             # With another length the switch may have made none of a list that stays.
@@ -306,7 +307,7 @@ class PortPlan:
                 self._put(cell, profile)
 
     def _plan_members(self) -> None:
-        """A port has one untagged VLAN, so what goes, goes first."""
+        """A port has one untagged VLAN, so old memberships go first."""
         if self.port.mode is None and self.port.trunk_vlans is None:
             return
         before, after = (
@@ -350,8 +351,8 @@ class PortPlan:
         """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
 
         Raises:
-            Unsettable: The port says what it has, and this is not among it. What the chip has for
-                FEC may follow the speed, so with another speed it is not known before.
+            Unsettable: The port lists its values, and this is not among them. The FEC of the chip
+                may follow the speed, so for another speed it is not known yet.
         """
         offers = (db.read_rows(self.switch, OFFERS) or {}).get(self.name, {})
         key, follows = f"supported_{name}s", name == "fec" and (self.row, "speed") in self.first

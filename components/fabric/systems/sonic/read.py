@@ -32,7 +32,7 @@ Mode = Literal["access", "trunk", "hybrid", "routed"]
 def parse_config(command: str, text: str) -> Tables:
     """`sonic-cfggen -d --print-data`: the whole of CONFIG_DB.
 
-    A list is the field that Redis has of it: `route_map_in@`, joined by commas (swss-common,
+    A list is read as Redis stores it: `route_map_in@`, joined by commas (swss-common,
     `ConfigDBConnector.typed_to_raw`).
     """
     try:
@@ -53,14 +53,14 @@ def _fields(value: JsonValue) -> Fields:
 
 
 def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None:
-    """Refuse what no line of ours can give, or would tell apart.
+    """Refuse ports that our lines cannot create, or cannot set separately.
 
-    Parts of a port are there only after a breakout, which we do not do: it ends every link. Some
-    templates write one row for several ports, and a row of one of them beside it would be undone
-    at the next boot: which of the two wins is not said.
+    Parts of a port exist only after a breakout, which we do not do: it ends every link. Some
+    templates write one row for several ports. A further row for one port might be lost at the next
+    boot: it is not documented which row wins.
 
     Raises:
-        Unreadable: A port is not there, or shares a row with others.
+        Unreadable: A port is missing, or shares a row with others.
     """
     for name in wanted:
         if name not in tables["PORT"]:
@@ -90,7 +90,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
 
 
 def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:
-    """Refuse a row of queues or groups of a wanted port that does not say which ones."""
+    """Refuse a row for queues or groups of a wanted port without their numbers."""
     for table in ("QUEUE", "BUFFER_PG"):
         for key in tables.get(table, {}):
             names, *between, span = key.split("|")
@@ -120,10 +120,10 @@ def made_groups(cells: Cells, paused: Iterable[int]) -> Iterator[tuple[Cell, str
 
 
 def _length_in_force(said: Collection[str], groups: Cells, paused: Iterable[int]) -> int:
-    """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
+    """Cable length in metres that the headroom of the paused groups fits; 0: unknown or unclear.
 
-    A group has another length than the table if the platform has no headroom for that, and if the
-    switch has not looked: then its next look changes it.
+    A group differs from the table if the platform lacks headroom for the length, or if the switch
+    has not read the table yet: its next look changes the group.
     """
     found = re.fullmatch(r"(\d+)m", next(iter(said))) if len(said) == 1 else None
     length = int(found[1]) if found else 0  # sonic-cable-length.yang
@@ -136,7 +136,7 @@ POLL_MS: Final = 100
 RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""Of a switch, in `words_of`: no watchdog of it sees anything."""
+"""A note in `words_of`: the watchdogs of the switch see nothing."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
@@ -159,7 +159,7 @@ class ConfigDb:
     parts: Mapping[str, Tables]
     """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
     implied: tuple[str, ...]
-    """What holds for all ports: `words_of` of a state."""
+    """Notes that hold for all ports: `words_of` of a state."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:
@@ -182,11 +182,11 @@ class ConfigDb:
         return cls(tables, parts, tuple(word for word, holds in words.items() if holds))
 
     def row(self, table: str, key: str) -> Fields:
-        """The fields of a row; none if it is not there."""
+        """The fields of a row; empty if it is missing."""
         return self.tables.get(table, {}).get(key, {})
 
     def port(self, name: str, *, beside: bool = False) -> PortState:
-        """What the configuration says of one port; `beside`: also what is found beside ours."""
+        """One port as configured; `beside`: also the foreign settings that guards check."""
         row, qos, watchdog = (self.row(t, name) for t in ("PORT", "PORT_QOS_MAP", "PFC_WD"))
         everywhere, tagged = self.row("PORT_QOS_MAP", "global"), "dot1p_to_tc_map" in qos
         mode, access, trunk = self._membership(name)
@@ -220,7 +220,7 @@ class ConfigDb:
         )
         links = db.link_state(row)
         if beside:
-            # What a port writes into the packets of a class (sonic-port-qos-map.yang).
+            # The map by which a port rewrites packets of a class (sonic-port-qos-map.yang).
             links["rewrite_dscp"] = bool({**everywhere, **qos}.get("tc_to_dscp_map"))
             links["class_shares"] = {tc: int(n) for tc, n in shares.items() if n.isdigit()}
         return found.model_copy(update=links)
@@ -262,7 +262,7 @@ class ConfigDb:
         )
 
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
-        """The priority goes to a group of its own number, which has a lossless buffer.
+        """The priority goes to the group with the same number, which has a lossless buffer.
 
         If the switch computes buffers itself (`dynamic`), a group asks for one by `NULL`.
         """
@@ -275,7 +275,7 @@ class ConfigDb:
         return group.get(str(priority)) == str(priority) and (made or asked)
 
     def _is_watching(self, row: Fields, qos: Fields) -> bool:
-        """Whether a port drops what a storm holds up on each of its paused priorities."""
+        """Whether a port drops the packets that a storm holds up, on each paused priority."""
         paused, watched = (db.numbers_of(qos.get(key, "")) for key in ("pfc_enable", db.LIST_FIELD))
         times = (is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
         is_polled = UNPOLLED not in self.implied
@@ -311,7 +311,7 @@ class ConfigDb:
         }
 
     def rows(self) -> Rows:
-        """The rows that bear our name, and the buffer profiles that buffermgrd made.
+        """The rows with our name, and the buffer profiles that buffermgrd made.
 
         Route maps are with the rows of routing, which know who names them.
         """
@@ -325,7 +325,7 @@ class ConfigDb:
         }
 
     def holders(self, wanted: Collection[str]) -> tuple[str, ...]:
-        """The rows of `rows` that a port uses which was not asked for."""
+        """The rows of `rows` that an unrequested port uses."""
         named = {
             f"{_NAMED_TABLES[field]}|{value}"
             for table in _OF_PORTS

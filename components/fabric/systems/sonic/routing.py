@@ -2,11 +2,12 @@
 
 BGP is made of BGP_GLOBALS, BGP_NEIGHBOR and their like by frrcfgd, the configuration daemon of the
 unified management framework (SONiC's design "Unified FRR Mgmt Interface"; sonic-bgp-*.yang). The
-other one, bgpcfgd, knows no sessions over ports and no BFD, and a switch has one of the two:
+other one, bgpcfgd, supports neither sessions over ports nor BFD, and a switch has one of the two:
 lab/sources.md#sonic.
 
 frrcfgd leaves `bgp ebgp-requires-policy` on, as FRR has it by default: without a route map in each
-direction a session comes up and carries no route (RFC 8212). So ours name one that permits all.
+direction a session comes up and carries no route (RFC 8212). So our sessions name one that permits
+all.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
 _NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|{}|" + _FAMILY
 _USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
 _POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
-"""Of a neighbour's address family; `@` is how Redis has a list."""
+"""Fields of a neighbour's address family; `@` marks a list in Redis."""
 _OUR_MAPS: Final[Rows] = {
     f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
     f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
 }
-"""The route map that permits all; the set is what the YANG model's references lead to."""
+"""The route map that permits all; the YANG model's references need the set."""
 _ON: Final = frozenset({"true", "up"})
 _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
@@ -54,7 +55,7 @@ _STAGES: Final = (
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
     ("BGP_NEIGHBOR_AF",),
 )
-"""Tables in the order in which they come; they go the other way."""
+"""Tables in the order of writing; they are deleted in reverse."""
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
     "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
@@ -67,7 +68,7 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
 
 
 def routing_rows(tables: Tables) -> Rows:
-    """The rows of routing, without what is secret in them; of route maps only ours."""
+    """The rows of routing without their secrets; of route maps, only our own."""
     rows = {
         f"{table}|{key}": {name: fields[name] for name in fields if name not in _SECRET}
         for table in tables
@@ -85,7 +86,7 @@ def _rows_of(state: SwitchState) -> Rows:
 
 
 def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:
-    """Routed interface to what it has."""
+    """Routed interface to its addresses."""
     found: dict[str, tuple[str, ...]] = {}
     for row, fields in rows.items():
         table, name, *rest = row.split("|")
@@ -96,7 +97,7 @@ def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:
 
 
 def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
-    """Ports that are routed or in a bundle, and the commands that free them, in their order."""
+    """Routed and bundled ports, and the commands that free them, in their order."""
     rows = _rows_of(state)
     for row, fields in rows.items():
         table, name, *rest = row.split("|")
@@ -113,7 +114,7 @@ def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
 def bgp_of(rows: Rows) -> BgpState:
     """BGP of the default VRF.
 
-    A neighbour that is shut, or carries no route of IPv4, has a blank number.
+    A neighbour has a blank number if it is shut or carries no route of IPv4.
     """
     own, paths = rows.get(GLOBALS, {}), rows.get(_AF, {}).get("max_ebgp_paths", "")
     named = {row.removeprefix(_NEIGHBOR): row for row in rows if row.startswith(_NEIGHBOR)}
@@ -139,16 +140,16 @@ def bgp_of(rows: Rows) -> BgpState:
 def plan_routing(
     actual: SwitchState, target: SwitchState
 ) -> tuple[list[list[str]], list[Cell], list[Rows]]:
-    """The way from what a switch has to what it shall have.
+    """The changes from the actual routing of a switch to its target.
 
-    A row whose last field is deleted vanishes, and is written again if it shall be there.
+    A row whose last field is deleted vanishes, and is written again if the target has it.
 
     Returns:
-        Rows that are deleted, a list for each stage; fields that are deleted, beside those of
-        others in the same row; and rows that are written, stage by stage.
+        Rows to delete, a list for each stage; fields to delete from rows with foreign fields; and
+        rows to write, stage by stage.
 
     Raises:
-        Unsettable: BGP cannot be set on this switch, or not without ending that of others.
+        Unsettable: BGP cannot be set on this switch, or only by ending foreign sessions.
     """
     held, aim = _rows_of(actual), _aim(actual, target)
     restarts = _begins_again(actual, target)
@@ -173,7 +174,7 @@ def _is_new(fields: Fields, before: Fields | None) -> bool:
 
 
 def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
-    """Another number: frrcfgd does not change it, so that all goes and comes again."""
+    """Whether the AS number changes: frrcfgd cannot do that, so BGP is deleted and made again."""
     was, wanted, held = actual.bgp or BgpState(), target.bgp, _rows_of(actual)
     if wanted is None or wanted.asn is None:
         return False
@@ -202,7 +203,7 @@ def _is_known(row: str, fields: Fields) -> bool:
 
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
-    """The rows that a switch shall have: those of others, and ours as the target wants them."""
+    """The target rows of a switch: foreign ones, and our own as the target wants them."""
     aim = {row: dict(fields) for row, fields in _rows_of(actual).items()}
     before = _rows_of(target)
     for name, wanted in (target.addresses or {}).items():
@@ -212,7 +213,7 @@ def _aim(actual: SwitchState, target: SwitchState) -> Rows:
         ways = (actual.bgp or BgpState(), target.bgp, bgp_of(before))
         _aim_entries(aim, before, tuple(_entries(each, up) for each in ways))
         _aim_globals(aim, before, target.bgp)
-        # The route map is there as long as a neighbour names it; else there is what was before.
+        # Keep the route map while a neighbour names it; else restore the old rows.
         families = [fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|")]
         named = any({*_POLICY.items()} & {*fields.items()} for fields in families)
         aim = {row: fields for row, fields in aim.items() if not row.startswith(_MAPS)}
@@ -221,7 +222,7 @@ def _aim(actual: SwitchState, target: SwitchState) -> Rows:
 
 
 def _put(aim: Rows, row: str, own: Fields, *, stays: bool) -> None:
-    """Our fields of a row, beside those of others; a row with neither goes."""
+    """Write our fields of a row next to foreign ones; delete a row with neither."""
     known = _KNOWN[row.partition("|")[0]]
     fields = {key: value for key, value in aim.get(row, {}).items() if key not in known} | own
     if fields or stays:
@@ -246,7 +247,7 @@ def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) 
 
 
 _Entries = dict[str, tuple[tuple[str, bool], Rows]]
-"""Each neighbour and network: what tells it from another one, and its rows as we write them."""
+"""Each neighbour and network: its kind, and its rows as we write them."""
 
 
 def _entries(bgp: BgpState, up: str) -> _Entries:
@@ -265,10 +266,10 @@ def _entries(bgp: BgpState, up: str) -> _Entries:
 
 
 def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
-    """What is as wanted stays, what was recorded so comes back, and the rest is as we write it.
+    """Keep entries as wanted, restore recorded ones as wanted, and write the rest ourselves.
 
-    A blank number says nothing of the row. If it has lost the AS number that was recorded, an undo
-    ended half-way; what its owner changed since has one.
+    A blank number does not describe the row. If the row lost its recorded AS number, an undo ended
+    half-way; a row that its owner changed since has a number.
     """
     was, wanted, recorded = ways
     for name in was.keys() - wanted.keys():

@@ -1,9 +1,9 @@
-"""CONFIG_DB as data: which rows and fields stand for which setting, and the commands that set them.
+"""CONFIG_DB as data: the rows and fields of each setting, and the commands that set them.
 
-A `Cell` is one field of one row, `PORT_QOS_MAP|Ethernet0 pfc_enable`. What a setting of a port
-wants is some cells, which may name rows of maps and profiles; those that we need have our name.
-Rows go as one JSON document on the standard input of `sonic-cfggen`, which writes it as one
-transaction of Redis: all of it or nothing (sources: WHY.md beside this file).
+A `Cell` is one field of one row, `PORT_QOS_MAP|Ethernet0 pfc_enable`. A wanted setting of a port is
+some cells, which may name rows of maps and profiles; the rows that we add have our name. Rows go as
+one JSON document on the standard input of `sonic-cfggen`, which writes it as one transaction of
+Redis: all or nothing (sources: WHY.md in this folder).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _DSCP_PER_PRIORITY: Final = 8
 PRIORITIES: Final = range(8)
 DSCPS: Final = range(64)
 OUR_NAME: Final = "RAILYARD"
-"""Name of each row that we add to a table: rows of others, AZURE and the like, stay."""
+"""Name of each row that we add to a table: foreign rows, AZURE and the like, stay."""
 LOSSLESS_PROFILE: Final = "pg_lossless_"
 """How buffermgrd names the profiles that it makes: `pg_lossless_400000_5m_profile`."""
 DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
-SPANNING: Final = "spanning tree"  # of a switch, in `words_of`: spanning tree is on for all of it
+SPANNING: Final = "spanning tree"  # a note in `words_of`: the whole switch has spanning tree on
 
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
@@ -75,10 +75,10 @@ class CellRow:
     """One setting of a port, or one for each class, which is some fields of a row."""
 
     name: str
-    """As `PortState.native` calls it, with `{}` for the class."""
+    """Its name in `PortState.native`, with `{}` for the class."""
     key: str
     fields: Mapping[str, str | Callable[[PortState, int], str]]
-    """What its fields hold for a wanted port and class; blank: the row shall not have it."""
+    """Its fields for a wanted port and class; blank: the row must not have the field."""
 
 
 ROWS: Final = (
@@ -103,7 +103,7 @@ ROWS: Final = (
 )
 """In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
 APART: Final = ("mode", "cable", "pfc_watchdog")
-"""Settings whose cells depend on what is there; those of `ROWS` have theirs by their names."""
+"""Settings whose cells depend on the switch; the names of those in `ROWS` give their cells."""
 SETTINGS: Final[Mapping[str, tuple[CellRow, int]]] = {
     row.name.format(tc): (row, tc)
     for tc in (-1, *PRIORITIES)
@@ -116,7 +116,7 @@ Values = dict[tuple[str, object], object]
 
 
 def values_of(port: PortState) -> dict[str, Values]:
-    """What a port says, by the names that `PortState.native` has for it."""
+    """The values of a port, by their names in `PortState.native`."""
     found: dict[str, Values] = {}
     for name, setting in table(PortState):
         value: Any = getattr(port, name)
@@ -145,11 +145,11 @@ def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
 
 _NOTHING: Final = "-"
 _OFFERS: Final = {"adv_speeds": "", "adv_speeds@": "@"}
-"""What is offered: the command line writes a text, a loaded file has a list. The mark of each."""
+"""Field of the offered speeds to its mark: the command line writes a text, a loaded file a list."""
 
 
 def link_state(row: Fields) -> dict[str, object]:
-    """`speed`, `fec` and `autoneg` of a `PortState`; blank if there is no field."""
+    """`speed`, `fec` and `autoneg` of a `PortState`; blank without a field."""
     offered = [f"{mark}{row[name]}" for name, mark in _OFFERS.items() if name in row]
     mode = row.get("autoneg", _NOTHING if offered else "")
     negotiated = " ".join([mode, *offered]).strip()
@@ -157,9 +157,9 @@ def link_state(row: Fields) -> dict[str, object]:
 
 
 def texts_of(port: PortState) -> dict[str, str | None]:
-    """The other way: the text of each of `PORT_FIELDS`, blank if the row does not have it.
+    """The text of each of `PORT_FIELDS`, blank if the row lacks it; None: not in the state.
 
-    None: the state does not say. MTU and state have a text even if it is only the default.
+    MTU and state have a text even if it is only the default.
     """
     mode, *offers = (port.autoneg or _NOTHING).split()
     said = {"autoneg": mode.removeprefix(_NOTHING), **dict.fromkeys(_OFFERS, "")}
@@ -178,7 +178,7 @@ class PortField:
     """A field of a port's own row."""
 
     leaves: int
-    """Its place among those that are deleted."""
+    """Its place in the order of deletion."""
     default: str = ""
     """Sent before it is deleted: a field that vanishes changes nothing until the next boot."""
     native: str = ""
@@ -205,7 +205,7 @@ scroll sideways if a line with its prompt is longer."""
 
 
 def document(rows: Mapping[str, Fields]) -> Iterator[str]:
-    """The command that merges some rows into CONFIG_DB; none if there are no rows.
+    """The command that merges some rows into CONFIG_DB; none without rows.
 
     It is one command, typed as several lines, a row on each.
     """
@@ -247,14 +247,14 @@ def by_row(parts: Iterable[Cells]) -> Rows:
 
 
 def delete_rows(rows: Iterable[str]) -> Iterator[str]:
-    """The command that deletes rows, in their order; none if there are none."""
+    """The command that deletes rows, in their order; none without rows."""
     text = _wrapped(map(shlex.quote, rows), " ").replace("\n", "\\\n")
     if text:
         yield Script(f"sudo sonic-db-cli CONFIG_DB DEL {text}")
 
 
 def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
-    """The command that deletes fields, row by row; none if there are none.
+    """The command that deletes fields, row by row; none without fields.
 
     A row whose last field goes is gone as well.
     """
@@ -272,7 +272,7 @@ def is_our_name(name: str) -> bool:
 
 
 def our_rows(port: PortState) -> Rows:
-    """The content of each row that a wanted port may name; only what the port says is there."""
+    """The content of each row that a wanted port may name; with only the port's own settings."""
     classes = {str(n): str(port.priority_classes.get(n, n)) for n in PRIORITIES}
     lossless = port.lossless_buffers or ()
     rows = {
@@ -280,7 +280,7 @@ def our_rows(port: PortState) -> Rows:
             str(n): str(port.dscp_priorities.get(n, n // _DSCP_PER_PRIORITY)) for n in DSCPS
         },
         "TC_TO_QUEUE_MAP": classes,
-        # Everything that is not paused shares group 0, as in the platform's own map.
+        # All unpaused priorities share group 0, as in the platform's own map.
         "TC_TO_PRIORITY_GROUP_MAP": {str(n): str(n if n in lossless else 0) for n in PRIORITIES},
         "MAP_PFC_PRIORITY_TO_QUEUE": classes,
         "SCHEDULER": {"type": "STRICT"},
@@ -322,7 +322,7 @@ def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def read_settings(port: PortState) -> dict[str, Cells]:
-    """The other way; a setting without cells was read too, and had none."""
+    """Read the cells back; a setting with an empty entry was read, but had no cells."""
     found: dict[str, Cells] = {}
     for setting, text in port.native.items():
         if text not in {WRITTEN, DEFAULT}:
@@ -338,7 +338,7 @@ def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
 
 
 def words_of(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
-    """Words there: what holds for all ports, or which of `rows` other ports use (`held_rows`)."""
+    """Notes in `native`: facts about all ports, or the `rows` other ports use (`held_rows`)."""
     return read_list(switch.native.get(key)) or ()
 
 
@@ -356,7 +356,7 @@ def numbers_of(text: str) -> set[int]:
     """The numbers of `3,4`.
 
     Raises:
-        ValueError: It is no such list.
+        ValueError: It is not such a list.
     """
     if text and not re.fullmatch(r"\d(,\d)*", text):
         raise ValueError(f"{text!r} is no list of priorities")

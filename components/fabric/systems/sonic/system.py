@@ -18,7 +18,7 @@ from components.model.fabric import Rdma
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
-    """Every part on its own, and which DSCP and which class belong to a priority."""
+    """Every setting is set separately, with the DSCP and the class of each priority."""
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
         # The pools of the platform's template, which lossless buffers are taken from.
@@ -32,7 +32,7 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
                 rdma.priority: rdma.traffic_class,
                 rdma.cnp_priority: rdma.cnp_priority,
             },
-            # The platform's template pauses 3 and 4 on every port, so "none" must be said.
+            # The platform's template pauses 3 and 4 on every port, so "none" must be set.
             pfc_priorities=(rdma.priority,) if lossless else (),
             lossless_buffers=(rdma.priority,) if lossless else None,
         ),
@@ -40,7 +40,7 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
 
 
 def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
-    """The fields of a row of PORT: Mbit/s, and of them what is offered."""
+    """The fields of a row of PORT; speeds and offered speeds are in Mbit/s."""
     speed = f"{wish.speed_gbit_s * db.MBIT_PER_GBIT}" if wish.speed_gbit_s else None
     words = {"speed": speed, "fec": wish.fec}
     if wish.autoneg is not None:
@@ -55,7 +55,7 @@ _EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
-    """Refuse ports that no line can free, such as routed ones, then leave VLANs that are not ours.
+    """Refuse ports that no line can free, such as routed ones, then leave foreign VLANs.
 
     The switch ignores another tagging of a member, so such a member goes first.
     """
@@ -92,10 +92,10 @@ def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.L
 
 
 def _around_undo(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
-    """Then the QoS of the platform's template, if that is in use, and no rows of ours.
+    """Then restore the QoS of the platform's template, if it is in use, and delete our rows.
 
-    A VLAN goes only if its own row is all that names it: `config vlan del` refuses one with members
-    or addresses, so it stays. What else fails ends the undo.
+    A VLAN goes only if no other row names it: `config vlan del` refuses one with members or
+    addresses, so it stays. Any other failure ends the undo.
     """
     alone = rf"{_KEYS} | grep -Ec '^VLAN(_MEMBER|_INTERFACE)?\|Vlan{{}}(\||$)' | grep -qx 1"
     sent = [
@@ -142,7 +142,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     identity=IdentityQuestions(
         release=Field("show version", r"^SONiC Software Version: (?:SONiC\.)?(\S+)"),
         model=(Field("show version", r"^HwSKU: (\S+)"),),
-        # The command reference of sonic-utilities (sources.md#switch-identity); it has no MAC.
+        # The command reference of sonic-utilities (sources.md#switch-identity): it shows no MAC.
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
@@ -153,7 +153,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     native_of=lambda release: {bgp.RELEASE: str(release[0])},
     parse_release=lambda text: (counters.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
-    # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
+    # `pfcwd_sw_enable`, the list of watched queues, came with 202205 as well (sonic-swss 2171).
     pfc_watchdog=(counters.MIN_RELEASE, 0, 0),
     cable_length=(counters.MIN_RELEASE, 0, 0),
     cable_per_port=True,
