@@ -1,4 +1,4 @@
-"""`railyard accept|ready|report`: prove again, list what is not ready, and show the last report."""
+"""`railyard accept|ready|report`: prove again, list unready objects, and show the last report."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def run(app: typer.Typer, name: str) -> None:
 
 
 def stack_names(incomplete: str) -> Iterator[str]:
-    """The stacks that have a file here, for completion. The engine is too slow for this."""
+    """The stacks with a file here, for completion. The engine is too slow for this."""
     named = os.environ.get("RAILYARD_CONFIG_FILE")
     files = [*Path().glob("Pulumi.*.yaml"), *([Path(named)] if named else [])]
     names = {file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files}

@@ -38,7 +38,7 @@ _VERBS: Final = {
     "drain-nodes": ("components.disruption.ports", "run_drain_nodes"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
-"""Verb to module and function: imported late, as each process needs only one of them."""
+"""Verb to module and function: imported late, as each process needs only one."""
 
 
 _NEXT: Final = (

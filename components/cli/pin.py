@@ -81,7 +81,7 @@ def pin(
 
 
 def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
-    """Load a site with no errors outside its lock, and the file that holds it.
+    """Load a site, which must not have errors outside its lock, together with its file.
 
     Raises:
         SpecError: It has errors; the text is the whole report.

@@ -73,7 +73,7 @@ class Stack:
         """The stack's secrets, and those from sources that the file names, read now.
 
         Raises:
-            UsageError: A variable is not set, or a program gives no value.
+            UsageError: A variable is not set, or a program does not return a value.
         """
         return {**self.secrets, **outside_secrets(self.spec, os.environ, self.secrets)}
 
