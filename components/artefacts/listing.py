@@ -215,7 +215,7 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
-        if not vfs_by_operator(spec):  # its own chart brings the plugin then
+        if not vfs_by_operator(spec):  # else that operator's chart brings a plugin
             yield network_device_plugin(operator.chart.version, network.mode), place
         for name in policy_operands(spec):
             yield network_operand(operator.chart.version, name), place

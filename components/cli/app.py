@@ -35,7 +35,7 @@ def command_app(summary: str | None = None) -> typer.Typer:
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; control characters for a terminal are shown, not sent (`plain_text`)."""
+    """Print a text; control characters are shown and do not reach the terminal (`plain_text`)."""
     typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
 
 

@@ -30,7 +30,7 @@ OUT_OF_STOCK: Final = frozenset({"out_of_stock", "quota_exceeded"})
 
 
 def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
-    """Make an object if it is missing; otherwise adopt it, and repair its firewall settings.
+    """Make an object if it is missing; otherwise adopt it, and repair it if it is a firewall rule.
 
     Returns:
         `id`, `name`, `did` (`made`, `adopted`, `mended`, `unchanged`), and for an instance the

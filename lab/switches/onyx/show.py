@@ -218,7 +218,7 @@ def _of_priority(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
     """Public clients show that the command exists and prints `<number> pause packets`.
 
     The rest of the layout is a guess after `counters`. Received packets count under the priority
-    from the port.
+    that the port gave them.
     """
     held, lasted = switch.counted(port), (0, "pause duration")
     yield f"  PFC {number}:"
