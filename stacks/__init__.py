@@ -24,14 +24,14 @@ def run() -> None:
 def guarded(
     site: Path | None = None, parts: Collection[Part] = ("switches", "hosts", "cluster")
 ) -> Guarded:
-    """Give a program of your own the refusals of the whole program: see `stacks.program.guarded`.
+    """Check a site for a program of your own, as the whole program does (`stacks.program.guarded`).
 
     Args:
-        site: The site file; by default what the stack's configuration names.
+        site: The site file; by default the one in the stack's configuration.
         parts: The parts of the site that the program sets up.
 
     Raises:
-        RunError: The site is wrong, or an update must not start; nothing was touched.
+        RunError: The site is wrong, or an update must not start. No device was changed.
     """
     start_quickly()
     from stacks.program import guarded as guard  # noqa: PLC0415 - the quick start comes first

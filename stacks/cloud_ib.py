@@ -1,4 +1,4 @@
-"""Cloud InfiniBand: instances of a cloud that owns the fabric; ours, or brought by the user."""
+"""Cloud InfiniBand: the cloud owns the fabric; Railyard makes the instances or gets them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stacks.upper import prove
 
 
 def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
-    """Stand the site up, stage by stage.
+    """Set up the site, stage by stage.
 
     Args:
-        plan: Everything that is wanted.
+        plan: The whole plan of the site.
         remote: Secrets and repair notes of this run.
         run: Number of the acceptance run; a new number proves the path again.
     """

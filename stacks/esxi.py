@@ -1,4 +1,4 @@
-"""ESXi: own switches, and GPU virtual machines whose hypervisors are ours to restart."""
+"""ESXi: own switches, and GPU virtual machines on hypervisors that Railyard may reboot."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stacks.upper import prove
 
 
 def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
-    """Stand the site up, stage by stage.
+    """Set up the site, stage by stage.
 
-    Hypervisors come twice: before their guests for what the guests need, and after them, since a
-    passed-through card loads its firmware settings only when the machine below it boots.
+    Hypervisors come twice: before their guests for the settings that guests need, and after them,
+    because a passed-through card loads its firmware settings only when the hypervisor boots.
 
     Args:
-        plan: Everything that is wanted.
+        plan: The whole plan of the site.
         remote: Secrets and repair notes of this run.
         run: Number of the acceptance run; a new number proves the path again.
     """

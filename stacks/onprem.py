@@ -1,4 +1,4 @@
-"""On-prem: own switches, own hosts. The order of the stages, and nothing else."""
+"""On-prem: own switches, own hosts. This module only sets the order of the stages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from stacks.upper import prove
 
 
 def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
-    """Stand the site up, stage by stage.
+    """Set up the site, stage by stage.
 
     Args:
-        plan: Everything that is wanted.
+        plan: The whole plan of the site.
         remote: Secrets and repair notes of this run.
         run: Number of the acceptance run; a new number proves the path again.
     """

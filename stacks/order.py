@@ -1,4 +1,4 @@
-"""What depends on what, without the SDK's search for cycles."""
+"""Declare dependencies between resources without the SDK's search for cycles."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from pulumi.runtime import rpc
 
 
 def trust_order() -> None:
-    """Let the SDK take each dependency as it is given.
+    """Make the SDK accept each dependency without a search.
 
-    At each of them it walks through all that the other resource rests on, to find a cycle: the time
-    grows with the square of the resources, and 1,000 hosts that leave service one after the other
-    are a chain deeper than Python recurses. It only matters where a component waits for what is in
-    it. Ours wait for gates and steps that were made before them, so that no cycle can be.
+    To find a cycle, the SDK walks through everything that the other resource depends on. So the
+    time grows with the square of the number of resources, and if 1,000 hosts leave service one
+    after the other, their chain is deeper than Python recurses. A cycle needs a component that
+    waits for its own children. Railyard's components only wait for gates and steps that exist
+    before them.
     """
     rpc.declare_dependency = _declare  # pyright: ignore[reportPrivateImportUsage] - the SDK has no switch for it
 
 
 def _declare(from_resource: pulumi.Resource, to_resource: pulumi.Resource) -> bool:
-    """What the SDK calls; true says that there is no cycle."""
+    """Replace the SDK's function; true says that the dependency closes no cycle."""
     del from_resource, to_resource
     return True

@@ -66,13 +66,13 @@ COMPOSE: Final = {
     "cloud_ib": cloud_ib.compose,
 }
 TRACED_CALLS: Final = 7
-"""The SDK's and the component's own: the parent of a resource says which stage it is."""
+"""Calls of the SDK and of the component; the resource's parent already shows the stage."""
 Observe = Literal["always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A site that was checked, looked at, and not refused: what its components take."""
+    """A checked and observed site that was not refused, with the input of its components."""
 
     spec: ClusterSpec
     plan: ClusterPlan
@@ -80,7 +80,7 @@ class Guarded:
     run: int
     """Number of the acceptance run; a new number proves the path again."""
     applied: Applied
-    """What the stack last applied."""
+    """The state of the stack's last update."""
     registered: AbstractSet[str]
     """The names of the resources that the program has registered since then; it grows."""
 
@@ -88,13 +88,14 @@ class Guarded:
 def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarded:
     """Give a program of your own the refusals and warnings of the whole program.
 
-    It checks the site, looks at its devices (unless `railyard:observe` is `never`), compares them
-    with what this stack last applied, and refuses what an update must not do. Nothing is changed.
+    It checks the site, reads its devices (unless `railyard:observe` is `never`), compares them with
+    the last update of this stack, and refuses changes that an update must not make. It changes
+    nothing.
 
     Args:
-        site: The site file; by default what the stack's configuration names.
-        parts: The parts of the site that the program sets up. The others are neither looked at nor
-            judged, and their secrets need not be there.
+        site: The site file; by default the one in the stack's configuration.
+        parts: The parts of the site that the program sets up. The others are neither read nor
+            judged, and their secrets may be missing.
 
     Raises:
         RunError: As `run`.
@@ -113,7 +114,7 @@ def run() -> None:
 
     Raises:
         RunError: The file is wrong, or a device that must change cannot be reached; the text is
-            the whole report, and nothing was touched.
+            the whole report, and no device was changed.
     """
     ready = guarded()
     with _short_traces():
@@ -139,7 +140,7 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
     secrets = own | outside
     looks = _setting(config, "observe") == "always"
     if {*parts} == {"switches"}:
-        pass  # switches bring nothing from elsewhere
+        pass  # switches need no files or charts
     elif looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
         _fetch_ahead(spec, lock, secrets)
     else:
@@ -152,14 +153,14 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
 
 
 def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:
-    """Charts and files that the engine and the steps read from this machine."""
+    """Fetch the charts and files that the engine and the steps read from this machine."""
     if not lock.exists and spec.sources.bundle is None:
-        return  # an update without a lock has nothing that was pinned
+        return  # without a lock nothing is pinned
     fetch_ahead(Reach(spec, secrets, logins=docker_logins()), lock)
 
 
 def _without_charts(plan: ClusterPlan, away: Mapping[str, str]) -> ClusterPlan:
-    """A preview that contacts nothing does without the charts that it would have to fetch."""
+    """Drop charts that are not on this machine from a preview that contacts nothing."""
     for chart in away.values():
         _warn(
             f"{chart}: this chart of the lock is not on this machine, and with `railyard:observe:"
@@ -171,10 +172,10 @@ def _without_charts(plan: ClusterPlan, away: Mapping[str, str]) -> ClusterPlan:
 
 @contextmanager
 def _short_traces() -> Generator[None]:
-    """Keep the calls nearest to each resource, and not all twenty up to the interpreter's own.
+    """Keep only the nearest calls of each resource, not all twenty up to the interpreter's own.
 
     The SDK sends them and the state keeps them for each resource: a fifth of a small site's state.
-    A traceback of an error is formatted later, and is whole.
+    The traceback of an error is formatted later, and is whole.
     """
     before = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = TRACED_CALLS
@@ -250,7 +251,7 @@ def _look(
 
 
 def _hand_beside(observe: Observe, intentions: Intentions) -> None:
-    """What the look found beside ours goes to the proof of this update, by its number."""
+    """Keep foreign settings that break Railyard's traffic, for the proof of this update."""
     if pulumi.runtime.is_dry_run() or intentions.notes.get(EVIDENCE_STEP) == UNASKED:
         return
     found = [as_seen(drift.device, each) for drift in intentions.drifts for each in drift.beside]
@@ -260,7 +261,7 @@ def _hand_beside(observe: Observe, intentions: Intentions) -> None:
 def _parts_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What others have in an existing cluster, against what the site says of each part."""
+    """Compare the parts that an existing cluster has with the site's choice for each part."""
     if plan.kubernetes is None or (existing := plan.kubernetes.existing) is None:
         return ()
     found = look_at_existing(spec, plan, applied, secrets[existing.kubeconfig_secret])
@@ -271,14 +272,14 @@ def _parts_refused(
 
 
 def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
-    """All that this run contacts before its first resource: nothing else may open a connection."""
+    """Read all devices and the cluster before the first resource; nothing else may connect."""
     if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
         check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
     return observe_site(plan, secrets, applied)
 
 
 def _setting(config: pulumi.Config, key: str, of_site: str = "") -> str:
-    """A switch of the run: of the environment, else of the stack, else of the site's file."""
+    """A setting of the run: from the environment, else the stack, else the site's file."""
     from_stack = config.get(key) or of_site
     return choose_setting(key, os.environ.get(f"RAILYARD_{key.upper()}", ""), from_stack)
 

@@ -1,4 +1,4 @@
-"""What runs on prepared hosts is the same on every kind of site."""
+"""The stages on prepared hosts, which are the same for every kind of site."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from components.update.proof import repairs_of
 
 
 def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> AcceptanceReport:
-    """Stand up what runs the jobs, then prove the path.
+    """Set up the layer that runs the jobs, then prove the path.
 
     Args:
-        plan: Everything that is wanted.
+        plan: The whole plan of the site.
         remote: Secrets and repair notes of this run.
         hosts: The prepared hosts.
         run: Number of the acceptance run; a new number proves the path again.

@@ -1,5 +1,5 @@
-"""What a site brings from elsewhere: which files, charts and images, from where, and which exactly.
+"""Files, charts and images that a site fetches: which ones, from which address, at which digest.
 
-`listing`, `lock`, `naming`, `resolve` and `bundle` decide and know no network; `web`, `registry`,
-`charts`, `pin`, `gather` and `store` fetch, and compare what came with the lock.
+`listing`, `lock`, `naming`, `resolve` and `bundle` decide without any network; `web`, `registry`,
+`charts`, `pin`, `gather` and `store` fetch, and compare the content with the lock.
 """

@@ -21,33 +21,35 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _V_BEFORE: Final = frozenset({"nvidia-device-plugin"})
 """Charts whose default tag is `v` and the chart's `appVersion` (its templates/_helpers.tpl)."""
 _COMPLETED: Final = frozenset({"driver#image", "gds#image", "gdrcopy#image", "vgpuManager#image"})
-"""Images whose tag the GPU operator completes by each host's release, such as `-ubuntu22.04`
-(the tags of nvidia/driver in NGC's catalogue): without that they are no names of images."""
+"""Images without a full tag: the GPU operator adds each host's release, such as `-ubuntu22.04`.
+
+The tags of nvidia/driver in NGC's catalogue show this; without that part they name no image.
+"""
 _DEEPEST: Final = 6
-"""Levels of values that are looked through for images; NVIDIA's charts use four."""
+"""Levels of values to search for images; NVIDIA's charts use four."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedChart:
-    """What an index says of one chart."""
+    """One chart in a repository's index."""
 
     address: str
     digest: str
-    """SHA-256 in hexadecimal; empty where the index has none."""
+    """SHA-256 in hexadecimal; empty if the index does not give it."""
 
 
 def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) -> ListedChart:
-    """Look a chart up in its repository.
+    """Look up a chart in its repository.
 
     Args:
-        repo: Address of the repository as upstream has it: addresses in the index are below it.
+        repo: Address of the upstream repository; addresses in the index are below it.
         chart: Name of the chart.
         version: Release, with or without a `v`.
-        access: How the server is spoken to.
-        at: Where the repository is asked: `repo`, or the same in a mirror.
+        access: Certificates and login for the server.
+        at: Address from which to fetch the index: `repo`, or its copy in a mirror.
 
     Raises:
-        FetchError: There is no such repository, chart or release.
+        FetchError: The repository, chart or release does not exist.
     """
     index = f"{at.rstrip('/')}/index.yaml"
     text = fetch(index, access)
@@ -77,20 +79,20 @@ def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) 
 def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, str]:
     """The images that a chart's values name, those of its sub-charts included.
 
-    A chart names one by `repository`, `image` and `version`, as NVIDIA's operators do, or by
-    `repository` and `tag`. Where the release is empty, it is the chart's `appVersion`. What is
-    switched off by `enabled: false` is left out, and so is what only hosts complete.
+    A chart names an image by `repository`, `image` and `version`, as NVIDIA's operators do, or by
+    `repository` and `tag`. If the release is empty, the chart's `appVersion` is used. Images of
+    parts with `enabled: false` are left out, and so are those whose tag only a host completes.
 
     Args:
         archive: The chart, as `.tgz`.
-        chart: How errors name it.
+        chart: Its name in errors.
         ours: The values that are set for it.
 
     Returns:
         Path in the values, with `#image` or `#tag` for the form, to the image.
 
     Raises:
-        WrongContentError: The archive is no chart.
+        WrongContentError: The archive is not a chart.
     """
     try:
         files = _texts(archive)

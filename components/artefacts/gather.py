@@ -1,4 +1,4 @@
-"""What is fetched onto this machine: for an update, and for a bundle with everything of a site."""
+"""Fetch artefacts onto this machine: for an update, or all of a site's into a bundle."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ from components.model.cluster import ClusterSpec
 
 
 def fetch_ahead(reach: Reach, lock: Lock) -> None:
-    """Bring the charts of the lock here, and the files that are sent to hosts.
+    """Fetch the lock's charts, and the files that this machine sends to hosts.
 
-    What lies here whole is left alone. All failures are reported at once; nothing was touched.
+    Complete files are not fetched again. All failures are reported at once, before any device is
+    changed.
 
     Raises:
-        UnreachableError: Something cannot be had.
-        SpecError: Something is not what the lock says.
+        UnreachableError: Something could not be fetched.
+        SpecError: Something differs from the lock.
     """
     bundle = open_bundle(reach.spec.sources.bundle)
     failed = [
@@ -64,7 +65,7 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
 
 
 def charts_away(spec: ClusterSpec, lock: Lock) -> dict[str, str]:
-    """Chart and version of each archive of the lock that is not on this machine, by its path."""
+    """Path to name and version, for each chart of the lock that this machine lacks."""
     found = [entry for each in artefacts_of(spec) if (entry := lock.find(each))]
     places = [(each, chart_archive(each)) for each in found if each.kind == "chart"]
     return {
@@ -79,7 +80,7 @@ def _is_here(target: Path, digest: str) -> bool:
 
 
 def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
-    """Each artefact that has to be here, with its digest and its place."""
+    """Each artefact that this machine needs, with its digest and its path."""
     sends = sends_files(reach.spec.sources)
     for artefact in artefacts_of(reach.spec):
         entry = lock.find(artefact)
@@ -135,10 +136,10 @@ _NAME: Final = "org.opencontainers.image.ref.name"
 def gather(
     reach: Reach, lock: Lock, folder: Path, tell: Callable[[str], None]
 ) -> list[RailyardError]:
-    """Fetch everything into a bundle; what is there whole is not fetched again.
+    """Fetch everything into a bundle; complete files are not fetched again.
 
     Returns:
-        What could not be had. `bundle.json` is written only when that is nothing.
+        One error for each artefact that failed. `bundle.json` is written only if the list is empty.
     """
     failed: list[RailyardError] = []
     done: list[Bundled] = []
@@ -179,7 +180,7 @@ def _chart(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundl
 def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
     image = parse_image(reach.image(str(parse_image(artefact.address).pinned(f"sha256:{digest}"))))
     client = reach.registry(str(image))
-    # All of a list: a registry takes none whose parts it lacks, and the lock has the list's digest.
+    # Every part: a registry refuses an incomplete list, and the lock has the list's digest.
     found = find_image(client, image, None)
     save_image(client, image, found, folder)
     place = blob_path(folder, found.manifest.digest).relative_to(folder)
@@ -196,7 +197,7 @@ _GATHER: Final[Mapping[str, Callable[[Reach, Artefact, str, Path], Bundled]]] = 
 def save_image(
     client: RegistryClient, image: ImageReference, found: FoundImage, folder: Path
 ) -> None:
-    """Put an image into the layout: layers first, so that a manifest never lacks one."""
+    """Put an image into the layout: layers first, so a manifest never lacks one."""
     for manifest in found.manifests:
         for digest, size in manifest.blobs():
             target = blob_path(folder, digest)
@@ -240,7 +241,7 @@ def push_bundle(
     name_of: Callable[[str], str],
     tell: Callable[[str], None],
 ) -> int:
-    """Bring the images of a bundle into a registry; what is there already is not sent.
+    """Push the images of a bundle into a registry; blobs that it has are not sent again.
 
     Args:
         bundle: The bundle.
@@ -249,10 +250,10 @@ def push_bundle(
         tell: Gets a line for each image.
 
     Returns:
-        Blobs whose bytes were sent.
+        Number of blobs whose bytes were sent.
 
     Raises:
-        FetchError: The registry refuses; what was pushed is kept.
+        FetchError: The registry refuses; images that were pushed stay there.
     """
     sent, first = 0, dict[str, str]()
     for each in bundle.entries.values():

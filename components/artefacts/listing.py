@@ -1,4 +1,4 @@
-"""`artefacts_of`: everything that a site brings from somewhere else."""
+"""`artefacts_of`: everything that a site fetches from somewhere else."""
 
 from __future__ import annotations
 
@@ -38,44 +38,44 @@ K3S_POLICY: Final = "k3s-selinux"
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """One thing that comes from somewhere, as the site means it."""
+    """One file, chart, image or repository that the site refers to."""
 
     name: str
-    """What people call it: `k3s`, `gpu-operator`, or an image's own name."""
+    """The usual name: `k3s`, `gpu-operator`, or an image's own name."""
     kind: Kind
     address: str
     """https address, `oci://…`, whole name of an image, or a path."""
     version: str
     used_on: Where
     path: SpecPath
-    """Where the site says so; a default is at the place where another could be written."""
+    """The place in the site file; for a default, the place that would override it."""
     checksum: str = ""
-    """SHA-256 that the site itself gives; empty where the lock has it."""
+    """SHA-256 from the site file; empty if it comes from the lock."""
     published: str = ""
-    """Address of a list in which its checksum is published."""
+    """Address of a list that publishes its checksum."""
 
     @property
     def local(self) -> bool:
-        """Whether it is a path: on the hosts for a file, of the project for a chart."""
+        """Whether the address is a path: on the hosts for a file, in the project for a chart."""
         remote = ("https://", "http://", "oci://")
         return self.kind != "image" and not self.address.startswith(remote)
 
     @property
     def lockable(self) -> bool:
-        """Whether the lock says which one it is: what is fetched, and whose checksum none gave."""
+        """Whether the lock records it: it is fetched, and the site gives no checksum for it."""
         return not self.local and not self.checksum and self.kind != "repository"
 
 
 def artefacts_of(spec: ClusterSpec) -> tuple[Artefact, ...]:
-    """Everything that the site brings, each once: files, charts, repositories, images."""
+    """Everything that the site fetches, each once: files, charts, repositories, images."""
     found = (*_k3s(spec), *_drivers(spec), *_charts(spec), *_images(spec))
     return tuple({(each.kind, each.name): each for each in reversed(found)}.values())[::-1]
 
 
 def architectures(spec: ClusterSpec) -> tuple[Architecture, ...]:
-    """The processors that the site's hosts have, sorted; an existing cluster's are `host_defaults`.
+    """The processor architectures of the site's hosts, sorted; without hosts, `host_defaults`.
 
-    Without hosts it is that of `host_defaults`.
+    An existing cluster may list no hosts.
     """
     hosts: set[Architecture] = {spec.settings_of(host).architecture for host in spec.hosts}
     found: set[Architecture] = hosts or {spec.host_defaults.architecture}
@@ -83,17 +83,17 @@ def architectures(spec: ClusterSpec) -> tuple[Architecture, ...]:
 
 
 def k3s_binary_name(architecture: Architecture) -> str:
-    """What K3s calls its binary."""
+    """The name of K3s' binary in its releases."""
     return "k3s" if architecture == "amd64" else f"k3s-{architecture}"
 
 
 def k3s_images_name(architecture: Architecture) -> str:
-    """What the archive of K3s' own images is called here."""
+    """The name that Railyard gives the archive of K3s' own images."""
     return f"k3s-airgap-images-{architecture}"
 
 
 def needs_k3s_images(spec: ClusterSpec, architecture: Architecture) -> bool:
-    """Whether K3s' own images come as an archive: files come from a bundle, or the site says so."""
+    """Whether K3s' own images come as an archive: the site uses a bundle or names the archive."""
     if spec.k3s is None:
         return False
     written: str | None = getattr(spec.k3s.source, k3s_key("images", architecture))
@@ -149,7 +149,7 @@ def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Art
 
 
 def k3s_key(what: K3sFile, architecture: Architecture) -> str:
-    """The key of `kubernetes.source` that a file has."""
+    """The key of a file in `kubernetes.source`."""
     return what if architecture == "amd64" else f"{what}_{architecture}"
 
 
@@ -199,7 +199,7 @@ def _charts(spec: ClusterSpec) -> Iterator[Artefact]:
 
 
 def images_of(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
-    """Every image that the site runs or builds on, with its place; charts bring their own."""
+    """Every image that the site runs or builds on, with its place, except images of charts."""
     if spec.kubernetes is not None:
         yield from _cluster_images(spec)
     if (containers := spec.containers) is not None:
@@ -215,7 +215,7 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
-        if not vfs_by_operator(spec):  # whose own come with the chart
+        if not vfs_by_operator(spec):  # else that operator's chart brings a plugin
             yield network_device_plugin(operator.chart.version, network.mode), place
         for name in policy_operands(spec):
             yield network_operand(operator.chart.version, name), place
@@ -227,7 +227,7 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
 
 
 def network_device_plugin(release: str, mode: str) -> str:
-    """The device plugin that the network operator starts, which is no image of its chart."""
+    """The device plugin that the network operator starts; its chart does not name this image."""
     shared = mode == "rdma_shared"
     name = "k8s-rdma-shared-dev-plugin" if shared else "sriov-network-device-plugin"
     return network_operand(release, name)
@@ -239,7 +239,7 @@ def network_operand(release: str, name: str) -> str:
 
 
 def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
-    """The images of a policy beside its device plugin."""
+    """The images of a policy, except its device plugin."""
     networks = ("plugins", "multus-cni") if policy_networks(spec) else ()
     ipoib = ("ipoib-cni",) if networks and way_of(spec) == "ipoib" else ()
     addresses = ("nvidia-k8s-ipam",) if draws_blocks(spec) else ()
@@ -270,7 +270,7 @@ def _images(spec: ClusterSpec) -> Iterator[Artefact]:
 
 
 def image_artefact(image: str, used_on: Where, path: SpecPath) -> Artefact:
-    """An image as an artefact; a digest in its name is a checksum that the site gives."""
+    """An image as an artefact; a digest in its name counts as the site's checksum."""
     found = parse_image(image)
     checksum = found.digest.removeprefix("sha256:")
     return Artefact(image, "image", str(found), found.version, used_on, path, checksum)

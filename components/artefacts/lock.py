@@ -1,8 +1,8 @@
-"""`site.lock.yaml`, what each address meant when the site was pinned; and bundles that hold it.
+"""`site.lock.yaml`, which records the content of each address when it was pinned; and bundles.
 
-`bundle.json` lists it. `files/` has host and path as upstream, so that a web server can serve it as
-a mirror; `charts/` has the archives; `images/` is an OCI image layout, whose blobs are there once,
-however many images have them.
+`bundle.json` lists a bundle. `files/` uses host and path of the upstream address, so a web server
+can serve it as a mirror. `charts/` has the archives. `images/` is an OCI image layout, which keeps
+each blob once, even if several images use it.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _HEAD: Final = (
 
 
 class Entry(Frozen):
-    """One artefact, as upstream served it on a day."""
+    """One artefact, as upstream served it on one day."""
 
     name: str
     kind: Kind
     address: str
-    """As the site means it: upstream's, whatever mirror it came through."""
+    """The upstream address, even if the content came through a mirror."""
     version: str
     sha256: Sha256
-    """Of the file or chart; of an image the digest of its manifest or list of platforms."""
+    """Digest of the file or chart; for an image, of its manifest or list of platforms."""
     size: int
-    """Bytes; of an image the compressed layers for the site's processors."""
+    """Bytes; for an image, the compressed layers for the site's processors."""
     pinned: date
     """The day."""
     images: dict[str, str] = Field(default_factory=dict)
-    """Of a chart: path in its values to the image that it names there."""
+    """For a chart: path in its values to the image that it names there."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is by kind and name."""
+        """Kind and name, which identify it."""
         return self.kind, self.name
 
     @property
@@ -71,22 +71,22 @@ class LockText(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The lock of a site; empty where there is none."""
+    """The lock of a site; empty if the site lacks a lock."""
 
     entries: Mapping[tuple[str, str], Entry] = field(default_factory=dict[tuple[str, str], Entry])
     path: Path | None = None
-    """The file, whether or not it exists; None for a site that is in no file."""
+    """The file, whether or not it exists; None if the site does not come from a file."""
     exists: bool = False
 
     def find(self, artefact: Artefact) -> Entry | None:
-        """The entry of an artefact, if it is of the address and version that the site means."""
+        """The entry of an artefact, if address and version match the site's."""
         found = self.entries.get((artefact.kind, artefact.name))
         if found is None or found.address != artefact.address:
             return None
         return found if found.version == artefact.version else None
 
     def of(self, artefact: Artefact) -> Entry | None:
-        """The entry by that name, also one of another address; an image's also of another tag."""
+        """The entry with that name, with any address; for an image, also with any tag."""
         found = self.entries.get((artefact.kind, artefact.name))
         if found is not None or artefact.kind != "image":
             return found
@@ -96,15 +96,15 @@ class Lock:
 
 
 def lock_path(site: Path) -> Path:
-    """The lock beside a site: `site.yaml` has `site.lock.yaml`."""
+    """The lock's path next to a site: `site.yaml` has `site.lock.yaml`."""
     return site.with_name(f"{site.stem}.lock.yaml")
 
 
 def read_lock(site: Path | None) -> tuple[Lock, tuple[Problem, ...]]:
-    """Read the lock of a site; a file that cannot be read is a problem, and none is an empty lock.
+    """Read the lock of a site; an unreadable file is a problem, a missing one an empty lock.
 
     Args:
-        site: The file that holds the site; None where no file does.
+        site: The file that holds the site; None if the site does not come from a file.
     """
     if site is None:
         return Lock(), ()
@@ -150,16 +150,16 @@ def _problem(path: Path, what: str, line: int) -> Problem:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes the day of every entry out, where YAML would refer to the first one."""
+    """Write the day in full for every entry; YAML would refer to the first one."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Whether a value is written again where it comes again."""
+        """Say that a repeated value is written out each time."""
         del data
         return True
 
 
 def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
-    """Write a lock whole or not at all; entries in the order of kind and name.
+    """Write a lock whole or not at all, with entries in the order of kind and name.
 
     Raises:
         OSError: The folder cannot be written.
@@ -188,7 +188,7 @@ class Bundled:
     address: str
     sha256: str
     file: str
-    """Path in the bundle; of an image that of its manifest."""
+    """Path in the bundle; for an image, the path of its manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Bundle:
         """The file of an artefact.
 
         Raises:
-            SpecError: The bundle lacks it, or has another one.
+            SpecError: The bundle lacks it, or its digest differs.
         """
         found = self.entries.get((artefact.kind, artefact.address))
         if found is None:
@@ -214,10 +214,10 @@ class Bundle:
         return path
 
     def problems(self, wanted: Sequence[tuple[Artefact, str]]) -> Iterator[tuple[Artefact, str]]:
-        """What it lacks of the artefacts, or has otherwise: each with the words for it.
+        """The artefacts that it lacks or has with other content, each with a message.
 
-        Files, charts and manifests are hashed; of layers, which may be many gigabytes, the size is
-        compared, and a registry hashes them when they are pushed.
+        Files, charts and manifests are hashed. Layers may be many gigabytes, so only their size is
+        compared; a registry hashes them when they are pushed.
         """
         for artefact, sha256 in wanted:
             try:
@@ -246,17 +246,17 @@ class Bundle:
         return Manifest(str(kind), f"sha256:{path.name}", body)
 
     def blob(self, digest: str) -> Path:
-        """Where a blob of the image layout is."""
+        """Path of a blob in the image layout."""
         return blob_path(self.folder, digest)
 
 
 def blob_path(folder: Path, digest: str) -> Path:
-    """Where an image layout has a blob."""
+    """Path of a blob in an image layout."""
     return folder / "images" / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
 def lacks(folder: Path, name: str) -> str:
-    """The words for an artefact that is not there."""
+    """The message for an artefact that the bundle lacks."""
     return (
         f"the bundle {folder} lacks {name}.\n"
         "  fix    make it again with `railyard bundle SITE DIR` where there is a network"
@@ -264,7 +264,7 @@ def lacks(folder: Path, name: str) -> str:
 
 
 def differs(folder: Path, name: str, have: str, want: str) -> str:
-    """The words for an artefact that is another one."""
+    """The message for an artefact whose checksum differs."""
     return (
         f"the bundle {folder} has {name} with the checksum {have}, want {want}.\n"
         "  fix    make it again with `railyard bundle SITE DIR`; it was made of another lock, or "
@@ -273,10 +273,10 @@ def differs(folder: Path, name: str, have: str, want: str) -> str:
 
 
 def open_bundle(folder: str | Path | None) -> Bundle | None:
-    """Open the bundle in a folder; None without one.
+    """Open the bundle in a folder; None without a folder.
 
     Raises:
-        SpecError: There is no bundle.
+        SpecError: The folder has no readable bundle.
     """
     if folder is None:
         return None
@@ -285,7 +285,7 @@ def open_bundle(folder: str | Path | None) -> Bundle | None:
         read = json.loads((path / INDEX).read_text("utf-8"))
         found = [Bundled(**each) for each in read.get("artefacts", ())]
         if not found:
-            raise ValueError("it lists no artefact")  # noqa: TRY301 - read below as any other fault
+            raise ValueError("it lists no artefact")  # noqa: TRY301 - handled below like any other fault
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise SpecError(
             f"{path / INDEX} cannot be read as a bundle: {error}.\n"
@@ -295,7 +295,7 @@ def open_bundle(folder: str | Path | None) -> Bundle | None:
 
 
 def wanted_of(spec: ClusterSpec, lock: Lock) -> list[tuple[Artefact, str]]:
-    """Everything that a bundle of a site has, with its digest; what is a path is none of it."""
+    """Everything that a bundle of a site needs, with its digest; local paths are left out."""
     found: list[tuple[Artefact, str]] = []
     for artefact in artefacts_of(spec):
         entry = lock.find(artefact)

@@ -1,6 +1,6 @@
-"""Names of images, manifests, checksums, and addresses on the site's own ground.
+"""Names of images, manifests and checksums, and addresses in the site's mirror and registry.
 
-Nothing else in Railyard makes such a name. Whoever has one of them does not rewrite it again.
+No other module builds such names, and a finished name is never rewritten again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def digest_of(path: Path) -> str:
 
 
 def wrong_checksum(found: str, wanted: str) -> tuple[str, str]:
-    """What is wrong, and what helps."""
+    """The fault and the fix, in words."""
     return (
         f"its checksum is {found}, want {wanted}; it was not used",
         "if upstream replaced it for a good reason, take it with `railyard pin SITE --update NAME`",
@@ -33,17 +33,17 @@ def wrong_checksum(found: str, wanted: str) -> tuple[str, str]:
 
 
 _OFFICIAL: Final = "library"
-"""Docker Hub's images without a user are there (distribution/reference, normalize.go)."""
+"""Docker Hub keeps images without a user here (distribution/reference, normalize.go)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """`registry/repository:tag@digest`, with what a short name leaves out."""
+    """`registry/repository:tag@digest`, with the parts that a short name leaves out."""
 
     registry: str
     repository: str
     tag: str
-    """Empty where the name has none: `latest` is not assumed."""
+    """Empty if the name has no tag: `latest` is not assumed."""
     digest: str
     """`sha256:…`, or empty."""
 
@@ -54,7 +54,7 @@ class ImageReference:
 
     @property
     def version(self) -> str:
-        """What tells it from others of its repository: the digest, if there is one."""
+        """The digest if there is one, else the tag."""
         return self.digest or self.tag
 
     def __str__(self) -> str:
@@ -63,12 +63,12 @@ class ImageReference:
         return f"{self.base}{tag}{f'@{self.digest}' if self.digest else ''}"
 
     def pinned(self, digest: str) -> ImageReference:
-        """The same at one digest; the tag stays for people to read."""
+        """The same image at one digest; the tag stays for people to read."""
         return replace(self, digest=digest)
 
 
 def parse_image(name: str) -> ImageReference:
-    """Take a name apart; `mpioperator/x` is `docker.io/mpioperator/x`."""
+    """Split a name into its parts; `mpioperator/x` is `docker.io/mpioperator/x`."""
     registry = registry_of(name)
     rest = name.removeprefix(f"{registry}/")
     whole, _, digest = rest.partition("@")
@@ -91,7 +91,7 @@ MANIFESTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest, or list of manifests, as the registry has it byte for byte."""
+    """One manifest, or list of manifests, byte for byte as the registry serves it."""
 
     media_type: str
     digest: str
@@ -99,7 +99,7 @@ class Manifest:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """What it says."""
+        """The parsed content."""
         return cast("Mapping[str, Any]", json.loads(self.body))
 
     @property
@@ -108,13 +108,13 @@ class Manifest:
         return self.media_type in INDEXES
 
     def children(self) -> Iterator[tuple[str, str, str]]:
-        """Digest, system and processor of each manifest that it lists; attestations are none."""
+        """Digest, system and processor of each listed manifest, attestations included."""
         for each in self.data.get("manifests", []):
             platform = each.get("platform", {})
             yield each["digest"], platform.get("os", ""), platform.get("architecture", "")
 
     def blobs(self) -> Iterator[tuple[str, int]]:
-        """Digest and bytes of its configuration and layers."""
+        """Digest and size in bytes of its configuration and layers."""
         data = self.data
         for each in (data.get("config"), *data.get("layers", [])):
             if each is not None:
@@ -122,16 +122,16 @@ class Manifest:
 
 
 HOST_FILES: Final = "/var/lib/railyard/files"
-"""Where a host has the files that this machine sends, each in a folder of its SHA-256."""
+"""Folder on a host for the files that this machine sends, each in a folder named by its SHA-256."""
 LOCAL_FILES: Final = Path(".railyard") / "files"
-"""Beside the program, each file under its SHA-256: from there it is sent."""
+"""Folder next to the program for files to send, each named by its SHA-256."""
 _PORT: Final = ":"
 _IN_A_PATH: Final = "_"
-"""A path of a registry may hold no colon: `10.0.0.1:5000` becomes `10.0.0.1_5000`."""
+"""A path in a registry must not contain a colon: `10.0.0.1:5000` becomes `10.0.0.1_5000`."""
 
 
 def mirrored(address: str, mirror: Mirror | None) -> str:
-    """An https address as the mirror has it: its url, then upstream's host and path."""
+    """An https address in the mirror: the mirror's url, then upstream's host and path."""
     if mirror is None or not address.startswith("https://"):
         return address
     base = mirror.url.rstrip("/")
@@ -141,7 +141,7 @@ def mirrored(address: str, mirror: Mirror | None) -> str:
 
 
 def in_registry(image: str, registry: Registry | None) -> str:
-    """The name of an image as it is in the site's registry; one that is there already stays."""
+    """The name of an image in the site's registry; a name that is already there stays."""
     found = parse_image(image)
     if registry is None or found.registry == registry_host(registry):
         return image
@@ -151,7 +151,7 @@ def in_registry(image: str, registry: Registry | None) -> str:
 
 
 def registry_host(registry: Registry) -> str:
-    """The registry itself, without the path below which images are."""
+    """The registry itself, without the path to its images."""
     return registry.address.partition("/")[0]
 
 
@@ -162,21 +162,21 @@ def registry_path(registry: Registry) -> str:
 
 
 def host_file(sha256: str, address: str) -> str:
-    """The path on a host of a file that is sent to it; its own name says what kind it is."""
+    """The path on a host for a file from this machine; the file keeps its name and suffix."""
     return f"{HOST_FILES}/{sha256}/{address.rpartition('/')[2].replace('%2B', '+')}"
 
 
 def sent_digest(path: str) -> str | None:
-    """The digest of a file that is sent to hosts, by its path there; None of any other path."""
+    """The digest in the path of a file from this machine; None for any other path."""
     match = re.fullmatch(rf"{HOST_FILES}/([0-9a-f]{{64}})/[^/]+", path)
     return match[1] if match else None
 
 
 def sends_files(sources: Sources) -> bool:
-    """Whether hosts get files over SSH in place of downloading them.
+    """Whether hosts get files over SSH instead of downloading them.
 
-    From a bundle there is no other way. A mirror with a CA or a login of its own would put both
-    onto every host, so this machine fetches from it.
+    A bundle always needs this. If a mirror has a CA or a login of its own, a download would put
+    both onto every host, so this machine fetches from the mirror.
     """
     mirror = sources.mirror
     return sources.bundle is not None or (
@@ -185,6 +185,6 @@ def sends_files(sources: Sources) -> bool:
 
 
 def file_in_mirror(address: str) -> str:
-    """The path of an address in a mirror's folder: host and path, as a bundle lays files out."""
+    """Path of an address in a mirror's folder: host and path, the layout of a bundle."""
     parts = urlsplit(address)
     return f"{parts.netloc}{parts.path}"

@@ -1,4 +1,4 @@
-"""`railyard pin`: ask where everything comes from, and write down what it is."""
+"""`railyard pin`: ask each source for its content now, and record the digests."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of
 from components.model.operators import ChartValues
 
 AT_ONCE: Final = 8
-"""Connections at a time: more, and public registries begin to refuse."""
+"""Connections at a time: with more, public registries begin to refuse."""
 NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How this machine reaches what a site brings."""
+    """How this machine reaches a site's sources."""
 
     spec: ClusterSpec
     secrets: Mapping[str, str] = field(repr=False)
     upstream: bool = False
-    """Ask upstream itself, whatever mirror and registry the site has."""
+    """Ask upstream itself, even if the site has a mirror or a registry."""
     logins: Mapping[str, Login] = field(default_factory=dict[str, Login], repr=False)
     """Registry to a login of this machine, as Docker keeps them."""
     values: Mapping[str, ChartValues] = field(default_factory=dict[str, ChartValues])
     """Helm release to the values that the plan sets: they switch parts of a chart off."""
 
     def address(self, upstream: str) -> str:
-        """Where an https address is asked."""
+        """The address to fetch for an upstream https address."""
         return upstream if self.upstream else mirrored(upstream, self.spec.sources.mirror)
 
     def web(self, address: str) -> Access:
-        """How the server of an address is spoken to."""
+        """Certificates and login for the server of an address."""
         mirror = self.spec.sources.mirror
         if self.upstream or mirror is None or not address.startswith(mirror.url.rstrip("/")):
             return Access()
         return Access(mirror.ca, self._login(mirror.login))
 
     def image(self, name: str) -> str:
-        """The name by which an image is asked for."""
+        """The name to ask for an image."""
         return name if self.upstream else in_registry(name, self.spec.sources.registry)
 
     def registry(self, image: str) -> RegistryClient:
-        """The registry of an image."""
+        """A client for the registry of an image."""
         host = registry_of(image)
         ours = self.spec.sources.registry
         if ours is not None and registry_host(ours) == host:
@@ -110,22 +110,22 @@ class Pinned:
     artefact: Artefact
     state: State
     entry: Entry | None = None
-    """What is served now."""
+    """The content that the source serves now."""
     before: Entry | None = None
-    """What the lock has; it stays unless an update of it was asked for."""
+    """The entry in the lock; it stays unless `update` names it."""
     error: FetchError | None = None
 
 
 def pin_site(
     reach: Reach, lock: Lock, today: date, update: Sequence[str] = ()
 ) -> tuple[Pinned, ...]:
-    """Resolve every artefact of a site; each failure is an outcome of its own.
+    """Resolve every artefact of a site; each failure is a separate outcome.
 
     Args:
-        reach: The site, and how its sources are reached.
-        lock: The lock as it is.
+        reach: The site, and how to reach its sources.
+        lock: The lock before this run.
         today: The day that new entries get.
-        update: Names whose change upstream is taken over; `all` for every one.
+        update: Names of artefacts to accept with changed content; `all` for every one.
     """
     artefacts = artefacts_of(reach.spec)
     first = _each(artefacts, lambda each: _pin(reach, each, lock, today))
@@ -150,7 +150,7 @@ def _each(artefacts: Iterable[Artefact], work: Callable[[Artefact], Pinned]) -> 
 
 
 def _decide(found: Pinned, update: Sequence[str]) -> Pinned:
-    """Whether what is served now goes into the lock."""
+    """Decide whether the served content goes into the lock."""
     if found.entry is None or found.before is None:
         return found
     if found.entry.sha256 == found.before.sha256:
@@ -190,7 +190,7 @@ def _entry(artefact: Artefact, sha256: str, size: int, today: date) -> Entry:
 
 
 def _file(reach: Reach, artefact: Artefact, today: date) -> Entry:
-    """A file by the list that its publisher keeps; where there is none, by the file itself."""
+    """A file's checksum from its publisher's list; without a list, from the file itself."""
     address = reach.address(artefact.address)
     access = reach.web(address)
     if artefact.published and (sha256 := _published(reach, artefact)):
@@ -199,7 +199,7 @@ def _file(reach: Reach, artefact: Artefact, today: date) -> Entry:
 
 
 def _published(reach: Reach, artefact: Artefact) -> str:
-    """The checksum in a list of `sha256sum`; empty where a mirror has no such list."""
+    """The checksum in a list of `sha256sum`; empty if a mirror lacks the list."""
     address = reach.address(artefact.published)
     try:
         lines = fetch(address, reach.web(address)).decode(errors="replace").splitlines()
@@ -232,11 +232,11 @@ class Archive:
 
 
 def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
-    """Fetch a chart, and compare it with what its repository says of it.
+    """Fetch a chart, and compare it with the digest in its repository's index.
 
     Raises:
-        FetchError: It cannot be had.
-        WrongContentError: It is not what its repository says.
+        FetchError: It could not be fetched.
+        WrongContentError: Its digest differs.
     """
     if artefact.address.startswith("oci://"):
         body = _oci_chart(reach, artefact)

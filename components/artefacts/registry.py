@@ -1,4 +1,4 @@
-"""A registry of images by its HTTP API (distribution, spec/api), and the logins of Docker."""
+"""A client for a registry's HTTP API (distribution, spec/api), and the logins of Docker."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _HUB_LOGIN: Final = "index.docker.io"
 
 
 def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, Login]:
-    """Registry to login, from `config.json` of Docker; none where it cannot be read.
+    """Registry to login, from Docker's `config.json`; empty if it cannot be read.
 
-    Only logins that are in the file: a credential helper is a program, and is not started.
+    Only logins in the file count: a credential helper is a program, and this does not start it.
     """
     folder = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
     try:
@@ -59,7 +59,7 @@ def _login(auth: str) -> Login:
 
 
 _HUB: Final = "registry-1.docker.io"
-"""Docker Hub's registry is not at the name that images have."""
+"""Address of Docker Hub's registry, which differs from the name in its images."""
 HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 _UNAUTHORISED: Final = 401
@@ -68,7 +68,7 @@ _CREATED: Final = 201
 
 
 def api_of(registry: str, *, insecure: bool) -> str:
-    """The address of a registry's API, by the registry's name in the names of images."""
+    """The address of a registry's API, from its name in image names."""
     scheme = "http" if insecure else "https"
     return f"{scheme}://{_HUB if registry == DOCKER_HUB else registry}/v2"
 
@@ -87,11 +87,11 @@ class RegistryClient:
         return api_of(self.host, insecure=self.access.insecure)
 
     def manifest(self, repository: str, reference: str) -> Manifest:
-        """A manifest by tag or digest; its digest is worked out, and compared.
+        """A manifest by tag or digest; its digest is computed and compared.
 
         Raises:
-            FetchError: There is none, or the registry cannot be asked.
-            WrongContentError: It is not what its digest says.
+            FetchError: It does not exist, or the registry does not answer.
+            WrongContentError: Its digest differs, or it is not a manifest.
         """
         address = f"{self.base}/{repository}/manifests/{quote(reference, safe=':')}"
         accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
@@ -113,8 +113,8 @@ class RegistryClient:
         """A small blob.
 
         Raises:
-            FetchError: It cannot be had.
-            WrongContentError: It is not what its digest says.
+            FetchError: It could not be fetched.
+            WrongContentError: Its digest differs.
         """
         address = f"{self.base}/{repository}/blobs/{digest}"
         with self.call(Call(address), repository, "pull") as answer:
@@ -125,24 +125,24 @@ class RegistryClient:
         return body
 
     def save_blob(self, repository: str, digest: str, target: Path) -> None:
-        """Fetch a blob into its place, going on with what is there.
+        """Download a blob to its path, and continue an earlier partial download.
 
         Raises:
-            FetchError: It cannot be had.
-            WrongContentError: It is not what its digest says.
+            FetchError: It could not be fetched.
+            WrongContentError: Its digest differs.
         """
         address = f"{self.base}/{repository}/blobs/{digest}"
-        # The token is for this registry; where it keeps blobs elsewhere, that address has its own.
+        # The token is for this registry; if it keeps blobs elsewhere, that address has its own.
         with self.call(Call(address, "HEAD"), repository, "pull"):
             pass
         token = self._tokens.get(f"{repository}:pull", "")
         download(address, self.access, target, digest.removeprefix("sha256:"), token)
 
     def has(self, what: str, repository: str, digest: str) -> bool:
-        """Whether it has one of the `blobs` or `manifests`.
+        """Whether the registry has one of the `blobs` or `manifests`.
 
         Raises:
-            FetchError: The registry cannot be asked.
+            FetchError: The registry refuses or does not answer.
         """
         address = f"{self.base}/{repository}/{what}/{digest}"
         accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
@@ -155,7 +155,7 @@ class RegistryClient:
             raise
 
     def push_blob(self, repository: str, digest: str, source: Path, mount: str) -> bool:
-        """Bring a blob there, unless it is there, or can be mounted from another repository.
+        """Upload a blob, unless the registry has it or can mount it from another repository.
 
         Returns:
             Whether its bytes were sent.
@@ -196,7 +196,7 @@ class RegistryClient:
 
     @contextmanager
     def call(self, call: Call, repository: str, rights: str) -> Generator[Answer]:
-        """Ask the registry, with a token where it wants one.
+        """Ask the registry, with a token if it wants one.
 
         Raises:
             FetchError: It refuses.
@@ -211,7 +211,7 @@ class RegistryClient:
             except FetchError as error:
                 if error.status != _UNAUTHORISED or not had or call.data:
                     raise
-                self._tokens[key] = self._token(repository, rights)  # the last one ran out
+                self._tokens[key] = self._token(repository, rights)  # the last one expired
                 answer = stack.enter_context(open_call(self._with(call, key), self.access))
             yield answer
 
@@ -219,9 +219,9 @@ class RegistryClient:
         return replace(call, authorization=self._tokens[key])
 
     def _token(self, repository: str, rights: str) -> str:
-        """What `Authorization` shall be for a repository; empty where the registry wants none.
+        """The `Authorization` header for a repository; empty if the registry wants none.
 
-        It is asked at `/v2/`, so that no request with a body is refused half way.
+        It is asked at `/v2/`, so the registry does not refuse a request half-way through its body.
         """
         try:
             with open_call(
@@ -246,13 +246,13 @@ class RegistryClient:
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """An image in a registry: what its name means now."""
+    """An image in a registry: the content behind its name now."""
 
     manifest: Manifest
     size: int
-    """Bytes of the layers for the processors that were asked for."""
+    """Bytes of the layers for the requested processors."""
     manifests: tuple[Manifest, ...]
-    """Those of these processors; the manifest itself where it is no list."""
+    """Manifests for these processors; only the manifest itself if it is not a list."""
 
 
 def find_image(
@@ -263,11 +263,11 @@ def find_image(
     Args:
         client: Its registry.
         image: The name.
-        processors: Those that it must have; None for all parts of a list, whatever they are.
+        processors: The required ones; None for all parts of a list.
 
     Raises:
-        FetchError: There is no such image, or none for one of the processors.
-        WrongContentError: What came is not what it says.
+        FetchError: The image does not exist, or lacks one of the processors.
+        WrongContentError: The content differs from its digest.
     """
     top = client.manifest(image.repository, image.digest or image.tag)
     if not top.is_index:

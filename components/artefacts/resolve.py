@@ -1,6 +1,6 @@
-"""`resolved`: the site with every source written out, as the lock and the site's own ground say.
+"""`resolved`: the site with every source written out, from the lock, the mirror and the registry.
 
-The rooms that plan read addresses, checksums and names from the spec, and know neither a lock nor
+The rooms that plan read addresses, checksums and names from the spec. They know neither a lock nor
 a mirror. Resolving twice changes nothing.
 """
 
@@ -34,8 +34,10 @@ from components.model.operators import ByChart, ChartValues
 from components.model.sources import Images
 
 UNPINNED: Final = "unpinned"
-"""In the place of a checksum that neither the site nor its lock has: no file has this one, so
-that a host refuses whatever comes."""
+"""Placeholder for a checksum that neither the site nor its lock has.
+
+No file has this checksum, so a host refuses any content.
+"""
 CHARTS_FOLDER: Final = ".railyard/charts"
 """Relative to the program's directory; the Helm library reads an archive from there."""
 PULL_SECRET: Final = "railyard-registry"  # noqa: S105 - the name of a secret, not one
@@ -43,10 +45,10 @@ _Spec = TypeVar("_Spec", bound=BaseModel)
 
 
 def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
-    """The site with the sources of everything it brings.
+    """The site with the sources of all its artefacts.
 
-    Files and charts get the address at which they are fetched and their checksum, images their
-    name in the site's registry and their digest.
+    Files and charts get the address from which they are fetched and their checksum; images get
+    their name in the site's registry and their digest.
     """
     changes: dict[str, object] = {
         "operators": _operators(spec, lock),
@@ -73,7 +75,7 @@ def _with(value: _Spec, **changes: object) -> _Spec:
 
 
 def _place(spec: ClusterSpec, lock: Lock, artefact: Artefact) -> tuple[str, str]:
-    """Where a host takes a file from, and its checksum."""
+    """The address or path from which a host takes a file, and its checksum."""
     entry = lock.find(artefact)
     checksum = artefact.checksum or (entry.sha256 if entry else UNPINNED)
     if artefact.local:
@@ -85,7 +87,7 @@ def _place(spec: ClusterSpec, lock: Lock, artefact: Artefact) -> tuple[str, str]
 
 @once
 def k3s_source(spec: ClusterSpec) -> K3sSource:
-    """Where K3s' files come from, with every address; of a resolved site what it says already."""
+    """Sources of K3s' files, with every address; a resolved site keeps its own."""
     return _k3s(spec, Lock())
 
 
@@ -103,7 +105,7 @@ def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
 
 
 def sent_files(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The files that a host gets over SSH, SHA-256 to name; of a resolved site."""
+    """The files that a host of a resolved site gets over SSH: SHA-256 to name."""
     places: list[str | None] = [spec.settings_of(host).driver.source] if host.nics else []
     if spec.k3s is not None and host.role != "balancer":
         source, architecture = k3s_source(spec), spec.settings_of(host).architecture
@@ -122,7 +124,7 @@ def _driver(spec: ClusterSpec, driver: DriverPackage) -> DriverPackage:
 
 
 def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
-    """The name by which an image is pulled: in the site's registry, at the digest of the lock."""
+    """The name under which an image is pulled: in the site's registry, at the lock's digest."""
     entry = lock.find(image_artefact(image, "cluster", ()))
     name = f"{image}@{entry.digest}" if entry and "@" not in image else image
     return in_registry(name, spec.sources.registry)
@@ -142,12 +144,12 @@ def _jobs(spec: ClusterSpec, lock: Lock) -> BaseModel:
 
 
 def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Containers:
-    """What hosts pull: the image itself, or the base that they build it on."""
+    """Resolve the image that hosts pull: the image itself, or the base of their build."""
     if containers.build is None:
         return _with(containers, image=_pulled(spec, lock, containers.image))
     base = _pulled(spec, lock, containers.build.base)
     own = registry_of(base) == registry_of(containers.build.base)
-    # The login of the base's own registry is none of the site's.
+    # The site's registry does not take the login of the base's own registry.
     login = containers.build.login if own else None
     return _with(containers, build=_with(containers.build, base=base, login=login))
 
@@ -163,7 +165,7 @@ def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
 
 
 def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry | None) -> ByChart:
-    """A chart from the archive of the lock, whose images come from the site's registry."""
+    """Take a chart from the lock's archive, and its images from the site's registry."""
     source = getattr(owner, "chart", None)
     if not isinstance(source, BaseModel) or entry is None:
         repo: str | None = getattr(source, "repo", None)
@@ -176,15 +178,15 @@ def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry | None) -
 
 
 def chart_archive(entry: Entry) -> str:
-    """The path of a chart's archive in the project; another archive has another path."""
+    """The path of a chart's archive in the project; another archive gets another path."""
     return f"{CHARTS_FOLDER}/{entry.name}-{entry.version}-{entry.sha256[:12]}.tgz"
 
 
 def _image_values(spec: ClusterSpec, lock: Lock, entry: Entry) -> ChartValues:
-    """The values that let a chart's pods run the images of the lock, from the site's registry.
+    """The values with which a chart's pods run the lock's images, from the site's registry.
 
-    A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag`
-    (its values.yaml); what names the folder or the image itself is `repository` in both.
+    A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag` (its
+    values.yaml). `repository` is the folder in the first form, and the whole image in the second.
     """
     registry, found = spec.sources.registry, ChartValues()
     for path, image in sorted(entry.images.items()):
@@ -197,10 +199,10 @@ def _image_values(spec: ClusterSpec, lock: Lock, entry: Entry) -> ChartValues:
 
 
 def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:
-    """One image in a chart's values: `TAG@DIGEST` in the place of its tag.
+    """One image in a chart's values, with `TAG@DIGEST` in place of its tag.
 
-    An operator's own image has no release in the values: its charts take `version` (GPU operator)
-    or `tag` (network operator), each in its templates/operator.yaml.
+    The values do not give a release for an operator's own image. Its chart takes `version` (GPU
+    operator) or `tag` (network operator), each in its templates/operator.yaml.
     """
     name, at, digest = pulled.partition("@")
     base, _, tag = name.rpartition(":")
@@ -211,9 +213,9 @@ def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:
 
 
 def _pull_secret(keys: list[str], form: str) -> ChartValues:
-    """The registry's login: a name beside the image, or a reference where its chart's values begin.
+    """The registry's login: a name next to the image, or a reference at the top of its chart.
 
-    A chart that names images by `repository` and `tag` may be one below another (NFD's).
+    A chart that names images by `repository` and `tag` may be a sub-chart (NFD's).
     """
     if form == "image":
         return _below(keys, {"imagePullSecrets": [PULL_SECRET]})
@@ -227,7 +229,7 @@ def _below(keys: list[str], values: ChartValues) -> ChartValues:
 
 
 def merged(ours: ChartValues, theirs: ChartValues) -> ChartValues:
-    """Values with others over them, mapping by mapping; a list or number replaces the whole."""
+    """Overlay `theirs` on `ours`, mapping by mapping; a list or number replaces the whole."""
     found = dict(ours)
     for key, value in theirs.items():
         mine: JsonValue = found.get(key)

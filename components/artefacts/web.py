@@ -1,7 +1,7 @@
-"""Fetching over https: certificates, logins, redirects, proxies, and what an answer lacks.
+"""Fetch over https, with certificates, logins, redirects and proxies; detect cut answers.
 
-A proxy is taken from `HTTPS_PROXY` and `NO_PROXY`, as by every other program. A login goes to the
-server that it is for, and never along with a redirect to another one.
+A proxy comes from `HTTPS_PROXY` and `NO_PROXY`, as for every other program. A login goes only to
+its own server, and never with a redirect to another one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from components.core.limits import Deadline, end_within, timed
 TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a server counts as silent."""
 ANSWER_DEADLINE_S: Final = 300.0
-"""For one index or manifest as a whole: NVIDIA's 5 MB take that long at 17 kB/s."""
+"""For one whole index or manifest: NVIDIA's 5 MB take that long at 17 kB/s."""
 FILE_DEADLINE_S: Final = 14_400.0
-"""For one file or layer as a whole: 20 GB take some 3 hours at 2 MB/s. What came is kept, and the
-next try goes on from there."""
+"""For one whole file or layer: 20 GB take some 3 hours at 2 MB/s.
+
+Received bytes are kept, and the next try continues from there.
+"""
 _PIECE: Final = 1 << 20
 _LONGEST_ANSWER: Final = 64 << 20
-"""Bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
+"""Most bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
 _FIXES: Final[Mapping[int, str]] = {
     401: "give a login: `login` of the source, and its secret in the stack or the environment",
     403: "the login has no right to it, or the server refuses this address",
@@ -45,7 +47,7 @@ _FIXES: Final[Mapping[int, str]] = {
 
 
 class FetchError(RailyardError):
-    """One thing could not be fetched: which address, what was answered, what helps."""
+    """One address could not be fetched: the address, the answer, and the fix."""
 
     exit_code = 4
 
@@ -56,7 +58,7 @@ class FetchError(RailyardError):
 
 
 class WrongContentError(FetchError):
-    """It came, and is not what it should be."""
+    """The content arrived, and is not the expected one."""
 
     exit_code = 1
 
@@ -77,13 +79,13 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How one server is spoken to."""
+    """Certificates and login for one server."""
 
     ca: str | None = None
     """Its certificates in PEM form; None for those that this machine trusts."""
     login: Login | None = None
     insecure: bool = False
-    """Plain http: only for a registry that the site calls so."""
+    """Plain http: only for a registry that the site marks as insecure."""
 
 
 @dataclass(slots=True)
@@ -91,10 +93,10 @@ class Answer:
     """An open answer."""
 
     address: str
-    """Where it came from, after redirects."""
+    """The final address, after redirects."""
     status: int
     headers: Mapping[str, str]
-    """By name in small letters."""
+    """By name in lower case."""
     body: io.BufferedIOBase = field(repr=False)
     deadline: Deadline = field(default_factory=lambda: Deadline(FILE_DEADLINE_S))
 
@@ -102,7 +104,7 @@ class Answer:
         """The body, piece by piece.
 
         Raises:
-            FetchError: It ended before the length that was promised.
+            FetchError: It ended before the promised length.
         """
         promised, got = self.headers.get("content-length"), 0
         try:
@@ -140,7 +142,7 @@ def _cut(address: str, got: int, promised: str | None, why: str) -> FetchError:
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
-    """Follows redirects over https only; a login is for the first server alone."""
+    """Follow redirects over https only, and send a login only to its own server."""
 
     def redirect_request(
         self,
@@ -184,10 +186,10 @@ class Call:
 
 @contextmanager
 def open_call(call: Call, access: Access) -> Generator[Answer]:
-    """Ask one server; the answer is open inside of the block.
+    """Send one request; the answer is open inside the block.
 
     Raises:
-        FetchError: There is no answer, or it is a refusal; the text says which and what helps.
+        FetchError: The server refuses or does not answer; the text says which, and the fix.
     """
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked below
         call.address, call.data, dict(call.headers), method=call.method
@@ -247,17 +249,17 @@ def fetch(address: str, access: Access, headers: Mapping[str, str] | None = None
     """The whole of a small answer.
 
     Raises:
-        FetchError: It cannot be had.
+        FetchError: It could not be fetched.
     """
     with open_call(Call(address, headers=headers or {}), access) as answer:
         return answer.whole()
 
 
 def measure(address: str, access: Access) -> tuple[str, int]:
-    """SHA-256 and bytes of what is served; nothing is kept.
+    """SHA-256 and size in bytes of a served file; nothing is kept.
 
     Raises:
-        FetchError: It cannot be had, or was cut.
+        FetchError: It could not be fetched, or was cut.
     """
     digest, size = hashlib.sha256(), 0
     with open_call(Call(address, deadline_s=FILE_DEADLINE_S), access) as answer:
@@ -268,10 +270,10 @@ def measure(address: str, access: Access) -> tuple[str, int]:
 
 
 def length_of(address: str, access: Access) -> int:
-    """Bytes of what is served there, without fetching it; 0 where the server does not say.
+    """Size in bytes of a served file, without fetching it; 0 if the server does not say.
 
     Raises:
-        FetchError: There is no such thing.
+        FetchError: The server does not have it, or does not answer.
     """
     with open_call(Call(address, "HEAD"), access) as answer:
         return int(answer.headers.get("content-length", "0"))
@@ -280,13 +282,13 @@ def length_of(address: str, access: Access) -> int:
 def download(
     address: str, access: Access, target: Path, sha256: str, authorization: str = ""
 ) -> None:
-    """Fetch a file into its place, where it is only if its checksum is right.
+    """Fetch a file to its path, where it appears only if its checksum is right.
 
-    What an earlier try left is gone on with, where the server can do that.
+    A partial file of an earlier try is continued if the server supports that.
 
     Raises:
-        FetchError: It cannot be had, or was cut.
-        WrongContentError: It has another checksum.
+        FetchError: It could not be fetched, or was cut.
+        WrongContentError: Its checksum differs.
         OSError: The folder cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`railyard accept|ready|report`: the proof again, what is not ready, and the last report."""
+"""`railyard accept|ready|report`: prove again, list unready objects, and show the last report."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def accept(
 ) -> None:
     """Run the acceptance probes of a stack again, as things are now.
 
-    Nothing is repaired before, and what is busy is left alone.
-    Exit codes: 0 passed, 1 failed, 4 could not be judged.
+    Repairs nothing first, and leaves busy devices alone. Exit codes: 0 passed, 1 failed, 4 could
+    not be judged.
     """
     before = latest_evidence(stack)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
@@ -80,7 +80,7 @@ def accept(
 
 
 UNSURE = 4
-"""The cluster gave no answer."""
+"""The cluster did not answer."""
 
 
 @ready_app.command()
@@ -91,8 +91,8 @@ def ready(
 ) -> None:
     """Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.
 
-    Changes nothing. Exit codes: 0 all is ready, 1 something is not, 2 no such stack, 4 the cluster
-    gave no answer.
+    Changes nothing. Exit codes: 0 everything is ready, 1 something is not, 2 unknown stack, 4 the
+    cluster did not answer.
     """
     loaded = load_stack(stack)
     asked = _asked(loaded)
@@ -182,7 +182,7 @@ def _run(stack: str, number: int) -> Evidence:
 
 
 def _evidence(stack: str) -> Evidence:
-    """The evidence that the state names; where no state can be asked, the last one here."""
+    """The evidence that the state names; if the state cannot be read, the last one here."""
     named = _named(stack)
     if named is not None:
         return parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
@@ -196,7 +196,7 @@ def _evidence(stack: str) -> Evidence:
 
 
 def _named(stack: str) -> Named | None:
-    """What the state names; None without the CLI or the stack, or with a state without a digest."""
+    """The evidence that the state names; None without the CLI, the stack or a digest in it."""
     if shutil.which("pulumi") is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How every command looks: plain text, whole sentences, and `-h`."""
+"""The form of every command: plain text, whole sentences, and `-h`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command_app(summary: str | None = None) -> typer.Typer:
     """An empty command, or group of commands.
 
     Args:
-        summary: The sentence of a group; one command alone has its docstring.
+        summary: The sentence of a group; a single command uses its docstring.
     """
     return typer.Typer(
         help=summary,
@@ -35,7 +35,7 @@ def command_app(summary: str | None = None) -> typer.Typer:
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; what a terminal would obey in it is shown and not sent (`plain_text`)."""
+    """Print a text; control characters are shown and do not reach the terminal (`plain_text`)."""
     typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
 
 
@@ -59,7 +59,7 @@ def run(app: typer.Typer, name: str) -> None:
 
 
 def stack_names(incomplete: str) -> Iterator[str]:
-    """The stacks that have a file here, for completion. The engine is not asked: it is slow."""
+    """The stacks with a file here, for completion. The engine is too slow for this."""
     named = os.environ.get("RAILYARD_CONFIG_FILE")
     files = [*Path().glob("Pulumi.*.yaml"), *([Path(named)] if named else [])]
     names = {file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files}

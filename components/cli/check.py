@@ -1,4 +1,4 @@
-"""`railyard check FILE`: all problems of a site at once; nothing is touched."""
+"""`railyard check FILE`: all problems of a site at once; no device is contacted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(
 ) -> None:
     """Check a site file and report all its problems, each with its line and a fix.
 
-    Exit codes: 0 no problems (warnings may be shown), 1 problems, 2 no such file.
+    Exit codes: 0 the file is good (it may print warnings), 1 problems, 2 unknown file.
     """
     checked = load_checked_site(file)
     names = [artefact.name for artefact in checked.unpinned.artefacts]
@@ -43,7 +43,7 @@ def _report(checked: CheckedSite) -> str:
     hosts, rails = counted(len(spec.hosts), "host"), counted(len(spec.rails), "rail")
     counts = f"{hosts}, {counted(len(spec.switches), 'switch', 'switches')}, {rails}"
     good = f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
-    if checked.problems:  # warnings alone, or there would be no spec
+    if checked.problems:  # only warnings: with an error the spec is None
         found = render_text(checked.problems, checked.waived)
         return f"{found}\n{good.replace('no problems', 'good but for warnings')}"
     alone = f"Left alone: {'; '.join(left_alone(spec))}."

@@ -1,4 +1,4 @@
-"""`railyard cloud …`: what the cloud steps of an update call, and the export for other stacks."""
+"""`railyard cloud …`: the commands of an update's cloud steps, and the export for other stacks."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ VERBS: Final[dict[str, _Verb]] = {
 def run_verb(
     verb: str, text: str, environ: Mapping[str, str], patience: Patience | None = None
 ) -> str:
-    """Do one verb for the request on stdin, and return what the step prints.
+    """Carry out one verb for the request on stdin, and return its output.
 
     Raises:
         CloudError: The API refused or failed.
-        DeviceError: The cloud answered, and what was asked for cannot be had.
-        UsageError: stdin is no request, or a secret is missing.
+        DeviceError: The cloud answered, and cannot give what the request asks for.
+        UsageError: stdin is not a request, or a secret is missing.
     """
     return render_printed(VERBS[verb](text, environ, patience))
 
@@ -111,8 +111,8 @@ for _name in VERBS:
 
 @app.command()
 def export(stack: StackName) -> None:
-    """Print the site with its made instances as hosts: a `bring_your_own` site file."""
-    # Only here: the inner commands run once an object, and start in half the time without these.
+    """Print the site with the instances of its stack as hosts: a `bring_your_own` site file."""
+    # Only here: steps run the other commands per object, and start in half the time without these.
     from components.cli.stack import load_stack  # noqa: PLC0415 - see above
     from components.cloud.instances import export_bring_your_own  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""What commands there are: name, one sentence, and the module that has the rest.
+"""The list of commands: name, one sentence, and the module that implements each.
 
 The help of `railyard` and its completion read this table and import no command: see
 `components/cli/main.py`. A new command is one entry here, and an app in a module.
@@ -18,20 +18,23 @@ class Entry:
 
     name: str
     summary: str
-    """The first sentence of its help; a test holds the two equal."""
+    """The first sentence of its help; a test checks that both are equal."""
     module: str
-    """Has `app`, a `typer.Typer`, or `NAME_app` for a further command; imported when called."""
-    hidden: bool = False
-    """Steps of an update call it, and no user does: the help leaves it out.
+    """Module with `app`, a `typer.Typer`, or with `NAME_app` for a further command.
 
-    Its spelling is recorded in the states of stacks, so it is an API and stays.
+    It is imported only when the command is called.
+    """
+    hidden: bool = False
+    """Only steps of an update call it, so the help leaves it out.
+
+    The states of stacks record its spelling, so it is an API and does not change.
     """
 
     @property
     def installed(self) -> bool:
-        """Whether its module is there; nothing is imported to find out.
+        """Whether its module is installed; this imports nothing.
 
-        The lab is in the repository and not in the wheel.
+        The repository contains the lab, and the wheel does not.
         """
         top, *rest = self.module.split(".")
         spec = find_spec(top)

@@ -1,4 +1,4 @@
-"""`railyard device …`: what the switch and reboot steps of an update call."""
+"""`railyard device …`: the commands of the switch, host and reboot steps of an update."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VERBS: Final = {
     "drain-nodes": ("components.disruption.ports", "run_drain_nodes"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
-"""Verb to where its function is: a site has one process a device, and none needs all of them."""
+"""Verb to module and function: imported late, as each process needs only one."""
 
 
 _NEXT: Final = (
@@ -91,8 +91,8 @@ def run(
 def baseline(
     stack: Annotated[str, typer.Option(help="whose imported baselines count")] = "",
 ) -> None:
-    """Record the values of now, or those that were imported for this switch."""
-    from components.fabric.device import (  # noqa: PLC0415 - the same
+    """Record the current values, or those that were imported for this switch."""
+    from components.fabric.device import (  # noqa: PLC0415 - lazy on purpose
         BASELINE_VARIABLE,
         parse_request,
         run_baseline,

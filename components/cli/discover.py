@@ -49,8 +49,8 @@ def discover(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.
 
-    Nothing on a host is changed, and no value of the file. Exit codes: 0 the file has it all,
-    2 unknown host or file, 3 file and hosts differ, 4 a host was not reached.
+    Changes nothing on a host, and no existing value in the file. Exit codes: 0 the file is
+    complete, 2 unknown host or file, 3 file and hosts differ, 4 a host did not answer.
     """
     site = read_site_file(file)
     targets, errors = find_targets(site, hosts or [], host_key, user)
@@ -68,10 +68,10 @@ def discover(  # noqa: PLR0913 - one parameter for each option
 
 
 def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -> Mapping[str, str]:
-    """What logging in to the hosts takes: given, in the environment, from elsewhere or a stack's.
+    """Find the login secrets for the hosts: given, environment, external store or stack.
 
     Raises:
-        UsageError: Something is nowhere, or cannot be read.
+        UsageError: A secret is missing everywhere, or cannot be read.
     """
     names = {name for target in targets for name in target.endpoint.secret_names}
     known = secrets_from(os.environ)
@@ -122,18 +122,18 @@ _STACK = Annotated[
 def rename_host(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
 
-    No device is contacted: the next update does the rest. Exit codes: 0 written, 1 the site has
-    problems, 2 the name is not there, is taken or cannot be given.
+    Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
+    problems, 2 the old name is unknown, or the new one is taken or not allowed.
     """
     _rename(Rename("host", old, new), stack)
 
 
 @rename_app.command("switch")
 def rename_switch(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
-    """Rename a switch in the site file; what `destroy` puts back on it stays recorded.
+    """Rename a switch in the site file; the values that `destroy` restores stay recorded.
 
-    No device is contacted: the next update does the rest. Exit codes: 0 written, 1 the site has
-    problems, 2 the name is not there, is taken or cannot be given.
+    Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
+    problems, 2 the old name is unknown, or the new one is taken or not allowed.
     """
     _rename(Rename("switch", old, new), stack)
 

@@ -1,6 +1,7 @@
-"""Two commands: `railyard drift STACK`, and `railyard baseline` for what switches had before.
+"""Two commands: `railyard drift STACK`, and `railyard baseline` for earlier values of switches.
 
-Hosts keep theirs themselves, in `/var/lib/railyard/<stack>/baseline`; a switch has no such place.
+Hosts keep their earlier values themselves, in `/var/lib/railyard/<stack>/baseline`; a switch cannot
+do that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from components.update.observe import observe_site
 
 app = command_app()
 UNSURE = 4
-"""What was read may be half of an update's work: no verdict could be reached."""
+"""An update is running, so the values may be half of its work: the verdict is open."""
 
 
 @app.command()
@@ -70,7 +71,7 @@ _FILE = TypeAdapter(dict[str, SwitchState])
 
 @baseline_app.command("export")
 def export_baseline(stack: StackName) -> None:
-    """Print what destroy would put back, by switch, as JSON. Keep it where the state is not."""
+    """Print the values that destroy would restore, by switch, as JSON. Keep a copy elsewhere."""
     loaded = load_stack(stack)
     found: dict[str, object] = {}
     for switch in loaded.plan.switches:
@@ -84,7 +85,7 @@ def export_baseline(stack: StackName) -> None:
 def import_baseline(
     stack: StackName, file: Annotated[Path, typer.Argument(help="what `export` printed")]
 ) -> None:
-    """Use exported values for switches whose baseline is not in the stack's state."""
+    """Use exported values for switches whose baseline is missing in the stack's state."""
     try:
         states = _FILE.validate_json(read_file(file))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`railyard evidence …`: what the two steps of acceptance call."""
+"""`railyard evidence …`: the commands of the two steps of acceptance."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ app = command_app("What the steps of acceptance call.")
 
 @app.command()
 def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> None:
-    """Run the probes of the request on standard input, and print what they showed."""
-    # The clients of hosts, switches and Kubernetes: the gate contacts none of them.
+    """Run the probes of the request on standard input, and print their results."""
+    # This imports the clients of hosts, switches and Kubernetes, which the gate does not need.
     from components.acceptance.collect.run import collect_evidence  # noqa: PLC0415 - see above
 
     asked = parse_asked(sys.stdin.read())

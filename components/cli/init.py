@@ -58,9 +58,9 @@ def init(
 ) -> None:
     """Write a project of your own, and say what it needs before its first preview.
 
-    Asks nothing, and writes over no file but with --package, which writes requirements.txt and the
-    wheel again. Exit codes: 0 written; with --check 0 nothing lacks, 1 something does; 2 files are
-    there already.
+    Asks nothing, and overwrites nothing; only --package writes requirements.txt and the wheel
+    again. Exit codes: 0 written; 2 files exist already; with --check 0 this machine is ready, 1
+    something is missing.
     """
     if package:
         wheel = pack_wheel()

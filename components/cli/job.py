@@ -57,7 +57,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml"})
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What a job needs of a site."""
+    """The parts of a site that a job needs."""
 
     spec: ClusterSpec
     access: ClusterRef | None
@@ -149,12 +149,12 @@ def _good(chosen: Chosen | None, troubles: tuple[Trouble, ...]) -> Chosen:
 def _ready(
     site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
 ) -> tuple[Api, UserJob]:
-    """The cluster, and the job as it can be created there now."""
+    """The cluster, and the job in the form in which it can be created there now."""
     try:
         api = _open(site)
         return api, _look(api, site, asked, chosen, troubles)
     except DeviceError as error:
-        if troubles:  # what is wrong with the command is so without the cluster too
+        if troubles:  # these faults of the command do not depend on the cluster
             _good(None, (*troubles, Trouble(str(error), "the cluster could not be asked.")))
         raise
 
@@ -189,11 +189,11 @@ def _open(site: _Site) -> Api:
 def _look(
     api: Api, site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
 ) -> UserJob:
-    """The job as it can be created now.
+    """The job in the form in which it can be created now.
 
     Raises:
-        UsageError: The command is wrong; all else that is wrong is said with it.
-        RailyardError: The cluster does not take it now.
+        UsageError: The command is wrong; the message also lists every other fault.
+        RailyardError: The cluster does not accept it now.
     """
     plane = site.spec.kubernetes
     given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
@@ -216,7 +216,7 @@ image_app = command_app("Build the image in which acceptance and sample jobs run
 
 @image_app.callback()
 def image() -> None:
-    """Keep `build` a command of its own."""
+    """Make `build` a command below `image`."""
 
 
 @image_app.command()
@@ -236,8 +236,8 @@ def build(
 ) -> None:
     """Build the image of the jobs on a base that is pinned by its digest.
 
-    Exit codes: 0 built, and pushed if asked; 1 the build or the push failed; 2 no builder, or a
-    name that is not pinned; 4 a daemon or registry that does not answer.
+    Exit codes: 0 built, and pushed if asked; 1 the build or the push failed; 2 the builder is
+    missing, or a name is not pinned; 4 a daemon or registry did not answer.
     """
     name = _name(site, tag)
     room = BuildRoom(choose_builder(builder), say)
@@ -249,7 +249,7 @@ def build(
 
 
 def _name(site: Path | None, tag: str | None) -> str:
-    """What the image is called."""
+    """The name and tag for the image."""
     if (site is None) == (tag is None):
         raise UsageError(
             "image: name the image once.\n"

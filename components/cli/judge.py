@@ -1,7 +1,7 @@
 """`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log.
 
-It is also a program of its own, `railyard-judge`, for who has a cluster and no site file: it needs
-neither Pulumi nor Kubernetes nor SSH.
+It is also the separate program `railyard-judge`, for users who have a cluster but not a site file:
+it needs neither Pulumi nor Kubernetes nor SSH.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def _chunks(path: Path) -> Iterator[str]:
 
 
 def _floor(value: float | None) -> float | None:
-    """A limit with which a bandwidth or a latency can be compared.
+    """Accept a limit for a bandwidth or a latency.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The value is negative, infinite or not a number.
     """
     if value is not None and not 0 <= value < math.inf:
         what = f"{value:g} is no least bandwidth, and no highest latency"
@@ -137,7 +137,7 @@ def node(
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the machine has")],
     output: Format = "text",
 ) -> None:
-    """Judge what node_health.sh printed of a machine's GPUs: 0 good, 1 failed, 4 not judged."""
+    """Judge the output of node_health.sh on a machine's GPUs: 0 good, 1 failed, 4 not judged."""
     _tell(judge_node_text("".join(_chunks(file)), gpus), output)
 
 
@@ -156,7 +156,7 @@ def training(
 
 
 def main() -> None:
-    """Run the judge alone."""
+    """Run the judge as its own program."""
     run(app, "railyard-judge")
 
 

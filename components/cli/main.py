@@ -1,4 +1,4 @@
-"""`railyard`: the commands. The module of each is imported only when the command is called."""
+"""`railyard`: the commands. Each module is imported only when its command is called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_command(entry: Entry) -> Command:
     """Import one command.
 
     Raises:
-        Bug: Its module has no `app`.
+        Bug: Its module lacks `app`.
     """
     module = import_module(entry.module)
     sub = getattr(module, f"{entry.name}_app", None) or getattr(module, "app", None)
@@ -31,13 +31,13 @@ def load_command(entry: Entry) -> Command:
     command = typer.main.get_command(sub)
     command.name = entry.name
     for nested in command.commands.values() if isinstance(command, TyperGroup) else ():
-        # Typer cuts the sentence at the width of the page, unless it is given as the short help.
+        # Without a short help, Typer cuts the sentence at the width of the page.
         nested.short_help = (nested.help or "").partition("\n\n")[0].replace("\n", " ")
     return command
 
 
 class _LazyGroup(TyperGroup):
-    """Shows commands by the table, and imports the one that is called."""
+    """Show commands from the table, and import only the called one."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         """List the commands in the order of the table."""
@@ -54,13 +54,13 @@ class _LazyGroup(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        """Import the command that is called; a near name is offered for one that is not there."""
+        """Import the called command; for an unknown name, offer a similar one."""
         self.list_commands(ctx)
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(self.entries[name]) if name else command, rest
 
     def invoke(self, ctx: Context) -> object:
-        """Run it; Typer 0.29 puts the name of an exception before a wrong choice."""
+        """Run it, and remove the exception's name that Typer 0.29 puts before a wrong choice."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -96,8 +96,8 @@ def describe(
 ) -> None:
     """RDMA GPU Kubernetes clusters from one typed file.
 
-    Exit codes: 0 good, 1 problems or a failed verdict, 2 usage, 3 drift, 4 a device could not be
-    reached or a verdict could not be reached.
+    Exit codes: 0 good, 1 problems or a failed verdict, 2 usage, 3 drift, 4 a device did not answer
+    or a verdict could not be reached.
     """
     del version
 

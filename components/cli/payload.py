@@ -1,4 +1,4 @@
-"""`railyard payload keys`: what the key step of an update calls.
+"""`railyard payload keys`: the command of an update's key step.
 
 It makes the two SSH key pairs of a payload once; the stack's state keeps them as a secret.
 """
@@ -26,10 +26,10 @@ PAIRS: Final = ("container", "host")
 def make_keys(comment: str) -> str:
     """Two new ed25519 pairs as `<pair>.private=` and `<pair>.public=` lines.
 
-    A value is the whole file in OpenSSH's form, in base64, so that a shell script can take it out.
+    A value is the whole file in OpenSSH's form, as base64; a shell script can decode it.
 
     Args:
-        comment: Ends the public keys, so that a reader of authorized_keys knows whose they are.
+        comment: Ends the public keys; it shows a reader of authorized_keys their origin.
     """
     lines: list[str] = []
     for pair in PAIRS:

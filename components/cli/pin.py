@@ -1,4 +1,4 @@
-"""`railyard pin SITE`: what each address means now; `railyard bundle`: all of it in a folder."""
+"""`railyard pin SITE` records the content of each address; `railyard bundle` fetches everything."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def pin(
 ) -> None:
     """Ask where everything of a site comes from, and write what it is into the site's lock.
 
-    Files, charts and images are fetched or asked for, so a network is needed; no device is touched.
-    The lock is written whole, or not at all. Exit codes: 0 pinned, 1 the site has problems, or
-    something is served that the lock or its publisher does not know, 2 no such file or secret,
-    4 something could not be fetched.
+    Fetches files and charts and asks for images, so it needs a network; contacts no device. The
+    lock is written whole, or not at all. Exit codes: 0 pinned, 1 the site has problems, or a source
+    serves content that the lock or its publisher does not know, 2 unknown file or secret, 4
+    something could not be fetched.
     """
     spec, site = load_pinnable(file)
     reach = reach_of(spec, file, upstream=upstream)
@@ -81,11 +81,11 @@ def pin(
 
 
 def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
-    """A site without errors other than those of its lock, and the file that holds it.
+    """Load a site, which must not have errors outside its lock, together with its file.
 
     Raises:
         SpecError: It has errors; the text is the whole report.
-        UsageError: There is no such file.
+        UsageError: The file does not exist.
     """
     loaded = load_site(file)
     checked = check_loaded(loaded, str(file))
@@ -98,7 +98,7 @@ def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
 
 
 def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
-    """How this machine reaches the sources of a site.
+    """The sources of a site, with the secrets, logins and chart values for them.
 
     Raises:
         UsageError: A login's secret is neither in the environment nor in the stack.
@@ -170,7 +170,7 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
 
 
 def _causes(found: Sequence[Pinned]) -> list[str]:
-    """Each cause of a failure and its fix once, with everything that failed for it."""
+    """Each cause of a failure and its fix once, with all artefacts that failed for it."""
     failed: dict[tuple[str, str], list[str]] = {}
     for each in found:
         if (error := each.error) is not None:
@@ -207,12 +207,12 @@ def _why_not(found: Sequence[Pinned]) -> str:
 
 
 class _MakesByDefault(TyperGroup):
-    """`bundle SITE DIR` is `bundle make SITE DIR`."""
+    """Read `bundle SITE DIR` as `bundle make SITE DIR`."""
 
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
-        """A first word that is no verb is the site."""
+        """Take the first word as the site if it is not a verb."""
         named = args and (args[0] in self.commands or args[0].startswith("-"))
         return super().resolve_command(ctx, args if named else ["make", *args])
 
@@ -238,9 +238,9 @@ def make(
 ) -> None:
     """Gather all files, charts and images of a site into a folder, by the digests of its lock.
 
-    What is there whole is not fetched again, so a run that was cut goes on. Exit codes: 0 complete,
-    1 the site is not pinned, or something is not what the lock says, 2 no such file, 4 something
-    could not be fetched.
+    Complete files are not fetched again, so an interrupted run goes on. Exit codes: 0 complete, 1
+    the site is not pinned, or something differs from the lock, 2 unknown file, 4 something could
+    not be fetched.
     """
     spec, site = load_pinnable(file)
     lock, _ = read_lock(site)
@@ -264,10 +264,10 @@ def push(
     user: Annotated[str, typer.Option(help="who may push; the password is a secret")] = "",
     insecure: Annotated[bool, typer.Option("--insecure", help="plain HTTP")] = False,
 ) -> None:
-    """Push the images of a bundle into a registry; what is there already is not sent again.
+    """Push the images of a bundle into a registry; images that it has are not sent again.
 
     The password is in RAILYARD_SECRET_REGISTRY_PASSWORD, or Docker has logged in. Exit codes: 0
-    pushed, 1 the bundle is broken, 2 no password, 4 the registry refuses.
+    pushed, 1 the bundle is broken, 2 the password is missing, 4 the registry refuses.
     """
     bundle = open_bundle(folder)
     if bundle is None:

@@ -1,4 +1,4 @@
-"""`railyard plan FILE` and `railyard rbac FILE`: what would be decided, and the rights for it."""
+"""`railyard plan FILE` and `railyard rbac FILE`: decisions for a site, and the rights they need."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plan(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Print what would be decided for a site; no device is contacted.
 
-    Exit codes: 0 printed, 1 the file has problems, 2 no such file, host or stage.
+    Exit codes: 0 printed, 1 the file has problems, 2 unknown file, host or stage.
     """
     if (summary or rights) and (device or stage or scripts or summary is rights):
         name = "--rights" if rights else "--summary"
@@ -94,7 +94,8 @@ def rbac(
 ) -> None:
     """Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.
 
-    Exit codes: 0 printed, 1 the file has problems, 2 no such file, or no existing cluster.
+    Exit codes: 0 printed, 1 the file has problems, 2 unknown file, or the site makes its own
+    cluster.
     """
     checked = load_checked_site(file)
     spec = checked.spec_or_raise()

@@ -1,4 +1,4 @@
-"""`railyard preflight STACK|FILE`: what a site lacks, all at once, before anything is touched."""
+"""`railyard preflight STACK|FILE`: everything that a site lacks, before any device is changed."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ def preflight(
 ) -> None:
     """Look at every device, artefact and API of a site, and name all that an update would lack.
 
-    Changes nothing. Of a FILE, secrets come from the environment as RAILYARD_SECRET_NAME.
-    Exit codes: 0 good or only warnings, 1 problems, 2 no such stack or file, 4 a device gave no
-    answer.
+    Changes nothing. With a FILE, secrets come from the environment as RAILYARD_SECRET_NAME. Exit
+    codes: 0 good or only warnings, 1 problems, 2 unknown stack or file, 4 a device did not answer.
     """
     found = _of_file(Path(site)) if Path(site).suffix in _SUFFIXES else _of_stack(site)
     text = {"text": render_text, "json": render_json, "html": render_html}[form](found)

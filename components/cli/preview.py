@@ -1,4 +1,4 @@
-"""`railyard preview STACK`: what a change of the file would do, short enough for a pull request."""
+"""`railyard preview STACK`: the effects of a change, short enough for a pull request."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def preview(
 ) -> None:
     """Show what an update would do: settings old and new, and what it interrupts."""
     if full is not None:
-        _write(full, "", mode="a")  # whether it can be: what is there stays if the work fails
+        _write(full, "", mode="a")  # fails early if it cannot be written; keeps old content
     found = _against(stack, against) if against else _of_stack(stack, offline=offline)
     if full is not None:
         _write(full, plain_text(render_text(found)))
@@ -91,7 +91,7 @@ def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
 
 
 def _against(stack: str, reference: str) -> Preview:
-    """The file of the working tree against the one of a git ref."""
+    """Compare the file of the working tree with the one of a git ref."""
     named = Path(stack)
     file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
     name = stack if file != named else _stack_of(file)
@@ -119,7 +119,7 @@ def _stack_of(file: Path) -> str:
 
 
 def _at(reference: str, file: Path, folder: Path) -> Path:
-    """The file of a git ref in a folder, with the site that it names and its lock beside it."""
+    """Copy the file of a git ref into a folder, with the site that it names and its lock."""
     target = folder / "ref" / file.name
     text = _show(reference, file)
     target.parent.mkdir()
@@ -136,15 +136,15 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
 
 
 def _lock_at(reference: str, site: Path, target: Path) -> None:
-    """The lock of a site, where there was one at that ref: without one nothing was pinned."""
+    """Copy the lock of a site, if it existed at that ref; without a lock nothing was pinned."""
     with suppress(UsageError):
         lock_path(target).write_bytes(_show(reference, lock_path(site)))
 
 
 def _named_site(text: bytes) -> str:
-    """The file that a stack's configuration names as its site; empty if it holds the site.
+    """The site file that a stack's configuration names; empty if it holds the site itself.
 
-    Empty too if it cannot be read: whoever loads it says why.
+    Empty too if the text cannot be read: the code that loads it gives the reason.
     """
     try:
         document = cast("object", yaml.safe_load(text))
@@ -163,7 +163,7 @@ def _show(reference: str, file: Path) -> bytes:
     """A file as it is at a git ref.
 
     Raises:
-        UsageError: There is no such ref, or no such file in it.
+        UsageError: The ref does not exist, or lacks the file.
     """
     if reference.startswith("-"):
         raise UsageError(f"{reference!r} is no git ref: it begins with a hyphen")
@@ -198,7 +198,7 @@ def _observes_never(loaded: Stack) -> bool:
 
 
 def _with_engine(name: str, found: Preview, edited: frozenset[str]) -> Preview:
-    """The same with what the engine and the program saw on devices; without it where they fail."""
+    """Add what the engine and the program saw on devices; if they fail, add the failure."""
     flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
     done = run_pulumi(["preview", *flags], deadline_s=UPDATE_DEADLINE_S)
     try:

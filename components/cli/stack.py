@@ -1,4 +1,4 @@
-"""What the commands about a stack share: its configuration and state, through the Pulumi CLI."""
+"""Code that commands on a stack share: its configuration and state, read through the Pulumi CLI."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class StackConfig:
 
     @property
     def cluster(self) -> Json:
-        """The value of `railyard:cluster`; None where the stack has none."""
+        """The value of `railyard:cluster`; None if the key is missing."""
         text = self.values.get("cluster", "null")
         try:
             return cast("Json", json.loads(text))
         except ValueError:
-            return text  # a word where a site should be: the rules say so
+            return text  # a word instead of a site: the rules report it
 
     @property
     def site(self) -> str | None:
-        """The value of `railyard:site`; None where the stack has none."""
+        """The value of `railyard:site`; None if the key is missing."""
         return self.values.get("site")
 
     @property
@@ -66,23 +66,23 @@ class Stack:
     secrets: Mapping[str, str] = field(repr=False)
     lock: Lock = field(default_factory=Lock)
     under_way: UnderWay = field(default_factory=UnderWay)
-    """Of an update, as the same reading of the state shows it."""
+    """Unfinished work of an update, from the same reading of the state."""
 
     @property
     def reach_secrets(self) -> Mapping[str, str]:
-        """The stack's secrets, and those that the file takes from elsewhere, asked for now.
+        """The stack's secrets, and those from sources that the file names, read now.
 
         Raises:
-            UsageError: A variable is not set, or a program gives no value.
+            UsageError: A variable is not set, or a program does not return a value.
         """
         return {**self.secrets, **outside_secrets(self.spec, os.environ, self.secrets)}
 
 
 def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
-    """Run the Pulumi CLI and return what it printed.
+    """Run the Pulumi CLI and return its output.
 
     Raises:
-        UsageError: There is no CLI on PATH, or it failed; the text is its own.
+        UsageError: The CLI is not on PATH, or it failed; the text is its own.
     """
     done = run_pulumi(arguments, environment=environment, deadline_s=PULUMI_DEADLINE_S)
     if done.returncode != 0:
@@ -93,10 +93,10 @@ def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = 
 def run_pulumi(
     arguments: Sequence[str], *, environment: Mapping[str, str] | None = None, deadline_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run the Pulumi CLI, whatever it answers.
+    """Run the Pulumi CLI and return its result, even if it failed.
 
     Raises:
-        UsageError: There is no CLI on PATH.
+        UsageError: The CLI is not on PATH.
     """
     program = shutil.which("pulumi")
     if program is None:
@@ -116,13 +116,13 @@ def run_pulumi(
 
 
 def config_flags(stack: str) -> list[str]:
-    """What a `pulumi` command needs to find the configuration of this stack."""
+    """The flags with which a `pulumi` command finds the configuration of this stack."""
     file = config_file(stack)
     return [] if file == Path(file.name) else ["--config-file", str(file)]
 
 
 def read_config(stack: str) -> StackConfig:
-    """Read the configuration of a stack; the one place that asks Pulumi for secrets.
+    """Read the configuration of a stack; the only function that asks Pulumi for secrets.
 
     Raises:
         UsageError: The stack does not exist, or its secrets cannot be decrypted.
@@ -154,7 +154,7 @@ def _spec_of(name: str, config: StackConfig) -> tuple[ClusterSpec, Lock]:
 
 
 def load_stack(name: str) -> Stack:
-    """Read a stack's configuration and recorded state; nothing is contacted.
+    """Read a stack's configuration and recorded state; no device is contacted.
 
     Raises:
         UsageError: The stack does not exist, or is a real site on parts of the lab.
@@ -169,7 +169,7 @@ def load_stack(name: str) -> Stack:
 
 
 def under_way(name: str) -> UnderWay:
-    """What of an update of the stack is unfinished just now."""
+    """The unfinished work of an update of the stack just now."""
     return _under_way(pulumi(["stack", "export", "--stack", name]), name)
 
 

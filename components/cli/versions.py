@@ -1,4 +1,4 @@
-"""`railyard versions [SITE]`: the catalogue of versions, and what a site uses of it."""
+"""`railyard versions [SITE]`: the catalogue of versions, and the entries that a site uses."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def versions(
 ) -> None:
     """Print which versions work together, who says so, how old that is, and what a site uses.
 
-    With a site also what the rules on versions say of it. Exit codes: 0 printed, 1 the site's
-    versions are refused or it cannot be read, 2 no such file.
+    With a site, it also prints the findings of the rules on versions. Exit codes: 0 printed, 1 the
+    site's versions are refused or it cannot be read, 2 unknown file.
     """
     tables = list_catalogue()
     problems: tuple[Problem, ...] = ()
@@ -87,14 +87,14 @@ def versions(
 
 
 def describe_age(today: date) -> str:
-    """Say of when the catalogue is, how old that makes it, and what to do if it is too old."""
+    """State the date and age of the catalogue, and the next command if it is too old."""
     days = max((today - AS_OF).days, 0)  # a clock may be behind
     late = " Newer lines are probably out: run `make catalogue`, or take a newer Railyard."
     return f"The catalogue is of {AS_OF:%-d %B %Y}, {days} days old.{late * (days > STALE_DAYS)}"
 
 
 def list_catalogue() -> dict[str, _Table]:
-    """What is known of any site."""
+    """The tables that apply to any site."""
     lines = [
         [TITLES[name], show_version(line.line), line.describe(), line.status, line.source]
         for name, catalogue in _LINES.items()
@@ -156,7 +156,7 @@ def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
 
 
 def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
-    """What the rules on versions say; waivers are left to `railyard check`."""
+    """The findings of the rules on versions; only `railyard check` applies waivers."""
     return tuple(
         loaded.places.locate_all(problem)
         for rule in RULES
@@ -166,7 +166,7 @@ def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
 
 
 def _render(title: str, table: Sequence[Sequence[str]]) -> str:
-    """Write a table in columns; the last one is as wide as it is."""
+    """Write a table in columns; the last one is not padded."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     rows = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,4 +1,4 @@
-"""Cloud instances: the API's client, what is made in which order, and the component."""
+"""Cloud instances: the API's client, the order in which objects are made, and the component."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The calls of `railyard cloud …` that a plan comes to, in the order in which they can run.
+"""The `railyard cloud …` calls of a plan, in the order in which they can run.
 
-What an object is made in has a call behind it that makes nothing and sweeps on destroy: an
-instance whose creation got no answer is in no state, and would hold its subnet and partition.
+After the network, and again after subnets and partitions, comes a call that makes nothing and
+sweeps on destroy. If the creation of an instance got no answer, the state does not record the
+instance, and it still uses its subnet and partition; so the sweep must delete it before them.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 @dataclass(frozen=True, slots=True)
 class CloudCall:
-    """One step: what it runs, what it gets, and what it waits for."""
+    """One step: its command, its input, and the steps that it waits for."""
 
     step: str
     verb: Verb
     stdin: str
-    """With holes for what earlier steps print."""
+    """The input, with placeholders for values that earlier steps print."""
     after: tuple[str, ...] = ()
     delete: Literal["remove", "sweep"] | None = None
     triggers: tuple[str, ...] = ()
-    """With holes; another value replaces the step, and so the object."""
+    """May have placeholders; a changed value replaces the step, and so the object."""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The steps that must have run: those named, and those whose facts fill its holes."""
+        """The steps that must run first: those in `after`, and those that fill placeholders."""
         filling = instances_in("\n".join((self.stdin, *self.triggers)))
         return tuple(dict.fromkeys((*self.after, *filling)))
 
 
 def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ...]:
-    """All calls of a plan, each after those that it needs."""
+    """All calls of a plan, each after the calls that it needs."""
     return tuple(_calls(plan, notes))
 
 
 def _calls(plan: CloudPlan, notes: Mapping[str, str]) -> Iterator[CloudCall]:
-    # Before everything, and so removed after everything.
+    # Made first, and so removed last.
     yield CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")
     for pin in plan.images:
         yield CloudCall(pin.step, "image", plan.image_request(pin), (PREFLIGHT_STEP,))

@@ -1,7 +1,7 @@
-"""A thin client of Crusoe's REST API: signed requests, pages, and errors by their meaning.
+"""A thin client of Crusoe's REST API: signed requests, pages, and one error type per meaning.
 
-Paths and forms are those of the vendor's Swagger file (gateway v1). Only what changes nothing is
-asked again; what happened to a change whose answer was lost is for the caller to find out.
+Paths and forms come from the vendor's Swagger file (gateway v1). The client repeats only requests
+that change nothing. If the answer to a change is lost, the caller must find out what happened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from components.core.errors import DeviceError, UsageError
 
 
 class CloudError(DeviceError):
-    """The API refused or failed. It is never read as "there is nothing": nothing was deleted."""
+    """The API refused or failed. This never means that an object is absent."""
 
     exit_code = 4
 
@@ -38,22 +38,22 @@ class CloudError(DeviceError):
 
         Args:
             text: The whole report.
-            status: The HTTP status; 0 where there was no answer.
+            status: The HTTP status; 0 if no answer came.
         """
         super().__init__(text)
         self.status = status
 
 
 class AmbiguousError(CloudError):
-    """A change was asked for and the answer was lost: it may or may not have happened."""
+    """The answer to a change was lost: the change may or may not have happened."""
 
 
 class NotFoundError(CloudError):
-    """The API does not know the id; only with a list that lacks it, the thing is gone."""
+    """The API does not know the id; the object is gone only if a list lacks it too."""
 
 
 class OutOfStockError(DeviceError):
-    """The cloud has no machine of that type at present, or our quota is used up."""
+    """The cloud has no free machine of that type now, or the project's quota is used up."""
 
 
 VERSION = "1.0"
@@ -61,7 +61,7 @@ Query = Sequence[tuple[str, str]]
 
 
 def canonical_query(query: Query) -> str:
-    """Keys sorted, values of one key in their order, form-encoded (a space is `+`)."""
+    """Sort by key, keep the order of equal keys, and form-encode (a space becomes `+`)."""
     return urlencode(sorted(query, key=lambda item: item[0]))
 
 
@@ -76,7 +76,7 @@ def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> s
         timestamp: As in `X-Crusoe-Timestamp`.
 
     Raises:
-        UsageError: The secret is no key.
+        UsageError: The secret is not a valid key.
     """
     message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
     digest = hmac.new(_key(secret), message.encode(), hashlib.sha256).digest()
@@ -107,7 +107,7 @@ _FAILED: Final = 5
 """The first digit of a status."""
 _FIRST_PAUSE_S: Final = 0.1
 _PAGE: Final = "100"
-"""Objects asked for at a time where the API has pages: instances only."""
+"""Objects per request if the API pages its list, which it does only for instances."""
 _QUOTA: Final = "the project's quota does not reach"
 _QUOTA_FIX: Final = (
     "ask the vendor for more of it, or remove what else takes it; then run again: what was made "
@@ -123,14 +123,14 @@ Document = Mapping[str, JsonValue]
 
 
 class Deadline:
-    """Looks at something until a time: often at first, for what is done at once."""
+    """A time limit for polling, with short pauses at first because many tasks end quickly."""
 
     def __init__(self, seconds: float, poll_s: float) -> None:
         """Start now.
 
         Args:
             seconds: From now to the deadline.
-            poll_s: Longest pause between two looks.
+            poll_s: Longest pause between two polls.
         """
         self._ends_at_s = time.monotonic() + seconds
         self._poll_s = poll_s
@@ -138,40 +138,40 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it is over."""
+        """Whether the deadline is over."""
         return time.monotonic() > self._ends_at_s
 
     def pause(self) -> None:
-        """Wait until the next look; each pause is twice as long as the one before."""
+        """Wait until the next poll; each pause is twice as long as the one before."""
         Event().wait(self._pause_s)
         self._pause_s = min(2 * self._pause_s, self._poll_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for what, in seconds."""
+    """How long to wait for the API, in seconds."""
 
     request_s: float = 30.0
     """For one answer."""
     poll_s: float = 2.0
-    """Between two looks at something that takes a while; the vendor's own tools take 2."""
+    """Longest pause between two polls; the vendor's own tools take 2."""
     reads: int = 4
-    """Times that a read is tried."""
+    """How often to try a read."""
     settle_s: float = 30.0
-    """For something to appear in a list after an answer was lost."""
+    """For an object to appear in a list after an answer was lost."""
     operation_s: float = 180.0
-    """For a network object to be made, or any object to be deleted."""
+    """To make a network object, or to delete any object."""
     boot_s: float = 600.0
     """For an instance to run and answer SSH: the vendor's article says up to 7 minutes."""
 
     def until(self, seconds: float) -> Deadline:
-        """A deadline that many seconds from now, with looks in between."""
+        """A deadline that many seconds from now, which polls at this pace."""
         return Deadline(seconds, self.poll_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the API is, for which project, and with which key."""
+    """Address of the API, project, and key."""
 
     endpoint: str
     project: str
@@ -180,7 +180,7 @@ class Access:
 
 
 class CrusoeApi:
-    """Signed requests to one project."""
+    """Send signed requests to one project."""
 
     def __init__(self, access: Access, patience: Patience | None = None) -> None:
         self.patience = patience or Patience()
@@ -193,11 +193,11 @@ class CrusoeApi:
         )
 
     def below_project(self, path: str) -> str:
-        """The path of something of this project."""
+        """A path below this project."""
         return f"/projects/{quote(self._access.project, safe='')}/{path}"
 
     def get(self, path: str, query: Query = ()) -> Document:
-        """Read; tried again while the API fails or does not answer.
+        """Read; try again while the API fails or does not answer.
 
         Raises:
             NotFoundError: 404.
@@ -215,7 +215,7 @@ class CrusoeApi:
         """Read a list to its last page.
 
         Raises:
-            CloudError: The API refused, failed, or answered something that is no list.
+            CloudError: The API refused or failed, or its answer is not a list.
         """
         token = ""
         while True:
@@ -234,7 +234,7 @@ class CrusoeApi:
         """Ask for a change, once.
 
         Raises:
-            AmbiguousError: The answer was lost, or the API failed: look what became of it.
+            AmbiguousError: The answer was lost, or the API failed: find out what happened.
             NotFoundError: 404.
             CloudError: The API refused; nothing was changed.
         """
@@ -288,7 +288,7 @@ class CrusoeApi:
 
 
 def _parse(data: bytes) -> Document | None:
-    """The answer as a JSON object; nothing at all is an empty one."""
+    """Parse the answer as a JSON object; an empty answer gives an empty object."""
     if not data.strip():
         return {}
     try:
@@ -299,7 +299,7 @@ def _parse(data: bytes) -> Document | None:
 
 
 def _said(document: Document | None, data: bytes) -> str:
-    """What the API said of it; `{code, message}` in the vendor's form."""
+    """The API's explanation of a refusal; `{code, message}` in the vendor's form."""
     if document is not None and "message" in document:
         return " ".join(str(document.get(key, "")) for key in ("code", "message")).strip()
     return data.decode(errors="replace").strip()[:200] or "without a word"

@@ -1,7 +1,7 @@
-"""`railyard cloud ensure` and `remove`: one object is there, or is gone.
+"""`railyard cloud ensure` and `remove`: make sure that one object exists, or is gone.
 
-The API has no key that makes a POST safe to repeat. So the rule is: list by name, then POST once;
-when the answer is lost, list until the object shows, and never POST again in the same run.
+The API has no key that makes a POST safe to repeat. So this module lists by name, then POSTs once.
+If the answer is lost, it lists until the object appears, and never POSTs again in the same run.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError
 
 _IN_USE: Final = frozenset({400, 409})
-"""How the API refuses to delete what something else still uses."""
+"""Status of a refusal to delete an object that another object still uses."""
 OUT_OF_STOCK: Final = frozenset({"out_of_stock", "quota_exceeded"})
-"""Codes of a failed operation; the first is in the API's clients, the second is a guess."""
+"""Codes of a failed operation; the API's clients have the first, the second is a guess."""
 
 
 def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
-    """Make an object where it is missing, adopt it where it is there, mend what can be mended.
+    """Make an object if it is missing; otherwise adopt it, and repair it if it is a firewall rule.
 
     Returns:
-        `id`, `name`, `did` (`made`, `adopted`, `mended`), and for an instance the `operation`
-        that makes it: an instance is not waited for.
+        `id`, `name`, `did` (`made`, `adopted`, `mended`, `unchanged`), and for an instance the
+        `operation` that makes it, because this step does not wait for an instance.
 
     Raises:
         CloudError: The API refused or failed.
-        DeviceError: An object of that name is another one, or several have the name.
-        OutOfStockError: The cloud has none.
+        DeviceError: The object with that name has other settings, or several have the name.
+        OutOfStockError: The cloud has no free machine.
     """
     kind = KINDS[request.kind]
     found = find(api, kind, request.name, previous.get("id", ""))
@@ -71,7 +71,7 @@ def _keep(
 
 
 _RULE_KEYS: Final = frozenset({"sources", "destinations", "protocols", "destination_ports"})
-"""What a PATCH of a firewall rule takes (VPCFirewallRulesPatchRequest)."""
+"""The keys that a PATCH of a firewall rule takes (VPCFirewallRulesPatchRequest)."""
 
 
 def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:
@@ -99,7 +99,7 @@ def _printed(request: ObjectRequest, identity: str, did: str, operation: str) ->
 def _settle(
     api: CrusoeApi, kind: Kind, request: ObjectRequest, lost: AmbiguousError | None
 ) -> Item:
-    """Find out what became of a POST whose answer was lost."""
+    """Find the object after a POST whose answer was lost or had no id."""
     deadline = api.patience.until(api.patience.settle_s)
     while True:
         try:
@@ -118,7 +118,7 @@ def _settle(
 
 
 def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) -> None:
-    """Wait for an operation of the network's objects; instances have `await`."""
+    """Wait for an operation on a network object; `await` does it for instances."""
     deadline = api.patience.until(api.patience.operation_s)
     while operation:
         state, said = operation_state(api, kind, operation)
@@ -135,7 +135,7 @@ def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) 
 
 
 def operation_state(api: CrusoeApi, kind: Kind, operation: str) -> tuple[str, str]:
-    """The state of an operation, and what it says where it failed."""
+    """The state of an operation, and the reason if it failed."""
     answer = api.get(f"{api.below_project(kind.path)}/operations/{operation}")
     result = answer.get("result")
     words = ""
@@ -145,7 +145,7 @@ def operation_state(api: CrusoeApi, kind: Kind, operation: str) -> tuple[str, st
 
 
 def give_up(name: str, said: str) -> DeviceError:
-    """The error for an instance whose making failed."""
+    """The error for an instance that the cloud could not make."""
     if any(code in said for code in OUT_OF_STOCK):
         return OutOfStockError(
             f"instance {name}: the cloud has none to give: {said}.\n"
@@ -178,7 +178,7 @@ def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
     """The IB network with the most free slices of the type, in the location.
 
     Raises:
-        DeviceError: No IB network there is for the type.
+        DeviceError: The location has no IB network for the type.
     """
     free = ib_capacity(api, request.api.location, request.slice_type)
     if not free:
@@ -190,7 +190,7 @@ def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
 
 
 def ib_capacity(api: CrusoeApi, location: str, slice_type: str) -> dict[str, int]:
-    """Free slices of a type by IB network, of the networks in one location."""
+    """IB network to its free slices of a type, in one location."""
     free: dict[str, int] = {}
     for network in api.list_items(api.below_project("networking/ib-networks")):
         capacities = network.get("capacities")
@@ -206,7 +206,7 @@ def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     """Delete the object that this step made, and wait until it is gone.
 
     Raises:
-        CloudError: The API refused or failed; the object is probably still there.
+        CloudError: The API refused or failed; the object probably still exists.
     """
     kind = KINDS[request.kind]
     identity = previous.get("id", "")
@@ -221,13 +221,13 @@ def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
 
 
 def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
-    """Delete by id until it is gone: `removed`, or `absent` where it was gone already.
+    """Delete by id until the object is gone: `removed`, or `absent` if it was gone already.
 
-    A partition or network that something still uses is tried again until the deadline, because
-    the deletion of an instance takes its time.
+    If another object still uses a partition or network, its deletion is tried again until the
+    deadline, because the deletion of an instance takes some time.
 
     Raises:
-        CloudError: The API refused or failed, or it is still there after the deadline.
+        CloudError: The API refused or failed, or the object still exists after the deadline.
     """
     deadline = api.patience.until(api.patience.operation_s)
     why, operation, asked = "", "", False
@@ -249,7 +249,7 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
 
 
 def _ask_to_delete(api: CrusoeApi, kind: Kind, identity: str) -> tuple[str, str]:
-    """Ask once: the operation, and why there is none."""
+    """Ask once: the operation, or an empty text and the reason why the API started none."""
     try:
         return _operation(api.change("DELETE", _one(api, kind, identity))), ""
     except (NotFoundError, AmbiguousError) as error:

@@ -1,10 +1,10 @@
 """`railyard cloud await` for instances, and their export as a site that brings its own instances.
 
-The API offers no host key. The first contact therefore pins what the instance presents, says so,
-and keeps it in the stack's state; every later contact demands it.
+The API offers no host key. So the first contact pins the key that the instance presents, prints it,
+and keeps it in the stack's state; every later contact demands that key.
 
-Another stack, or the same one under other hands, can then install on them without any key of the
-cloud: `instances: {kind: bring_your_own}` and the hosts, with addresses and pinned host keys.
+With the export, another stack can install on the instances without any key of the cloud:
+`instances: {kind: bring_your_own}` and the hosts, with addresses and pinned host keys.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from components.remote.ssh_library import asyncssh
 
 _KIND = KINDS["instance"]
 _KEY_TYPE = "ssh-ed25519"
-"""The images make one at their first boot; the command provider cannot check RSA keys."""
+"""The images make such a key at first boot; the command provider cannot check RSA keys."""
 _KEY_TIMEOUT_S = 10.0
 
 
 def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> Printed:
-    """Wait for an instance; start it where it was stopped.
+    """Wait for an instance; start it if it is stopped.
 
     Returns:
         `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
@@ -42,7 +42,7 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
         OutOfStockError: The cloud has no such machine.
         HostKeyError: The same instance presents another host key than the pinned one.
         UnreachableError: It does not answer SSH in time.
-        DeviceError: It has not the HCAs that were asked for, or making it failed.
+        DeviceError: It lacks the HCAs that were asked for, or the cloud could not make it.
         CloudError: The API refused or failed, or the instance does not run in time.
     """
     deadline = api.patience.until(api.patience.boot_s)
@@ -53,7 +53,7 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     if pinned and host_key != pinned:
         raise _changed_key(request, settings["public_ip"], pinned, host_key)
     if not pinned:
-        # Nothing else says on which key all later contacts rest.
+        # Only this line shows the key that all later contacts rely on.
         print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
     return {
         "name": request.name,
@@ -88,10 +88,10 @@ def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) ->
 
 
 def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -> None:
-    """Refuse at once what will never run.
+    """Refuse at once an instance that will never run.
 
     Raises:
-        DeviceError: Making it failed, or it is gone.
+        DeviceError: The cloud could not make it, or it is gone.
     """
     if item is not None and item.settings.get("state") == RUNNING:
         return
@@ -161,7 +161,7 @@ def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     """The site with its instances as hosts, as plain data for YAML.
 
     Raises:
-        UsageError: The site makes no instances, or one of them is not there yet.
+        UsageError: No instances are configured, or one of them does not exist yet.
     """
     provision = crusoe_of(spec)
     if provision is None:

@@ -1,7 +1,7 @@
-"""The kinds of objects in Crusoe Cloud: where each is listed, and its settings as flat texts.
+"""The kinds of objects in Crusoe Cloud: the path of each list, and settings as flat texts.
 
-What is asked for (the body of a POST) and what is there (an item of a list) are read into the
-same flat form, so that one comparison serves adoption, repair and drift.
+The body of a POST and an item of a list are read into the same flat form. So one comparison serves
+adoption, repair and drift.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "inst
 RUNNING: Final = "STATE_RUNNING"
 STOPPED: Final = frozenset({"STATE_STOPPED", "STATE_SHUTOFF"})
 _GONE: Final = frozenset({400, 404})
-"""GET of one instance or partition documents no 404: with a list that lacks it, 400 says so too."""
+"""The API documents no 404 for GET of one instance or partition, so 400 counts as "not found" too.
+
+An object is gone only if a list lacks it as well.
+"""
 Settings = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object that is there."""
+    """One object that exists."""
 
     id: str
     name: str
@@ -34,18 +37,18 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one kind is reached and compared."""
+    """How to reach and compare the objects of one kind."""
 
     words: str
-    """As reports name it."""
+    """The name that reports use."""
     path: str
     """Below the project."""
     wrapper: str
-    """Key of the POST answer that holds the object; empty: the answer is the object."""
+    """Key of the object in the POST answer; empty: the answer itself is the object."""
     read: Callable[[Document], Settings]
-    """The settings of a POST body or of a listed object."""
+    """Reads the settings of a POST body or of a listed object."""
     fixed: frozenset[str]
-    """Settings that the API cannot change: another value is another object."""
+    """Settings that the API cannot change: another value needs another object."""
 
 
 def _text(value: JsonValue | None) -> str:
@@ -77,7 +80,7 @@ def _subnet(body: Document) -> Settings:
 
 
 def _ends(value: JsonValue | None) -> str:
-    """Sources or destinations: networks, or the ids of what they stand for."""
+    """Sources or destinations: networks, or the ids of resources."""
     return _join(
         _text(item.get("cidr")) or _text(item.get("resource_id")) for item in _documents(value)
     )
@@ -96,13 +99,13 @@ def _firewall_rule(body: Document) -> Settings:
 
 
 def _partition(body: Document) -> Settings:
-    """An IB network is chosen when the partition is made; it is no wish of the file."""
+    """Only an existing partition has a network: the step chooses it, the site file does not."""
     network = _text(body.get("ib_network_id"))
     return {"network": network} if network else {}
 
 
 def _instance(body: Document) -> Settings:
-    """The settings of an instance; what only a made one has is left out where it is empty."""
+    """The settings of an instance; those that a POST body cannot have are left out if empty."""
     adapters = _documents(body.get("host_channel_adapters"))
     cards = _documents(body.get("network_interfaces"))
     addresses = _documents(cards[0].get("ips")) if cards else []
@@ -176,7 +179,7 @@ def parse_item(kind: Kind, document: Document) -> Item:
 
 
 def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
-    """All objects of a kind, or those of one name.
+    """All objects of a kind, or those with one name.
 
     Raises:
         CloudError: The list could not be read.
@@ -187,13 +190,13 @@ def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
 
 
 def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | None:
-    """The object of that id, else the one of that name, else None: nothing is there.
+    """The object with that id, else the one with that name, else None.
 
-    None needs two answers where the id is known: a list without it, and "not found" for the id.
+    If the id is known, None needs two answers: a list without it, and "not found" for the id.
 
     Raises:
-        CloudError: The API refused or failed, which says nothing about the object.
-        DeviceError: Several objects have the name, and none of them is known to be ours.
+        CloudError: The API refused or failed, which proves nothing about the object.
+        DeviceError: Several objects have the name, and the known id fits none of them.
     """
     items = list_kind(api, kind, name)
     own = next((item for item in items if item.id == known_id), None)
@@ -212,7 +215,7 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
 
 
 def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
-    """The object of that id, or None where a list lacks it too.
+    """The object with that id, or None if a list lacks it too.
 
     Raises:
         CloudError: The API refused or failed.
@@ -231,7 +234,7 @@ def _path(api: CrusoeApi, kind: Kind) -> str:
 
 
 def differing(kind: Kind, item: Item, body: Document) -> tuple[tuple[str, str, str], ...]:
-    """(setting, there, wanted) for each wanted setting that the object does not have."""
+    """(setting, actual, wanted) for each wanted setting that the object does not have."""
     return tuple(
         (key, item.settings.get(key, ""), value)
         for key, value in sorted(kind.read(body).items())

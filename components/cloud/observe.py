@@ -1,7 +1,7 @@
-"""What is in the cloud against what this stack made there: read-only, typed, never guessed.
+"""Compare the cloud with the objects that this stack made there; this only reads.
 
-An object counts as gone only when a list that could be read lacks it and its id is unknown to the
-API. Whatever else the API answers is "not observed", and nothing follows from it.
+An object counts as gone only if a readable list lacks it and the API does not know its id. Any
+other answer makes the object "not observed", and no decision follows from it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 
 OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
-"""A preview waits for it: a read that fails is tried three times within seconds."""
+"""A preview waits for these reads, so each is tried only three times within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """It was made, and is there no more."""
+    """The stack made the object, and it no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The API did not say: why, in words."""
+    """The API gave no usable answer, and why."""
 
     reason: str
 
 
 CloudFacts = Mapping[str, Item | Gone | Unread]
-"""Step of an object to what was seen; objects that were never made have no entry."""
+"""Step of an object to the API's answer; never-made objects are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CloudDrift:
 
     drift: DeviceDrift
     generation: int | None = None
-    """What the object's generation has to be; None for a step that waits for an instance."""
+    """The generation that the object needs now; None for a step that waits for an instance."""
 
 
 def observe_cloud(
@@ -69,11 +69,11 @@ def observe_cloud(
     secrets: Mapping[str, str],
     patience: Patience = OBSERVE_PATIENCE,
 ) -> CloudFacts:
-    """Look at every object that this stack made: one list a kind.
+    """Read every object that this stack made, with one list for each kind.
 
     Args:
-        plan: What is wanted; objects that were never applied are not looked for.
-        applied: What the state recorded: the ids.
+        plan: The wanted objects; those that were never applied are skipped.
+        applied: The recorded state, which has the ids.
         secrets: Secret name to value.
         patience: How long to wait for the API.
 
@@ -113,13 +113,13 @@ def _one(
 
 
 def _recorded(applied: Applied, step: str) -> Mapping[str, str]:
-    """What a step printed when it last ran."""
+    """The output of a step when it last ran."""
     recorded = applied.step(step)
     return previous_of_text(recorded.stdout) if recorded else {}
 
 
 def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[CloudDrift, ...]:
-    """Compare what was seen with what was applied: one entry an object, one a running instance."""
+    """Compare observed with applied: one entry for each object and each running instance."""
     objects = tuple(_drift_of_object(plan, item, applied, facts) for item in plan.objects)
     running = tuple(
         _drift_of_running(plan, name, step, applied, facts.get(create))
@@ -156,7 +156,7 @@ def _drift_of_object(
 def _drift_of_running(
     plan: CloudPlan, name: str, step: str, applied: Applied, seen: Item | Gone | Unread | None
 ) -> CloudDrift:
-    """An instance that is there may be stopped, or have another address than the one we know."""
+    """Compare an instance's state, addresses and GUIDs with the recorded ones."""
     device = f"running instance {name}"
     recorded = applied.step(step)
     if recorded is None or not recorded.stdin:
@@ -180,7 +180,7 @@ def _drift_of_running(
 
 
 def _filled(text: str, applied: Applied) -> str:
-    """A request with the ids that are recorded; a hole that cannot be filled yet stays."""
+    """A request with the recorded ids; it stays unfilled if one of them is not recorded yet."""
     names = instances_in(text)
     recorded = [applied.step(name) for name in names]
     if not all(step and step.stdout for step in recorded):
@@ -228,7 +228,7 @@ def _drift(
 
 
 def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
-    """The instances that were made and are gone or stopped: what is on them cannot be read."""
+    """Instances that are gone or stopped, so that no tool can read them."""
     return frozenset(each.name for each in plan.instances if _is_silent(facts.get(each.create)))
 
 
@@ -239,7 +239,7 @@ def _is_silent(seen: Item | Gone | Unread | None) -> bool:
 
 
 def with_generations(plan: CloudPlan, drifts: tuple[CloudDrift, ...]) -> CloudPlan:
-    """The plan that recreates what is gone: the only reason to replace a living wish."""
+    """The plan with a higher generation for each missing object, which recreates it."""
     wanted = {each.drift.step: each.generation for each in drifts if each.generation is not None}
     objects = tuple(
         replace(item, generation=wanted.get(item.step, item.generation)) for item in plan.objects

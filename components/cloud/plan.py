@@ -1,8 +1,8 @@
-"""What will be made in the cloud, in which order: plain values with holes for ids.
+"""The objects to make in the cloud, in order: plain values with placeholders for ids.
 
-Order: the preflight claims the names; images are resolved; then the network, its subnet, the
-firewall rules, the IB partition, the instances. A custom network of Crusoe starts without a single
-rule, so what is not listed here is closed.
+The preflight claims the names, then images are resolved. After them come the network, its subnet,
+the firewall rules, the IB partition and the instances. A custom network of Crusoe starts without a
+single rule, so everything not listed here is closed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from components.model.environments import CloudIb, CrusoeProvision, InstancePool
 from components.model.worker_kinds import crusoe_of, instance_names
 
 _HCA_SLICES: Final = 8
-"""Slices of an IB network that one instance takes: the vendor's example counts 8 a VM."""
+"""Slices of an IB network that one instance takes: the vendor's example counts 8 per VM."""
 _NODE_PORTS: Final = (
     ("tcp", "6443", "api-inside"),
     ("tcp", "2379-2380", "etcd"),
@@ -37,26 +37,28 @@ _NODE_PORTS: Final = (
     ("udp", "8472", "vxlan"),
     ("tcp", "32768-60999", "mpi"),
 )
-"""What nodes ask of each other: K3s' requirements page; MPI and NCCL bootstrap use the kernel's
-ephemeral ports (ip_local_port_range)."""
+"""Ports that nodes open to each other, from K3s' requirements page.
+
+MPI and NCCL bootstrap use the kernel's ephemeral ports (ip_local_port_range).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CloudObject:
-    """One object and its step. Texts may have holes: ids of other steps."""
+    """One object and its step. Texts may have placeholders for ids that other steps print."""
 
     step: str
     kind: ObjectKind
     name: str
     body: dict[str, JsonValue]
     fixed: tuple[str, ...]
-    """What cannot be changed: another value makes another object (`triggers` of the step)."""
+    """Settings that cannot be changed: another value makes another object (`triggers`)."""
     slice_type: str = ""
     generation: int = 0
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        """What replaces the object when it changes."""
+        """A change of one of these values replaces the object."""
         return (*self.fixed, f"generation={self.generation}")
 
 
@@ -70,11 +72,11 @@ class ImagePin:
 
 @dataclass(frozen=True, slots=True)
 class InstancePlan:
-    """One instance: the step that waits for it, and what it must have."""
+    """One instance: the step that waits for it, and its requirements."""
 
     name: str
     step: str
-    """The step that waits; its output is the instance's facts."""
+    """The step that waits; its output gives the instance's facts."""
     create: str
     """The step that makes it."""
     request: ReadyRequest
@@ -83,7 +85,7 @@ class InstancePlan:
 
 @dataclass(frozen=True, slots=True)
 class CloudPlan:
-    """All that is made in the cloud."""
+    """Everything that a site makes in the cloud."""
 
     api: CloudApi
     preflight: PreflightRequest
@@ -93,14 +95,14 @@ class CloudPlan:
     instances: tuple[InstancePlan, ...]
 
     def request(self, item: CloudObject, note: str = "") -> str:
-        """The stdin of an object's step, with holes."""
+        """The stdin of an object's step, with placeholders."""
         request = ObjectRequest(
             self.api, item.kind, item.name, item.body, item.slice_type, item.generation, note
         )
         return _render(request)
 
     def ready_request(self, instance: InstancePlan, note: str = "") -> str:
-        """The stdin of the step that waits for an instance, with holes."""
+        """The stdin of the step that waits for an instance, with placeholders."""
         return _render(replace(instance.request, repair=note))
 
     def image_request(self, pin: ImagePin) -> str:
@@ -120,13 +122,13 @@ class CloudPlan:
 def _render(
     request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest,
 ) -> str:
-    """Indented JSON, so that a preview shows the setting; without what is empty."""
+    """JSON without empty values, indented so a preview shows the changed setting."""
     document = {key: value for key, value in asdict(request).items() if value != ""}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
-    """Plan what is made in the cloud, or None where nothing is."""
+    """Plan the cloud objects; None if the site does not use Crusoe."""
     provision, cloud = crusoe_of(spec), spec.cloud
     if provision is None or cloud is None:
         return None
@@ -232,14 +234,14 @@ def _instance(
     fixed = [
         f"type={pool.type}",
         f"location={provision.location}",
-        # The tag and not what it means now: a newer image never replaces a node.
+        # The tag, not the image that it means now: a newer image never replaces a node.
         f"image={pool.image}",
         f"ssh_public_key={provision.ssh_public_key}",
         f"subnet={subnet}",
     ]
     if _is_infiniband(pool) and provision.ib_partition is not None:
         partition = placeholder(f"{provision.ib_partition}-partition", "id")
-        # One entry: the API makes as many HCAs of it as the type has.
+        # The API turns this one entry into as many HCAs as the type has.
         body["host_channel_adapters"] = [{"transport_partition_id": partition}]
         fixed.append(f"partition={partition}")
     return CloudObject(f"{name}-instance", "instance", name, body, tuple(fixed))
@@ -279,7 +281,7 @@ def _firewall(
 def _api_rule(
     spec: ClusterSpec, provision: CrusoeProvision, cloud: CloudIb
 ) -> tuple[CloudObject, ...]:
-    """The API is open at one instance only: the balancer, or the one server without it."""
+    """Open the API at one instance only: the balancer, or the one server if there is none."""
     pools = [pool for pool in provision.pools if pool.count]
     doors = [pool for role in ("balancer", "control_plane") for pool in pools if pool.role == role]
     if not doors or spec.kubernetes is None:

@@ -1,8 +1,7 @@
-"""`railyard cloud preflight`, `claim`, `image` and `sweep`: before a create, and after all.
+"""`railyard cloud preflight`, `claim`, `image` and `sweep`: the first and last steps.
 
-The first preflight finds none of the planned names in use and claims them: what has these names
-from then on was made by this stack, also where the answer to its POST was lost. So `sweep`, which
-runs after everything was removed, may delete what is left of them.
+The first preflight checks that all planned names are free and claims them. So the sweep, which runs
+after everything was removed, may delete any object that still has a claimed name.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from components.reading.wording import did_you_mean
 
 LATEST = "latest"
 _ORDER: Sequence[ObjectKind] = ("instance", "firewall-rule", "ib-partition", "subnet", "network")
-"""In which objects can go: each is used by those before it."""
+"""The order in which objects can be deleted: earlier ones use later ones."""
 Topic = Literal["name", "location", "type", "image", "capacity", "quota", "infiniband"]
-"""What a lack is about."""
+"""The subject of a missing requirement."""
 _There = Mapping[ObjectKind, tuple[Item, ...]]
 
 
 def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
-    """Ask all that could stop us half-way: names, types, images, quota, capacity, InfiniBand.
+    """Check all that could stop an update half-way: names, types, images, quota, capacity, IB.
 
     Returns:
-        `claimed`: the names that are ours, each with its kind.
+        `claimed`: the names that this stack owns, each with its kind.
 
     Raises:
-        DeviceError: Something is missing; all of it is named at once. Nothing was made.
+        DeviceError: Something is missing; the text names all of it. Nothing was made.
         CloudError: The API refused or failed.
     """
     if lacks := look(api, request, previous):
@@ -44,7 +43,7 @@ def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> P
 def look(
     api: CrusoeApi, request: PreflightRequest, previous: Printed
 ) -> tuple[tuple[Topic, str], ...]:
-    """Everything that is missing, each with its topic; it only reads, and raises `CloudError`."""
+    """List every missing requirement with its topic; this only reads, and raises `CloudError`."""
     there: _There = {kind: list_kind(api, KINDS[kind]) for kind in _ORDER}
     missing = [claim for claim in request.claims if _find(there, claim) is None]
     new = Counter(claim.settings["type"] for claim in missing if claim.kind == "instance")
@@ -61,7 +60,7 @@ def look(
 
 
 def claim(request: PreflightRequest, previous: Printed) -> Printed:
-    """Remember the names that are ours, also those that are planned no more; asks no API."""
+    """Remember the names that this stack owns, also former ones; this does not call the API."""
     ours = {_name(each) for each in request.claims} | _claimed(previous)
     return {"claimed": ",".join(sorted(ours))}
 
@@ -120,7 +119,7 @@ def _images(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
 
 
 def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
-    """Name to tag to id, of the images of one location."""
+    """Name to tag to id, for the images of one location."""
     found: dict[str, dict[str, str]] = {}
     for image in api.list_items("/compute/images"):
         places, tags = image.get("locations"), image.get("tags")
@@ -131,7 +130,7 @@ def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
 
 
 def _resolve(tags: dict[str, dict[str, str]], image: str) -> tuple[str, str] | None:
-    """The id of an image, and the name that stays the same image when a newer one comes."""
+    """The id of an image, and a name that keeps its meaning when a newer image comes."""
     name, _, tag = image.partition(":")
     entries = tags.get(name, {})
     identity = entries.get(tag or LATEST)
@@ -144,10 +143,10 @@ def _resolve(tags: dict[str, dict[str, str]], image: str) -> tuple[str, str] | N
 
 
 def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
-    """What a tag means now: `id`, and `image` with a tag that goes on meaning it.
+    """Resolve a tag to its `id` now, and an `image` whose tag keeps that meaning.
 
     Raises:
-        DeviceError: There is no such image in the location.
+        DeviceError: The location has no such image.
     """
     found = _resolve(_image_tags(api, request.api.location), request.image)
     if found is None:
@@ -156,7 +155,7 @@ def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
 
 
 def _capacity(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
-    """What there is of each type in the location."""
+    """Check that the location has enough free machines of each type."""
     for kind, count in sorted(new.items()):
         there = sum(int(str(each.get("quantity", 0))) for each in _of_type(api, request, kind))
         if there < count:
@@ -172,9 +171,9 @@ def _of_type(api: CrusoeApi, request: PreflightRequest, kind: str) -> list[Docum
 
 
 def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
-    """What the project may take, beside what there is.
+    """Check that the project's free quota covers the new instances.
 
-    That a type takes `num_slices` of the quota of its `quota_type` is our reading of the API.
+    We read the API so: one instance of a type takes `num_slices` from the quota `quota_type`.
     """
     if not new:
         return
@@ -196,7 +195,7 @@ def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iter
 def _infiniband(
     api: CrusoeApi, request: PreflightRequest, new: Counter[str], there: _There
 ) -> Iterator[str]:
-    """All workers stand on one IB network, which has slices for those that are to be made."""
+    """Check that one IB network has slices for all new workers; existing ones fix the network."""
     count = new[request.slice_type]
     if not request.slice_type or not count:
         return
@@ -205,7 +204,7 @@ def _infiniband(
         raise Bug("instances on InfiniBand without a partition passed the checks")
     free = ib_capacity(api, request.api.location, request.slice_type)
     for partition in there["ib-partition"]:
-        if partition.name == request.partition:  # what is added must stand where the others are
+        if partition.name == request.partition:  # new workers need the network of the others
             network = partition.settings["network"]
             free = {network: free.get(network, 0)}
     needed = request.slices * count
@@ -219,10 +218,10 @@ def _infiniband(
 
 
 def sweep(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
-    """Delete what is left of the claimed names, once what the state knows of them is removed.
+    """Delete the objects that still have claimed names, after the other steps removed theirs.
 
     Raises:
-        CloudError: The API refused or failed; something is left.
+        CloudError: The API refused or failed, and something is left.
     """
     planned = {_name(claim): claim for claim in request.claims}
     names = {*planned, *_claimed(previous)}

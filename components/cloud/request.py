@@ -1,4 +1,4 @@
-"""What is on stdin of `railyard cloud …`, and how the API is opened for it.
+"""The stdin of `railyard cloud …`, and the client that a request opens.
 
 The request is JSON in clear; the keys of the API come by name through the environment.
 """
@@ -21,17 +21,17 @@ from components.remote.lines import read_request
 from components.remote.one_run import hold_lock
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
-"""Where the command provider puts what this step printed last time, if it is asked to."""
+"""The command provider puts the step's last output here, if it is asked to."""
 LOCK_DEADLINE_S: Final = 60.0
 """A run that was killed may still wait for one answer of the API."""
 Printed = Mapping[str, str]
-"""What a step prints: one flat JSON object of texts, so that it can fill holes."""
+"""The output of a step: one flat JSON object of texts, which can fill placeholders."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class CloudApi:
-    """Where the API is, and the names of the secrets that open it."""
+    """The address of the API, and the names of the secrets that open it."""
 
     endpoint: str
     project: str
@@ -48,9 +48,9 @@ class ObjectRequest:
     kind: ObjectKind
     name: str
     body: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """What is POSTed where it is missing."""
+    """The body of the POST if the object is missing."""
     slice_type: str = ""
-    """IB partition: instance type that its IB network must be for."""
+    """For an IB partition: the instance type that its IB network must serve."""
     generation: int = 0
     """How often the object was found gone; another number makes another object."""
     repair: str = ""
@@ -59,18 +59,18 @@ class ObjectRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadyRequest:
-    """One instance that was asked for: `await`."""
+    """One instance to wait for: `await`."""
 
     api: CloudApi
     name: str
     id: str
     operation: str = ""
-    """The operation that makes it, or nothing where it was there."""
+    """The operation that makes it; empty if it existed before."""
     port: int = 22
     hcas: int = 0
-    """HCAs that the instance must have."""
+    """Number of HCAs that the instance must have."""
     partition: str = ""
-    """Id of the partition that all of them must be in."""
+    """Id of the partition that all HCAs must be in."""
     image_id: str = ""
     repair: str = ""
 
@@ -85,25 +85,25 @@ class ImageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One planned object, as `preflight` claims it and `sweep` finds it again."""
+    """One planned object: `preflight` claims it, and `sweep` finds it again."""
 
     kind: ObjectKind
     name: str
     settings: dict[str, str] = field(default_factory=dict[str, str])
-    """What it must have to be ours; only what is known before anything is made."""
+    """Settings that prove the object is this stack's; only those known before it is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
-    """What will be made, before any of it is: `preflight`, `claim` and `sweep`."""
+    """The planned objects before any exists: `preflight`, `claim` and `sweep`."""
 
     api: CloudApi
     claims: tuple[Claim, ...]
     images: dict[str, str] = field(default_factory=dict[str, str])
-    """Image to an instance type that it is for."""
+    """Image to the instance type that uses it."""
     partition: str = ""
     slices: int = 0
-    """Slices of `slice_type` that all workers take of the IB network; 0: no InfiniBand."""
+    """Slices of `slice_type` that each worker takes of the IB network; 0: no InfiniBand."""
     slice_type: str = ""
 
 
@@ -111,7 +111,7 @@ def parse_request(kind: type[T], text: str) -> T:
     """Read a request from stdin.
 
     Raises:
-        UsageError: It is no such request; the text names the first fault.
+        UsageError: The text is not such a request; the message names the first fault.
     """
     return read_request(TypeAdapter(kind), text, "cloud request")
 
@@ -122,7 +122,7 @@ def open_api(
     """A client for the project of a request.
 
     Args:
-        api: Where, and the names of the secrets.
+        api: The address, and the names of the secrets.
         secrets: Secret name to value.
         patience: How long to wait; None: as for the real cloud.
 
@@ -140,12 +140,12 @@ def open_api(
 
 
 def previous_of(environ: Mapping[str, str]) -> Printed:
-    """What this step printed last time; empty on its first run."""
+    """The output of this step's last run; empty on its first run."""
     return previous_of_text(environ.get(PREVIOUS_OUTPUT, ""))
 
 
 def previous_of_text(text: str) -> Printed:
-    """Read what a step printed; empty where it is nothing that we print."""
+    """Read the output of a step; empty if it is not a JSON object."""
     try:
         value = cast("JsonValue", json.loads(text)) if text.strip() else {}
     except ValueError:
@@ -154,15 +154,15 @@ def previous_of_text(text: str) -> Printed:
 
 
 def render_printed(values: Printed) -> str:
-    """What a step prints, one setting a line."""
+    """Render a step's output, one setting a line."""
     return json.dumps(dict(values), indent=1, sort_keys=True) + "\n"
 
 
 def only_one(api: CloudApi, kind: str, name: str) -> AbstractContextManager[None]:
-    """One run at a time for one object on this machine.
+    """Allow only one run at a time for one object on this machine.
 
-    Without this, the next run could list before the POST of a run that was killed is answered, and
-    make the object twice.
+    Without this, the next run could list the objects before the API answers the POST of a killed
+    run, and make the object twice.
     """
     mark = hashlib.sha256(f"{api.endpoint} {api.project} {kind} {name}".encode()).hexdigest()[:16]
     busy = f"{name}: another Railyard run has been working on this {kind}"

@@ -1,4 +1,4 @@
-"""The hypervisors as Pulumi resources: one after the other, so that only one is out of service."""
+"""The hypervisors as Pulumi resources, one after the other, so only one is out of service."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from components.remote.objects import host_step, tools_step
 
 
 class Hypervisors(pulumi.ComponentResource):
-    """Converge ESXi hosts from their plans, and reboot those where something waits for it.
+    """Converge ESXi hosts from their plans, and reboot a host if a setting waits for it.
 
     Args:
-        name: Name of the component; steps are named after their host.
-        plans: One plan a hypervisor, from `plan_hypervisors`, in the order of the work.
+        name: Name of the component; each step is named after its host.
+        plans: One plan for each hypervisor, from `plan_hypervisors`, in the order of the work.
         remote: Secrets and repair notes of this run.
         fabric: The handoff of the stage before.
         opts: Resource options of the component.
@@ -80,7 +80,7 @@ class FirmwareReboots(pulumi.ComponentResource):
 def reboot_step(
     parent: pulumi.Resource, remote: Remote, step: RebootStep, after: pulumi.Resource
 ) -> pulumi.Resource:
-    """One `railyard device reboot`; a repair of a step that it serves makes it look again."""
+    """One `railyard device reboot`; a repair of a step in `serves` makes it run again."""
     notes = [f"{name} {note}" for name in step.serves if (note := remote.note(name))]
     environment: dict[str, pulumi.Input[str]] = {}
     for endpoint in step.request.endpoints:

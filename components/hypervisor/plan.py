@@ -1,9 +1,9 @@
-"""What each hypervisor shall look like, the step that brings it there, and its reboots.
+"""The settings that each hypervisor should have, the step that sets them, and its reboots.
 
 The state is flat, as a host's: `kernel.atsSupport.configured`, `pci.<address>.passthrough`,
-`vm.<name>.vmx.<key>`, `vm.<name>.power`. Two values are not known before the host is asked, and
-are written in words that the scripts resolve: `gpu_pci_id` belongs to the `pciPassthruN` that
-holds the GPU, and `numa_node` is the node of both devices.
+`vm.<name>.vmx.<key>`, `vm.<name>.power`. Two values are only known on the host, so the state has
+words that the scripts resolve: `gpu_pci_id` belongs to the `pciPassthruN` that holds the GPU, and
+`numa_node` is the node of both devices.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ REBOOT_DEADLINE_S: Final = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """One virtual machine: how its operating system is reached."""
+    """One virtual machine, and how to reach its operating system."""
 
     endpoint: Endpoint
     cards: tuple[str, ...] = ()
-    """PCI addresses, as the guest counts, of the cards whose firmware may wait for a boot."""
+    """PCI addresses, as the guest numbers them, of cards whose firmware may wait for a boot."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebootRequest:
-    """What is on stdin."""
+    """The stdin of one reboot step."""
 
     endpoint: Endpoint
     stack: str
     settings: Mapping[str, str]
-    """What the hypervisor shall have, as its converge step left it."""
+    """The settings that the converge step gave the hypervisor."""
     order: tuple[str, ...]
     """The virtual machines, in the order in which they are powered on."""
     guests: tuple[Guest, ...]
@@ -59,15 +59,15 @@ class RebootRequest:
     shutdown_s: float
     deadline_s: float = REBOOT_DEADLINE_S
     repair: str = ""
-    """Why this runs although the plan is the same: the notes of the steps that it serves."""
+    """Why this runs although the plan is the same: repair notes of the steps that it serves."""
 
     def render(self, repair: str = "") -> str:
-        """The request, a line a value: a preview shows the changed ones."""
+        """The request with one value on each line; a preview then shows the changed ones."""
         return render_lines(to_json(replace(self, repair=repair)))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Everything that the step connects to."""
+        """Every device that the step connects to."""
         return (self.endpoint, *(guest.endpoint for guest in self.guests))
 
 
@@ -78,7 +78,7 @@ def parse_request(text: str) -> RebootRequest:
     """Read a request.
 
     Raises:
-        UsageError: It is no request; the text names the first fault.
+        UsageError: The text is not a request; the message names the first fault.
     """
     return read_request(_REQUEST, text, "reboot request")
 
@@ -96,10 +96,10 @@ def _file(name: str) -> str:
 
 @cache
 def hypervisor_tool() -> Tool:
-    """Everything that is run on an ESXi host.
+    """The script that runs on an ESXi host.
 
-    ESXi logs root in directly and has no `sudo`; and only from some release on a `timeout` with
-    the usual options: the tool ends itself after `deadline_s=`, and says what was done until then.
+    ESXi logs root in directly and lacks `sudo`. Its older releases also lack a `timeout` with the
+    usual options, so the tool ends itself after `deadline_s=`, and reports what it has done.
     """
     verbs = {verb: _file(verb) for verb in _VERBS}
     return assemble("hypervisor", tuple(map(_file, _PARTS)), verbs)
@@ -111,25 +111,25 @@ def hypervisor_call(verb: Verb) -> ToolCall:
 
 
 EDIT_DEADLINE_S: Final = 300.0
-"""Seconds for the work on one host beside waiting for its guests to shut down."""
+"""Seconds for the work on one host, not counting the shutdown of its guests."""
 PARAMETERS: Final = frozenset({"order", "reboots", "power_off", "shutdown_s"})
-"""Lines on stdin that are no setting of the hypervisor but say how this run is to be done."""
+"""Lines on stdin that control this run and do not set anything on the hypervisor."""
 PASSED_THROUGH: Final = "VM Passthru"
-"""The owner of a device that a virtual machine may have, as `esxcli hardware pci list` has it."""
+"""Owner of a device that a virtual machine may use, as `esxcli hardware pci list` prints it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebootStep:
-    """One look at a hypervisor that may end in a reboot of it."""
+    """One check of a hypervisor, which reboots it if a setting waits for a boot."""
 
     name: str
     request: RebootRequest
     serves: tuple[str, ...]
-    """Steps whose repair this one repeats: what they set again may wait for a boot again."""
+    """Steps before this one: if they are repaired, their settings may wait for a boot again."""
 
     @property
     def step(self) -> RemoteStep:
-        """The same as a plain step, for plans and goldens."""
+        """This step as a plain step, for plans and goldens."""
         return RemoteStep(
             name=self.name,
             endpoint=self.request.endpoint,
@@ -144,20 +144,20 @@ class RebootStep:
 
 @dataclass(frozen=True, slots=True)
 class HypervisorPlan:
-    """One hypervisor: the state it shall have, and the steps that bring it there."""
+    """One hypervisor: its wanted state, and the steps that reach it."""
 
     name: str
     endpoint: Endpoint
     desired: HostState
     watched: Watched
     reboot: RebootStep
-    """After the converge step: for what the hypervisor itself has waiting."""
+    """Runs after the converge step, for the hypervisor's own settings."""
     firmware_reboot: RebootStep | None
-    """After the guests: for firmware settings of the cards. None where no card has any."""
+    """Runs after the guests, for firmware settings of the cards; None if no card needs any."""
 
     @property
     def converge(self) -> RemoteStep:
-        """The step that carries the settings."""
+        """The step that applies the settings."""
         return self.watched.step
 
     @property
@@ -168,7 +168,7 @@ class HypervisorPlan:
 
     @property
     def sending(self) -> RemoteStep:
-        """The step that puts the tools on the host, before every other one."""
+        """The step that copies the tools to the host, before every other one."""
         settings = parse_state(self.converge.desired).values
         lines = HostState({key: settings[key] for key in ("order", "stack")}).render()
         tools = self.converge.tools
@@ -268,10 +268,10 @@ def hypervisor_endpoint(hypervisor: Hypervisor) -> Endpoint:
 
 
 def desired_state(hypervisor: Hypervisor) -> HostState:
-    """All settings that one hypervisor shall have.
+    """All settings that one hypervisor should have.
 
     Raises:
-        Bug: The release cannot be read; the checks refuse that.
+        Bug: The release cannot be read, although the checks refuse such a site.
     """
     release = parse_release(hypervisor.release)
     if release is None:
@@ -299,7 +299,7 @@ def _machine(vm: VirtualMachine) -> dict[str, str]:
         "vmx.pciPassthru.RelaxACSforP2P": "TRUE",
         "vmx.pciPassthru.allowP2P": "TRUE",
         "vmx.pciPassthru.use64bitMMIO": "TRUE",
-        "vmx.sched.mem.min": memory,  # passthrough pins all memory: less is refused at power-on
+        "vmx.sched.mem.min": memory,  # passthrough pins all memory: power-on refuses less
         "vmx.sched.mem.minSize": memory,
         "vmx.sched.mem.pin": "TRUE",
     }
@@ -311,22 +311,22 @@ def _machine(vm: VirtualMachine) -> dict[str, str]:
 
 
 _AT_BOOT: Final = ("runtime", "current_owner")
-"""Settings that only a boot of the hypervisor brings about."""
+"""Settings that take effect only at a boot of the hypervisor."""
 _NO_STOP: Final = ("power",)
-"""Settings of a virtual machine that can be set without stopping it."""
+"""Settings of a virtual machine that can change while it runs."""
 
 
 def reboots_refused(
     plans: tuple[HypervisorPlan, ...], observed: Mapping[str, HostState]
 ) -> tuple[str, ...]:
-    """Say, at preview, what would go out of service although the file denies it.
+    """List, at preview, the reboots and shutdowns that the site file denies.
 
-    Call it only where `disruption.reboots` is `deny`.
+    Call it only if `disruption.reboots` is `deny`.
 
     Args:
         plans: The hypervisors.
-        observed: Device name to what was seen of it: hypervisors, and hosts for the firmware of
-            their cards. What was not observed cannot be judged here; the steps refuse it.
+        observed: Device name to its observed state: hypervisors, and hosts for the firmware of
+            their cards. Devices that were not observed are not judged here; the steps refuse them.
     """
     found = [line for plan in plans for line in _of_hypervisor(plan, observed)]
     return tuple(

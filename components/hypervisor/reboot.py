@@ -1,9 +1,9 @@
-"""`railyard device reboot`: one hypervisor, rebooted only when something waits for it.
+"""`railyard device reboot`: one hypervisor, rebooted only if a setting waits for it.
 
-Pending is read from the devices, never from what a step believes to have done: a kernel setting
-or a device's owner that is configured and does not run yet, or a card whose firmware will start
-otherwise than it runs. What happens on the host is in `scripts/reboot.sh`; a mark there lets the
-next run finish what a killed one began.
+Only the devices show what is pending; the record of a step does not. A boot is pending for a kernel
+setting or a device's owner if the configured value is not in effect, and for a card if its firmware
+will differ after the next start. The work on the host is in `scripts/reboot.sh`. It leaves a mark
+there, and with it the next run can finish a killed one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from components.remote.host_session import HostAnswer, Run, run_call, run_on_hos
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
 POLL_S: Final = 2.0
-"""Seconds between two looks at a host that is rebooting."""
+"""Seconds between two polls of a host that reboots."""
 SAME_BOOT_S: Final = 5.0
-"""Two readings of one boot's time, each from an uptime and our clock, differ by less than this."""
+"""Largest difference of two readings of one boot time, each from an uptime and our clock."""
 GUEST_DEADLINE_S: Final = 600.0
 """Seconds until a guest answers SSH; ESXi pins all its memory first, which takes minutes."""
 STOP_DEADLINE_S: Final = 120.0
-"""Seconds for maintenance mode and for powering on, beside what the guests need."""
+"""Seconds for maintenance mode and for powering on, without the time for the guests."""
 
 
 @dataclass(slots=True)
 class Reboot:
-    """One run: what was asked, how devices are reached, and what was done so far."""
+    """One run: the request, the way to reach devices, and the work done so far."""
 
     request: RebootRequest
     run: Run
@@ -49,10 +49,10 @@ class Reboot:
     done: list[str] = field(default_factory=list[str])
 
     def perform(self) -> dict[str, object]:
-        """Reboot if something waits for it, or finish a reboot that was begun.
+        """Reboot if a setting waits for it, or finish a reboot that an earlier run began.
 
         Raises:
-            DeviceError: What was done, what was not, the last known state and the next command.
+            DeviceError: Lists finished work, open work, the last known state and the next command.
         """
         state = self.look()
         mark = state.get("mark_boot")
@@ -88,7 +88,7 @@ class Reboot:
         return state
 
     def pending(self, state: Mapping[str, str]) -> list[str]:
-        """What waits for a boot, in words; empty when nothing does."""
+        """The settings that wait for a boot, in words; empty if none does."""
         found = [
             f"{key.rpartition('.')[0]} is {state[key]} for the next boot and {runtime} now"
             for key in sorted(state)
@@ -104,7 +104,7 @@ class Reboot:
         return found + [line for guest in self.request.guests for line in self._firmware(guest)]
 
     def _firmware(self, guest: Guest) -> list[str]:
-        """Cards of one guest whose firmware will start otherwise than it runs."""
+        """Cards of one guest whose firmware will change at its next start."""
         if not guest.cards:
             return []
         asked = {f"nic.{card}.ats": "on" for card in guest.cards}  # `ats_current` comes with it
@@ -117,7 +117,7 @@ class Reboot:
         return [line for card in guest.cards if (line := _ats_pending(guest.endpoint, card, seen))]
 
     def _boot_time(self, state: Mapping[str, str]) -> float:
-        """When the host booted, in seconds of our clock: its own may be set during the boot."""
+        """When the host booted, by our clock in seconds: the boot may set the host's clock."""
         return self.now() - float(state["uptime_us"]) / 1e6
 
     def _go_down(self, before: float) -> None:
@@ -216,7 +216,7 @@ class Reboot:
 
 
 def _ats_pending(endpoint: Endpoint, card: str, seen: Mapping[str, str]) -> str:
-    """The card's difference between the next boot and now, in words; empty for none."""
+    """The card's difference between the next boot and now, in words; empty if they agree."""
     new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
     if not {new, now} <= {"on", "off"}:
         raise DeviceError(
@@ -233,10 +233,10 @@ def _stamp(boot_time_s: float) -> str:
 
 
 def run_reboot(text: str, environ: Mapping[str, str]) -> str:
-    """Do what the request on stdin asks; the evidence is indented JSON.
+    """Carry out the request on stdin, and return the evidence as indented JSON.
 
     Raises:
-        UsageError: It is no request, or a key is not in the environment.
+        UsageError: The text is not a request, or a key is missing in the environment.
         DeviceError: See `Reboot.perform`.
     """
     request = parse_request(text)
@@ -254,10 +254,10 @@ def run_reboot(text: str, environ: Mapping[str, str]) -> str:
 
 
 def explain_refusal(error: DeviceError) -> str:
-    """The words of a failed connection, and what usually is behind it on ESXi.
+    """The message of a failed connection, and its usual cause on ESXi.
 
-    SSH is off by default and may be closed by a timeout; lockdown mode refuses a key that is
-    right (sources.md#esxi).
+    SSH is off by default, and a timeout may close it; lockdown mode refuses even a correct key
+    (sources.md#esxi).
     """
     if isinstance(error, HostKeyError):
         return str(error)

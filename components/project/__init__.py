@@ -1,1 +1,1 @@
-"""A user's own project: its files, the engine that runs it, and what of the lab it refuses."""
+"""A user's own project: its files and its Pulumi engine. A real site must not use lab parts."""

@@ -1,7 +1,8 @@
-"""The Pulumi engine of this machine, looked at; and real stacks that are refused on the lab's.
+"""Inspect the Pulumi engine of this machine, and refuse real stacks on the lab's parts.
 
-No program is run but `pulumi version`. Plugins are looked for where the engine does: on PATH,
-beside its own program, and in `$PULUMI_HOME/plugins` (sdk/go/common/workspace/plugins.go).
+The only program that runs is `pulumi version`. Plugins are searched in the same places as the
+engine searches: on PATH, next to its own program, and in `$PULUMI_HOME/plugins`
+(sdk/go/common/workspace/plugins.go).
 """
 
 from __future__ import annotations
@@ -45,37 +46,37 @@ OWN_LOGIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One plugin that is wanted, and the program that the engine would run for it."""
+    """One required plugin, and the program that the engine would run for it."""
 
     name: str
     version: str
     program: Path | None
-    """None: there is none of that version."""
+    """None: this version is not installed."""
 
     @property
     def install(self) -> str:
-        """The command that brings it."""
+        """The command that installs it."""
         return f"pulumi plugin install resource {self.name} v{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What there is on this machine."""
+    """The parts of Pulumi on this machine."""
 
     wanted: str
-    """Version of Pulumi's Python SDK, which the CLI must not be older than."""
+    """Version of Pulumi's Python SDK; the CLI must not be older."""
     program: Path | None
     version: str
-    """What `pulumi version` says, without its `v`; empty where it says nothing."""
+    """The output of `pulumi version` without its `v`; empty if it failed."""
     language: Path | None
-    """The program that runs Python programs; None where it is not found beside the CLI."""
+    """The program that runs Python programs; None if it was not found."""
     plugins: tuple[Plugin, ...]
     backend: str
-    """Where states are; empty where there was no login."""
+    """Address where states are kept; empty if Pulumi is not logged in."""
 
 
 def wanted_versions() -> dict[str, str]:
-    """The exact versions of the Python packages, which are those of CLI and plugins."""
+    """The exact versions of the Python packages; CLI and plugins need the same."""
     names = {"pulumi": "pulumi"} | {name: f"pulumi-{name}" for name in PLUGINS}
     return {name: metadata.version(package) for name, package in names.items()}
 
@@ -83,10 +84,10 @@ def wanted_versions() -> dict[str, str]:
 def look_at_engine(
     environ: Mapping[str, str], project: Path, *, ask_version: bool = True
 ) -> Engine:
-    """Look at the engine that a `pulumi` call in this folder would be.
+    """Inspect the engine that a `pulumi` call in this folder would use.
 
     Args:
-        environ: PATH, and where Pulumi keeps its things.
+        environ: PATH, and the variables that name Pulumi's folders.
         project: The folder of `Pulumi.yaml`.
         ask_version: Whether to run `pulumi version`; without it the version stays empty.
     """
@@ -112,14 +113,14 @@ def look_at_engine(
 
 
 def backend_of(environ: Mapping[str, str], project: Path) -> str:
-    """Where the engine keeps states: of the environment, the project, or the last login."""
+    """Address of the states: from the environment, else the project, else the last login."""
     if url := environ.get("PULUMI_BACKEND_URL"):
         return url
     return _project_backend(project) or _logged_in(environ)
 
 
 def project_name(project: Path) -> str:
-    """The name that the project's file gives it; empty where there is none."""
+    """The project's name in its file; empty without one."""
     return str(_project_file(project).get("name") or "")
 
 
@@ -161,7 +162,7 @@ class _Search:
     pulumi: Path | None
 
     def find(self, program: str, folder: str) -> Path | None:
-        """The first program of that name, in the engine's own order."""
+        """The first program with that name, in the engine's own order."""
         on_path = shutil.which(program, path=self.environ.get("PATH", os.defpath))
         if on_path:
             return Path(on_path)
@@ -172,7 +173,7 @@ class _Search:
 
 
 def version_of(program: Path, environ: Mapping[str, str]) -> str:
-    """What `pulumi version` says, without its `v`; empty where it says nothing."""
+    """The output of `pulumi version` without its `v`; empty if it fails."""
     quiet = {**environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
         done = subprocess.run(
@@ -189,7 +190,7 @@ def version_of(program: Path, environ: Mapping[str, str]) -> str:
 
 
 def judge_engine(engine: Engine) -> tuple[Finding, ...]:
-    """What this machine lacks to run a stack, whose ever it is."""
+    """List what this machine lacks to run any stack, of the lab or not."""
     return tuple(_judge(engine))
 
 
@@ -232,7 +233,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def judge_lab_parts(
     engine: Engine, environ: Mapping[str, str], salt: str = ""
 ) -> tuple[Finding, ...]:
-    """What of the lab a stack that is not of the lab would run on: stand-ins, passphrase, state."""
+    """The lab parts that a real stack would run on: stand-ins, passphrase, state."""
     return (*_stand_ins(engine), *_kept_by_lab(engine.backend, environ, salt))
 
 
@@ -280,13 +281,13 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
 def lab_findings(
     spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Why this stack may not run here.
+    """List the reasons why this stack must not run here.
 
     Args:
         spec: Its site.
         stack: Its name.
         says_lab: `railyard:lab` of its configuration, which `make up` writes.
-        environ: Default: of this process.
+        environ: Default: that of this process.
     """
     known = os.environ if environ is None else environ
     if says_lab:
@@ -300,7 +301,7 @@ def lab_findings(
 def refuse_lab_parts(
     spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
 ) -> None:
-    """End before anything is touched where a real site would run on parts of the lab.
+    """End before any device is contacted if a real site would run on parts of the lab.
 
     Raises:
         UsageError: It would; the text is the whole report.
@@ -323,7 +324,7 @@ def says_lab(written: object) -> bool:
 
 
 def salt_of(file: Path) -> str:
-    """`encryptionsalt` of a stack's file; empty where there is none."""
+    """`encryptionsalt` of a stack's file; empty without one."""
     try:
         read = cast("object", yaml.safe_load(file.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -337,7 +338,7 @@ def _no_lab(real: tuple[str, ...], stack: str) -> Finding:
         HERE,
         "lab-claim",
         "`railyard:lab` is true, and devices of the site are not on loopback addresses.",
-        ", ".join(real[:3]) + (f" and {len(real) - 3} more" if len(real) > 3 else ""),  # noqa: PLR2004 - as many as a line holds
+        ", ".join(real[:3]) + (f" and {len(real) - 3} more" if len(real) > 3 else ""),  # noqa: PLR2004 - three fit on a line
         "devices of the lab, which are in 127.0.0.0/8",
         f"remove `railyard:lab` from Pulumi.{stack}.yaml",
     )

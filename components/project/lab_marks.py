@@ -1,8 +1,8 @@
-"""What the lab leaves behind, and why a real site refuses it. Pure, but for reading small files.
+"""Detect parts of the lab, which a real site refuses. Pure, except for reading small files.
 
-The lab's passphrase is public, its state goes with `make clean`, and its plugins are stand-ins that
-were tested against the lab alone. A stack of the lab is known by what `make up` writes into its
-configuration and by its devices, which are all on loopback addresses, never by its name.
+The lab's passphrase is public, `make clean` deletes its state, and its plugins are stand-ins, only
+tested against the lab. The name of a stack does not make it a lab stack. Two other facts do: the
+configuration that `make up` writes, and loopback addresses of all devices.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from components.model.cluster import ClusterSpec
 
 LAB_PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: what must not be used
 SHIM_MARK: Final = b"# railyard lab shim"
-"""The second line of each program that the lab puts in the place of a plugin."""
+"""The second line of each program that the lab installs instead of a plugin."""
 STAND_IN_MODULES: Final = (b" -m standins.", b" -m lab.")
-"""What such a program runs; one that runs a real plugin of another folder has neither."""
+"""Part of the command in such a program; a shim for a real plugin has neither."""
 STATE_MARK: Final = "railyard-lab"
-"""A file of this name beside states says that `make clean` deletes them."""
+"""A file of this name in a folder of states says that `make clean` deletes them."""
 _HEAD_BYTES: Final = 4096
 _SALT_PARTS: Final = 5
 _ROUNDS: Final = 1_000_000
 _KEY_BYTES: Final = 32
-"""Pulumi's passphrase provider: PBKDF2 with SHA-256, a million rounds, a key of 256 bits, and the
-word `pulumi` encrypted by AES-GCM as proof (sdk/go/common/resource/config/crypt.go)."""
+"""Pulumi's passphrase provider: PBKDF2 with SHA-256, a million rounds, a key of 256 bits.
+
+The proof is the word `pulumi`, encrypted with AES-GCM (sdk/go/common/resource/config/crypt.go).
+"""
 
 
 def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
-    """`name at address` of each device that is no emulated one: the lab plays on 127.0.0.0/8."""
+    """`name at address` of each real device: emulated ones are on 127.0.0.0/8."""
     return tuple(
         f"{name} at {address}"
         for name, address in _addresses(spec)
@@ -63,7 +65,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def is_stand_in(program: Path) -> bool:
-    """Whether this program is one of the lab's in the place of a plugin."""
+    """Whether this program is a stand-in of the lab for a plugin."""
     try:
         with program.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
@@ -73,7 +75,7 @@ def is_stand_in(program: Path) -> bool:
 
 
 def is_lab_backend(url: str) -> bool:
-    """Whether states at this address go with the lab's `make clean`."""
+    """Whether the lab's `make clean` deletes the states at this address."""
     parts = urlsplit(url)
     if parts.scheme != "file":
         return False
@@ -90,9 +92,9 @@ def has_lab_passphrase(environ: Mapping[str, str], salt: str) -> bool:
     """Whether the stack's secrets are encrypted with the lab's passphrase.
 
     Args:
-        environ: Where Pulumi takes the passphrase from.
-        salt: `encryptionsalt` of the stack's file; empty where it has none. It proves which
-            passphrase was used, also where that one was typed.
+        environ: Pulumi takes the passphrase from here.
+        salt: `encryptionsalt` of the stack's file; empty if the file lacks it. It proves which
+            passphrase was used, even if a person typed it.
     """
     given = environ.get("PULUMI_CONFIG_PASSPHRASE")
     if given is None and (file := environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")):

@@ -1,6 +1,6 @@
 """Whether an update of a stack is running, or was ended by force: its state is then half-made.
 
-The locks of the engine's file backend say who works on a stack.
+The locks of the engine's file backend name the process that works on a stack.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """What of an update is unfinished."""
+    """The unfinished work of an update."""
 
     operations: tuple[str, ...] = ()
     """Each resource that the engine works on, with its verb: `gpu01-host (updating)`."""
     holder: str = ""
-    """Who has the stack's lock; empty where the backend does not say."""
+    """Process, user and host that hold the stack's lock; empty if the backend has no locks."""
     is_dead: bool = False
-    """The process that has the lock ran on this machine, and is gone."""
+    """Whether the process that held the lock ran on this machine, and is gone."""
 
     @property
     def is_any(self) -> bool:
@@ -35,7 +35,7 @@ class UnderWay:
         return bool(self.operations or self.holder)
 
     def render(self, stack: str) -> str:
-        """What is under way and what to do, as two sentences."""
+        """Describe the unfinished work and the next command, in two sentences."""
         shown = ", ".join(self.operations[:_MOST_NAMED])
         more = len(self.operations) - _MOST_NAMED
         work = f" on {shown}" + (f" and {more} more" if more > 0 else "") if shown else ""
@@ -59,13 +59,13 @@ class UnderWay:
 
 
 def find_under_way(exported: str, backend: str, project: str, stack: str) -> UnderWay:
-    """Read what the state and the backend's locks say.
+    """Find unfinished work in the state and in the backend's locks.
 
     Args:
-        exported: What `pulumi stack export` printed.
+        exported: The output of `pulumi stack export`.
         backend: Address of the backend.
-        project: Its name: a backend may have stacks of several; empty where it has none.
-        stack: Its name.
+        project: Name of the project, as a backend may hold several; empty if it is unknown.
+        stack: Name of the stack.
     """
     document = cast("Mapping[str, object]", json.loads(exported))
     deployment = cast("Mapping[str, object]", document.get("deployment") or {})
@@ -97,12 +97,12 @@ def _is_gone(lock: Lock) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False  # another user's process: it lives
+        return False  # another user's process: it still runs
     return False
 
 
 _FOLDER: Final = ".pulumi/locks/organization"
-"""Where they lie (pkg/backend/diy/lock.go); services keep theirs to themselves."""
+"""The folder of lock files (pkg/backend/diy/lock.go); services do not show their locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Lock:
 
     file: Path
     pid: int
-    """0 where the file does not say."""
+    """0 if the file does not name it."""
     user: str
     host: str
     stamp: str
@@ -119,10 +119,10 @@ class Lock:
 
     @property
     def taken_at(self) -> datetime:
-        """The same as a time.
+        """The stamp as a time.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The stamp is not a time.
         """
         return datetime.fromisoformat(self.stamp)
 
@@ -133,14 +133,14 @@ def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
         try:
             yield parse_lock(file, file.read_text())
         except (OSError, ValueError):
-            continue  # it was given back while we looked
+            continue  # the engine released it in the meantime
 
 
 def parse_lock(file: Path, text: str) -> Lock:
     """Read a lock file.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: The text is not JSON.
     """
     held = cast("Mapping[str, object]", json.loads(text))
     pid = held.get("pid")

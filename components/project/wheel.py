@@ -1,7 +1,7 @@
-"""The Railyard that runs now, as a wheel that a user's project keeps, with its hash.
+"""Pack the running Railyard into a wheel, which a user's project keeps together with its hash.
 
-A bare name and version would be looked up on a package index, where another person may own the
-name. So a project has the wheel itself, and pip refuses any other content.
+With only a name and a version, pip would ask a package index, where another person may own the
+name. So a project keeps the wheel itself, and pip refuses any other content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from components.core.errors import Bug
 DISTRIBUTION: Final = "railyard-rdma"
 """Name of the distribution. `railyard` on the public index is another person's program."""
 FOLDER: Final = "vendor"
-"""Where a project keeps the wheel."""
+"""The folder in a project that keeps the wheel."""
 PACKAGES: Final = ("components", "stacks")
 _TAG: Final = "py3-none-any"
 _FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -32,24 +32,24 @@ _WHEEL: Final = f"Wheel-Version: 1.0\nGenerator: railyard\nRoot-Is-Purelib: true
 _BLOCK: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 """One package of a lock file: its pin, and the indented lines with its hashes."""
 _SEPARATORS: Final = re.compile(r"[-_.]+")
-"""Names of packages that differ in these alone are equal (PEP 503)."""
+"""Package names are equal if they differ only in these characters (PEP 503)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel and what pip needs to know about it."""
+    """A wheel, with its path and its pip requirement."""
 
     name: str
     content: bytes
 
     @property
     def path(self) -> str:
-        """Where it is in the project."""
+        """Its path in the project."""
         return f"{FOLDER}/{self.name}"
 
     @property
     def requirement(self) -> str:
-        """Its line in requirements.txt: a path and a hash, so that no index is asked."""
+        """Its line in requirements.txt: a path and a hash, so pip does not ask an index."""
         return f"./{self.path} --hash=sha256:{hashlib.sha256(self.content).hexdigest()}"
 
 
@@ -59,10 +59,10 @@ def own_version() -> str:
 
 
 def pack_wheel() -> Wheel:
-    """Pack the code that runs now into a wheel, however it was installed.
+    """Pack the running code into a wheel, however it was installed.
 
     Raises:
-        Bug: A package of ours is not a folder.
+        Bug: One of Railyard's packages is not in exactly one folder.
     """
     installed = distribution(DISTRIBUTION)
     stem = f"{DISTRIBUTION.replace('-', '_')}-{installed.version}"
@@ -99,7 +99,7 @@ def _metadata(installed: Distribution, folder: str) -> dict[str, bytes]:
 
 
 def _digest(content: bytes) -> str:
-    """The hash as RECORD has it (PEP 376): URL-safe base64 without padding."""
+    """The hash in RECORD's form (PEP 376): URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 

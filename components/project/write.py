@@ -1,4 +1,4 @@
-"""A new project: its files as text, and writing all of them or none, never over a file."""
+"""Render the files of a new project, and write all or none without overwriting any."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _EXPLAINED: Final[Mapping[str, str]] = {
     r"jobs\.deepspeed\.(nfs_server|path)": "your NFS server and the folder that it shares",
     r"jobs\.topology_file\.host_path": "the topology file that the image of your cloud brings",
 }
-"""Path of a value to what a person writes there; the first that fits counts."""
+"""Path of a value to what the user should write there; the first match counts."""
 
 
 def mark_example(text: str) -> str:
-    """The text of an example with a comment on each line that must be changed.
+    """The text of an example with a comment on each line that the user must change.
 
     Args:
         text: A site file. Values of several lines are not marked: no example has one to change.
@@ -117,10 +117,10 @@ _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ProjectPlan:
-    """What a project is made of."""
+    """The choices from which a project is rendered."""
 
     name: str
-    """Name of the Pulumi project: the folder's."""
+    """Name of the Pulumi project, which comes from its folder."""
     stack: str
     example: Example
     wheel: Wheel
@@ -130,7 +130,7 @@ class ProjectPlan:
 
 
 def project_name(folder: str) -> str:
-    """A name that Pulumi takes for a project in this folder."""
+    """A project name that Pulumi accepts, made from the folder's name."""
     return _NOT_A_NAME.sub("-", folder).strip("-.") or "site"
 
 
@@ -148,7 +148,7 @@ def render_files(plan: ProjectPlan) -> dict[str, bytes]:
 
 
 def render_package(wheel: Wheel) -> dict[str, bytes]:
-    """The files of a project that bring Railyard: the wheel, and every hash that pip checks."""
+    """The files that install Railyard: the wheel, and every hash that pip checks."""
     text = (
         "# Railyard itself and all that it needs, each with its hash. `railyard init . --package`\n"
         f"# writes it again for another release.\n{wheel.requirement}\n{runtime_pins()}"
@@ -163,7 +163,7 @@ def runtime_pins() -> str:
 
 
 def example_text(example: Example) -> str:
-    """The site file of an example, as it travels with the package."""
+    """The site file of an example, as the package ships it."""
     return _shipped("examples", f"{example}.yaml")
 
 
@@ -197,16 +197,16 @@ _INDENT: Final = "\n       "
 def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a new project.
 
-    They are written beside their places first and then linked there, which fails where a file came
-    in between; what this call linked is taken away again then.
+    The files are written to a temporary folder and then linked to their places. A link fails if a
+    file appeared there in the meantime; then the links of this call are removed again.
 
     Args:
-        folder: Made where it is not there; files of other names in it stay.
+        folder: Created if it is missing; its files with other names stay.
         files: Path in the folder to content.
 
     Raises:
-        UsageError: Files of these names are there, or they cannot be written; the text names them,
-            and nothing is left behind.
+        UsageError: Some of these files exist already, or cannot be written. The text names them,
+            and the folder is as it was before.
     """
     _refuse_existing(folder, files)
     made = _make_folders(folder)
@@ -235,12 +235,12 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Write the wheel and the requirements of a project again, and take away older wheels.
+    """Write the wheel and the requirements of a project again, and remove older wheels.
 
-    The requirements come last: until then the project installs what it did before.
+    The requirements come last: until then the project installs its old wheel.
 
     Returns:
-        The older wheels, which are gone now.
+        The names of the older wheels, which are removed now.
 
     Raises:
         UsageError: The folder is not a project, or a file cannot be written.
@@ -281,7 +281,7 @@ def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder with those above it; returns the new ones, the innermost last."""
+    """Make a folder and its missing parents; returns the new ones, the innermost last."""
     new = [each for each in (*reversed(folder.parents), folder) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -310,7 +310,7 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     Args:
         folder: The project.
         stack: Its stack.
-        engine: What this machine has of Pulumi.
+        engine: The parts of Pulumi on this machine.
         secrets: Names of the secrets that the example's site asks for.
     """
     pip = ".venv/bin/pip install --require-hashes -r requirements.txt"

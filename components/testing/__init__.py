@@ -1,6 +1,6 @@
-"""Tests of programs that use Railyard: run one without an engine, and look at what it registers.
+"""Test programs that use Railyard: run one without an engine, and inspect what it registers.
 
-`docs/howto/test-your-stack.md` has an example. Nothing of the product imports this package.
+`docs/howto/test-your-stack.md` has an example. The product itself never imports this package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Run a real program under a recording engine, and give the whole resource graph back.
+"""Run a real program under a recording engine, and return the whole resource graph.
 
-One event loop and one set of settings per run, nothing kept between runs. The monitor answers as
-the engine does (URNs, secret outputs, the answer of `readStackResourceOutputs`); assertions are
-made on the recorded graph after the run, never inside `apply`.
+Each run has its own event loop and settings, and leaves nothing to the next run. The monitor
+answers as the engine does (URNs, secret outputs, the answer of `readStackResourceOutputs`). Tests
+make assertions on the recorded graph after the run, never inside `apply`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from components.acceptance.report import archive
 from components.core.problem import Json
 
 SECRET_KEY: Final = "4dabf18193072939515e22adb298388d"  # noqa: S105 - public: the protocol's
-"""The engine's envelope of a secret value has this key."""
+"""Key that marks the engine's envelope of a secret value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Recorded:
         return is_secret(self.inputs.get(key))
 
     def plain(self, key: str) -> Json:
-        """An input, out of its secret envelope; None where there is none."""
+        """An input without its secret envelope; None if the input is missing."""
         return unwrap(self.inputs.get(key))
 
     def text(self, key: str) -> str:
-        """An input that is a text.
+        """An input that must be a text.
 
         Raises:
-            TypeError: It is none.
+            TypeError: It is not a text.
         """
         value = self.plain(key)
         if not isinstance(value, str):
@@ -66,19 +66,19 @@ class Recorded:
 
 @dataclass(slots=True)
 class Graph:
-    """What one run registered, sorted by URN, and what it said."""
+    """The resources of one run, sorted by URN, with its outputs and messages."""
 
     resources: list[Recorded] = field(default_factory=list[Recorded])
     outputs: dict[str, Json] = field(default_factory=dict[str, Json])
     messages: list[str] = field(default_factory=list[str])
     answers: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
-    """URN to the resource's outputs in clear: what the state of a stack then holds."""
+    """URN to the resource's outputs in clear: the state of a stack then holds the same."""
 
     def named(self, name: str) -> Recorded:
-        """The resource of that name.
+        """The resource with that name.
 
         Raises:
-            LookupError: There is none, or there are several.
+            LookupError: The name fits none or several.
         """
         found = [item for item in self.resources if item.name == name]
         if len(found) != 1:
@@ -87,7 +87,7 @@ class Graph:
         return found[0]
 
     def of_type(self, prefix: str) -> list[Recorded]:
-        """The resources whose type begins so, for example `kubernetes:`."""
+        """The resources whose type starts with a prefix, for example `kubernetes:`."""
         return [item for item in self.resources if item.type.startswith(prefix)]
 
     def state(self) -> dict[str, Json]:
@@ -122,25 +122,25 @@ def unwrap_all(value: Json) -> Json:
 
 
 SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: the protocol's
-"""Value of that key: what the envelope marks is secret."""
+"""Value of that key, which marks the envelope as a secret."""
 UNKNOWN: Final = cast("str", rpc.UNKNOWN)
-"""What a preview has in place of an output that only an update can know."""
+"""Placeholder in a preview for an output that only an update can know."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
 _ORGANIZATION: Final = "organization"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The circumstances of one run."""
+    """The configuration and circumstances of one run."""
 
     config: Mapping[str, Json]
-    """Settings of the stack. A key without a namespace is one of `railyard:`."""
+    """Settings of the stack. A key without a namespace gets `railyard:`."""
     secrets: tuple[str, ...] = ()
     """Keys of `config` that are secret."""
     stdout: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Command resource to what it prints; others print nothing."""
+    """Command resource to its output; other commands print nothing."""
     state: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Own state before the run."""
+    """The stack's own state before the run."""
     preview: bool = False
     """A preview of a new stack: no command has printed anything yet."""
     stack: str = "dev"
@@ -148,7 +148,7 @@ class Run:
 
 
 class _Fakes(mocks.Mocks):
-    """Answers of the providers: stdout of the commands that later resources read."""
+    """Answer as the providers do: outputs of commands, and the recorded state."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -172,7 +172,7 @@ class _Fakes(mocks.Mocks):
 
 
 class _Engine(mocks.MockEngine):
-    """Keeps what the program says; the SDK's own debugging is left out."""
+    """Keep the program's messages; drop the SDK's own debug messages."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(None)
@@ -184,7 +184,7 @@ class _Engine(mocks.MockEngine):
 
 
 class _Monitor(mocks.MockMonitor):
-    """Records requests, and answers with the URNs and secret outputs that the engine gives."""
+    """Record requests, and answer with the URNs and secret outputs that the engine gives."""
 
     def __init__(self, run: Run, graph: Graph) -> None:
         super().__init__(_Fakes(run))
@@ -260,10 +260,10 @@ def _recorded(request: Any, urn: str) -> Recorded:  # noqa: ANN401 - a message o
 
 
 def record_program(run: Run, program: Callable[[], None]) -> Graph:
-    """Run a program, and return what it registered.
+    """Run a program, and return the resources that it registered.
 
     Raises:
-        RunError: The program refused; use `record_refusal` where that is expected.
+        RunError: The program refused; use `record_refusal` if you expect that.
     """
     graph = Graph()
     _record(run, graph, program)
@@ -271,7 +271,7 @@ def record_program(run: Run, program: Callable[[], None]) -> Graph:
 
 
 def record_refusal(run: Run, program: Callable[[], None]) -> tuple[str, Graph]:
-    """Run a program that must refuse; return its words and what it registered before.
+    """Run a program that must refuse; return its message and the resources registered before.
 
     Raises:
         AssertionError: It did not refuse.
@@ -320,7 +320,7 @@ def _full(key: str) -> str:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Leave nothing of this run to the next one."""
+    """Close everything that this run opened, and reset the settings for the next run."""
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.run_until_complete(loop.shutdown_default_executor())

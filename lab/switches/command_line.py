@@ -1,4 +1,4 @@
-"""Command lines of switches: words that may be short, values in their places, rows of fields."""
+"""Command lines of switches: abbreviated words, values in their places, rows of fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 Handler = Callable[..., Any]
-"""(context, *values of the places) to what is printed; None prints nothing."""
+"""(context, *values of the places) to the output; None prints nothing."""
 
 
 class CliError(Exception):
@@ -23,14 +23,14 @@ class UnknownCommandError(CliError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One line of a mode: its words and places, and how to answer."""
+    """One line of a mode: its words and places, and its handler."""
 
     pattern: tuple[str, ...]
     handler: Handler
 
 
 def table(lines: Iterable[tuple[str, Handler]]) -> tuple[Command, ...]:
-    """Make a command table; `a|b` in a word stands for either, and is given to the handler."""
+    """Make a command table; `a|b` in a word allows either, and the handler gets the choice."""
     return tuple(Command(tuple(words.split()), handler) for words, handler in lines)
 
 
@@ -39,11 +39,11 @@ _Live = list[tuple[Command, list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What places of a system hold, and how it says that it does not take a line."""
+    """The values that places of a system accept, and its refusals of a line."""
 
     places: Mapping[str, re.Pattern[str]]
     unknown: str
-    """`{}` is the word that no command has."""
+    """`{}` is the unknown word."""
     incomplete: str
     ambiguous: str
     """`{}` is the first word."""
@@ -99,7 +99,7 @@ class Grammar:
 
 
 def is_place(word: str) -> bool:
-    """Whether a word of a pattern stands for a value."""
+    """Whether a word of a pattern takes a value."""
     return word[0] == "<" or "|" in word
 
 
@@ -109,21 +109,21 @@ def _last(_context: object, *said: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A field of the configuration: the line that sets it is also the one that is printed."""
+    """A field of the configuration; the same line sets it and is printed for it."""
 
     line: str
-    """Its words; if one is a place, its value is the field's, else `value` is."""
+    """Its words; the value comes from its place, or from `value` without a place."""
     field: str = ""
     """Empty in the annotation of a field: `rows_of` fills it in."""
     value: object = None
     without: object = None
-    """What the field gets by `no …`; printed so if this is not the default."""
+    """The field's value after `no …`; printed as `no …` if it is not the default."""
     read: Callable[..., object] = _last
-    """(what is edited, text) to the value; may refuse."""
+    """(edited object, text) to the value; may refuse."""
     show: Callable[[Any], str] = str
     """The value to its text."""
     head: str = ""
-    """What `no` stands before; empty: all words before the place."""
+    """The words after `no`; empty: all words before the place."""
     removable: bool = True
     """Whether `no …` is known."""
     resets: bool = False
@@ -142,11 +142,11 @@ class Row:
     def commands(
         self, get: Callable[..., object], before: str = ""
     ) -> Iterator[tuple[str, Handler]]:
-        """The lines that set the field, and that take its value away.
+        """The lines that set the field, and those that remove its value.
 
         Args:
-            get: (context, values of the places in `before`, whether it is set) to what has the
-                field; None: nothing has, and `no …` does nothing.
+            get: (context, values of the places in `before`, whether to set it) to the object with
+                the field; None: the object is missing, and `no …` does nothing.
             before: Words before the line.
         """
         keys = sum(map(is_place, before.split()))
@@ -174,7 +174,7 @@ class Row:
             yield f"default {before}{self._head}", reset
 
     def lines(self, held: BaseModel) -> Iterator[str]:
-        """The line for what the field has, if that is not the default."""
+        """The line for the field's value, unless it is the default."""
         value = getattr(held, self.field)
         if value == type(held).model_fields[self.field].get_default(call_default_factory=True):
             return
@@ -188,16 +188,16 @@ class Row:
 
 
 def flag(line: str, field: str = "", head: str = "") -> Row:
-    """A field that is on with its line, and off with `no` and the line, or `no` and `head`."""
+    """A field that its line turns on; `no` with the line, or with `head`, turns it off."""
     return Row(line, field, value=True, without=False, head=head)
 
 
 Lines = Callable[[Any], Iterable[str]]
-"""What has fields to lines that no row has."""
+"""An object with fields to lines that no row covers."""
 
 
 def rows_of(kind: type[BaseModel]) -> tuple[Row | Lines, ...]:
-    """The lines that the fields of a piece of the configuration are annotated with, in order."""
+    """The annotated lines of a configuration class's fields, in order."""
     return tuple(
         replace(note, field=name) if isinstance(note, Row) else note
         for name, info in kind.model_fields.items()
@@ -208,34 +208,34 @@ def rows_of(kind: type[BaseModel]) -> tuple[Row | Lines, ...]:
 def commands_of(
     rows: Iterable[Row | Lines], get: Callable[[Any], object]
 ) -> tuple[tuple[str, Handler], ...]:
-    """The lines of all rows, for a command table; `get` gives what has their fields."""
+    """The lines of all rows, for a command table; `get` returns the object with their fields."""
     return keyed_commands(rows, get, "")
 
 
 def keyed_commands(
     rows: Iterable[Row | Lines], get: Callable[..., object], before: str
 ) -> tuple[tuple[str, Handler], ...]:
-    """The same of rows whose lines begin with words that say what has the fields."""
+    """Like `commands_of`, for lines whose first words name the object with the fields."""
     found = [row.commands(get, before) for row in rows if isinstance(row, Row)]
     return tuple(line for lines in found for line in lines)
 
 
 def assign(get: Callable[[Any], object], field: str, value: object) -> Callable[[Any], None]:
-    """A line without a value: the field gets this one."""
+    """A line without a value: it sets the field to this one."""
     return lambda context: setattr(get(context), field, value)
 
 
 def forget(
     get: Callable[[Any], dict[str, Any]], name: Callable[[str], str] = str
 ) -> Callable[[Any, str], None]:
-    """A line that takes away what has a name."""
+    """A line that removes a named entry."""
     return lambda context, text: get(context).pop(name(text), None) and None
 
 
 def listed(
     get: Callable[[Any], object], field: str, read: Callable[[str], Any] = str, *, on: bool
 ) -> Callable[[Any, str], None]:
-    """A line that puts a value into a sorted list, or takes it out."""
+    """A line that adds a value to a sorted list, or removes it."""
 
     def change(context: object, text: str) -> None:
         held, value = get(context), read(text)
@@ -246,6 +246,6 @@ def listed(
 
 
 def lines_of(rows: Iterable[Row | Lines], held: BaseModel) -> Iterator[str]:
-    """What a configuration prints of something, in the order of the rows."""
+    """The lines that a configuration prints for an object, in the order of the rows."""
     for row in rows:
         yield from row.lines(held) if isinstance(row, Row) else row(held)

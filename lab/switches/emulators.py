@@ -1,4 +1,4 @@
-"""What the lab needs of an emulated switch, and which class plays which system."""
+"""The interface between the lab and an emulated switch, and the class for each system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.views import BgpView, PortView, RouterView, SubnetView, SwitchConfig
 
 
 class Switch(Protocol):
-    """What the lab needs of an emulated switch."""
+    """The methods that the lab calls on every emulated switch."""
 
     @property
     def unmodelled(self) -> tuple[str, ...]:
@@ -36,16 +36,16 @@ class Switch(Protocol):
 
     @property
     def recabled(self) -> Mapping[str, tuple[str, str]]:
-        """Port to the (host, network device) that is plugged in by mistake."""
+        """Port to the (host, network device) plugged in by mistake."""
         ...
 
 
 @runtime_checkable
 class EthernetSwitch(Protocol):
-    """What the physics needs of a switch that carries RoCE."""
+    """The methods that the physics calls on a switch for RoCE."""
 
     def port_view(self, port: str) -> PortView:
-        """What the physics may know of a port."""
+        """The settings of a port that the physics may use."""
         ...
 
     def add_counters(
@@ -63,28 +63,28 @@ class EthernetSwitch(Protocol):
         ...
 
     def add_drops(self, port: str, tc: int, packets: int) -> None:
-        """Move the counter of what a full queue threw away."""
+        """Move the counter of packets that a full queue dropped."""
         ...
 
 
 @runtime_checkable
 class RoutingSwitch(Protocol):
-    """What the physics needs of a switch that routes."""
+    """The methods that the physics calls on a routing switch."""
 
     told: Callable[[], BgpView]
-    """What its neighbours tell it by BGP, where the lab computes that."""
+    """The routes that its neighbours announce by BGP, if the lab computes them."""
 
     def port_view(self, port: str) -> PortView:
-        """What the physics may know of a port."""
+        """The settings of a port that the physics may use."""
         ...
 
     def router_view(self) -> RouterView:
-        """Its addresses, and what its BGP tells to whom."""
+        """Its addresses, and the networks that its BGP announces to each neighbour."""
         ...
 
 
 class Daemons(Protocol):
-    """The real daemons of a routed switch, as its emulator meets them."""
+    """The real daemons of a routed switch, as its emulator uses them."""
 
     def take(self, view: RouterView) -> str | None:
         """Route by this from now on; returns FRR's refusal, after which nothing has changed."""
@@ -95,13 +95,13 @@ class Daemons(Protocol):
         ...
 
     def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP."""
+        """Port to the neighbour's (system, announced port) by LLDP."""
         ...
 
 
 @runtime_checkable
 class FrrSwitch(RoutingSwitch, Protocol):
-    """What the lab needs of a switch whose routing can be that of real daemons."""
+    """The attributes that the lab needs of a switch that may run real routing daemons."""
 
     frr: Daemons | None
     """None while the lab computes its routes."""
@@ -110,18 +110,18 @@ class FrrSwitch(RoutingSwitch, Protocol):
 
     @property
     def recabled(self) -> Mapping[str, tuple[str, str]]:
-        """Port to the (host, network device) that is plugged in by mistake."""
+        """Port to the (host, network device) plugged in by mistake."""
         ...
 
     @property
     def in_force(self) -> object:
-        """Equal to what it was as long as nothing has changed that ports or routes follow."""
+        """A value that stays equal until a change affects ports or routes."""
         ...
 
 
 @runtime_checkable
 class SubnetSwitch(Protocol):
-    """What the fabric needs of an InfiniBand switch."""
+    """The methods that the fabric calls on an InfiniBand switch."""
 
     on_commit: Callable[[], None]
     """Called after every change of its state."""
@@ -138,14 +138,14 @@ EMULATORS: Final[dict[str, str]] = {
     "sonic": "lab.switches.sonic.server:SonicSwitch",
     "mlnxos": "lab.switches.mlnxos.server:MlnxosSwitch",
 }
-"""Switch system to its emulator: by name, so that a lab of hosts alone loads none."""
+"""Switch system to its emulator, by name: a lab with only hosts imports none."""
 
 
 def make_switch(config: SwitchConfig, state: Path) -> Switch:
     """The emulator of a switch's operating system.
 
     Raises:
-        UsageError: The lab plays no switch of this system.
+        UsageError: The lab does not emulate this system.
     """
     if config.os not in EMULATORS:
         raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}")

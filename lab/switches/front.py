@@ -1,7 +1,7 @@
-"""The front panels that the lab plays: what the catalogue's files say of a model, read by itself.
+"""The front panels that the lab emulates, read directly from the catalogue's model files.
 
-The files are data (`components/catalogue/switches/models/`); how a switch names its ports, and what
-it does with a split one, each emulator knows by itself.
+The files are data (`components/catalogue/switches/models/`). Each emulator decides itself how a
+switch names its ports, and how it handles a split one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Split(_Facts):
 
 
 class Front(_Facts):
-    """What an emulator needs of a model."""
+    """The facts about a model that an emulator needs."""
 
     systems: dict[str, dict[str, object]]
     ports: int
@@ -49,7 +49,7 @@ class Front(_Facts):
         return self.slow.gbit_s if slow and self.slow else max(self.speeds_gbit_s)
 
     def split(self, number: int, parts: int, system: str) -> _Split | None:
-        """The way to split a port into so many parts; None: it has none."""
+        """The way to split a port into that many parts; None if it cannot."""
         if number > self.ports or (self.slow is not None and number <= self.slow.ports):
             return None
         for each in self.splits:
@@ -70,7 +70,7 @@ def front_of(model: str, system: str) -> Front:
 
 @cache
 def _find(folders: tuple[Path, ...]) -> dict[str, Path]:
-    """The file of each model; emulators ask for the front of each port, and no file comes later."""
+    """The file of each model, cached: emulators ask for each port, and no file is added later."""
     return {path.stem: path for folder in folders for path in folder.glob("*.yaml")}
 
 

@@ -1,4 +1,4 @@
-"""How emulated switches let somebody in, and sessions that take whole lines."""
+"""Logins of emulated switches, and sessions that take whole lines."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Session(Protocol):
         ...
 
     def run(self, line: str) -> str:
-        """Run one line and return what it prints."""
+        """Run one line and return its output."""
         ...
 
 
 @runtime_checkable
 class Patient(Protocol):
-    """A login of which a command may wait for another login."""
+    """A login whose command may wait for another login."""
 
     async def wait_for(self, line: str) -> None:
         """Wait as long as this line would."""
@@ -50,7 +50,7 @@ class BashSession(Session, Protocol):
 
 
 async def answer(session: Session, faults: PlainFaults, line: str) -> str:
-    """What a line prints, late if the planted fault says so."""
+    """The output of a line, delayed by the planted fault."""
     if faults.slow_s:
         await asyncio.sleep(faults.slow_s)
     if isinstance(session, Patient):
@@ -69,7 +69,7 @@ async def serve_lines(
     lines: AsyncIterable[str],
     show: Show | None = None,
 ) -> bool:
-    """Answer lines until somebody leaves; False: the planted fault has cut the connection."""
+    """Answer lines until the user leaves; False: the planted fault has cut the connection."""
     async for line in lines:
         output = await answer(session, faults, line)
         if show is None:
@@ -92,7 +92,7 @@ async def serve_shell(
     show: Show | None = None,
     enable_password: str = "",
 ) -> None:
-    """Prompt and answer until somebody leaves; `enable` asks for its password, if it has one."""
+    """Prompt and answer until the user leaves; `enable` asks for its password, if it has one."""
     lines = _prompted(process, session, enable_password)
     if await serve_lines(process, session, faults, lines, show):
         process.close()
@@ -110,7 +110,7 @@ async def _prompted(process: Process, session: Session, enable_password: str) ->
 
 
 async def ask(process: Process, question: str) -> str:
-    """Ask for a password, which is not shown while it is typed."""
+    """Ask for a password without echo."""
     channel = cast("asyncssh.SSHLineEditorChannel", process.channel)
     process.stdout.write(question)
     channel.set_echo(False)
@@ -123,7 +123,7 @@ async def ask(process: Process, question: str) -> str:
 async def serve_bash(
     process: Process, session: BashSession, faults: PlainFaults, greeting: str
 ) -> None:
-    """A shell that greets, or one command and its exit status."""
+    """Serve a shell with a greeting, or one command and its exit status."""
     if process.command is None:
         process.stdout.write(greeting)
         await serve_shell(process, session, faults)
@@ -133,10 +133,10 @@ async def serve_bash(
 
 
 class PasswordLogin(asyncssh.SSHServer):
-    """A password, as OpenSSH of Cumulus and SONiC has it; or a key, if the lab's user has one."""
+    """A password, as OpenSSH of Cumulus and SONiC asks for it; or a key, if the user has one."""
 
     by_keyboard: ClassVar[bool] = False
-    """Whether the password is asked for by keyboard-interactive."""
+    """Whether keyboard-interactive asks for the password."""
 
     def __init__(self, config: SwitchConfig, banner: str = "") -> None:
         self._config = config
@@ -155,25 +155,25 @@ class PasswordLogin(asyncssh.SSHServer):
         return True
 
     def public_key_auth_supported(self) -> bool:
-        """Where the lab's user has a key."""
+        """Allow keys if the lab's user has one."""
         return bool(self._config.authorized_key)
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """Compare with the lab's."""
+        """Compare the key with the lab's."""
         offered = key.export_public_key().decode().split()[1]
         own = self._config.authorized_key.split()
         return username == self._config.user and own[1:2] == [offered]
 
     def password_auth_supported(self) -> bool:
-        """Unless the keyboard is asked."""
+        """Allow passwords unless keyboard-interactive asks for it."""
         return not self.by_keyboard
 
     def validate_password(self, username: str, password: str) -> bool:
-        """Compare with the lab's."""
+        """Compare the password with the lab's."""
         return (username, password) == (self._config.user, self._config.password)
 
     def kbdint_auth_supported(self) -> bool:
-        """If the keyboard is asked."""
+        """Allow keyboard-interactive if it asks for the password."""
         return self.by_keyboard
 
     def get_kbdint_challenge(
@@ -184,7 +184,7 @@ class PasswordLogin(asyncssh.SSHServer):
         return "", "", "", [("Password: ", False)]
 
     def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
-        """Compare with the lab's."""
+        """Compare the answer with the lab's password."""
         return len(responses) == 1 and self.validate_password(username, responses[0])
 
 
@@ -195,23 +195,23 @@ class KeyboardLogin(PasswordLogin):
 
 
 class LinuxSwitch(SshSwitch[StoredT, FaultsT]):
-    """A switch whose logins get bash, and whose routing can be that of real daemons."""
+    """A switch whose logins get bash, and which may run real routing daemons."""
 
     host_mac: ClassVar[str]
-    """What a host tells as its port, where no real lldpd does."""
+    """MAC address that a host announces as its port, if it runs no real lldpd."""
     frr: Daemons | None = None
-    """What routes in its stead, where the lab has real daemons."""
+    """The real routing daemons, if the lab runs them."""
 
     def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
+        """Check the password of the only user."""
         return PasswordLogin(self._config)
 
     @abstractmethod
     def up(self, port: str) -> bool:
-        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+        """Whether a port has link: it is cabled, not shut, and its cable is not pulled."""
 
     def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP, at the ports that have link."""
+        """Port to the neighbour's (system, announced port) by LLDP, for ports with link."""
         if self.frr is not None:
             return self.frr.heard()
         return {

@@ -1,4 +1,4 @@
-"""What a switch hears of its neighbours: by LLDP, and by BGP in the forms of FRR.
+"""The information that a switch gets from its neighbours: LLDP, and BGP in the forms of FRR.
 
 Sources: lab/sources.md#cumulus.
 """
@@ -21,7 +21,7 @@ ROUTES = "show ip route bgp json"
 
 
 def every_session(view: RouterView, told: Mapping[str, SessionView]) -> dict[str, SessionView]:
-    """Each neighbour that is configured; with whom nobody speaks there is no session."""
+    """Each configured neighbour; a silent one has a session that is down."""
     return {
         name: told.get(name, SessionView(bfd=False if name in view.bfd else None))
         for name in view.neighbors
@@ -39,7 +39,7 @@ def ask_frr(frr: Daemons) -> dict[str, SessionView]:
 
 
 def vtysh(words: Sequence[str], view: RouterView, told: BgpView) -> str | None:
-    """What FRR would answer to `-c QUESTION`s about sessions and routes; None: to another one."""
+    """FRR's answer to `-c QUESTION`s about sessions and routes; None for any other question."""
     found = every_session(view, told.sessions)
     answers = {
         SUMMARY: lambda: _summary(view, found),
@@ -58,7 +58,7 @@ CONFIGURED = "show running-config bgpd"
 
 
 def _configured(view: RouterView) -> str:
-    """As much of FRR's configuration as is asked for here (run: FRR 10.3)."""
+    """The part of FRR's configuration that this question needs (run: FRR 10.3)."""
     lines = ["Building configuration...", "", "Current configuration:", "!"]
     if view.asn is not None:
         lines += [f"router bgp {view.asn}"]
@@ -109,7 +109,7 @@ def _bfd(found: Mapping[str, SessionView]) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Port and description of one neighbour."""
+    """The announced port and description of one neighbour."""
 
     port: str
     description: str
@@ -117,12 +117,12 @@ class Told:
 
 
 def tell(name: str, host_mac: str) -> Told:
-    """What the owner of a port tells.
+    """The port and description that the owner of a port announces.
 
-    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
-    by default and as NVUE's reference shows. A switch tells the port's name, Onyx with `Eth` before
-    the number. A SONiC switch tells the port's alias and describes it by its name; here it tells
-    the name twice.
+    A Linux host announces a MAC address as its port and the device as its description, as lldpd
+    does by default and as NVUE's reference shows. A switch announces the port's name, Onyx with
+    `Eth` before the number. A SONiC switch announces the port's alias and describes it by its name;
+    here it uses the name for both.
 
     Args:
         name: Network device of a host, or port of a switch.

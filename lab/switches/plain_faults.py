@@ -15,27 +15,27 @@ Fault = Callable[["SshSwitch[Any, Any]", list[str]], str]
 
 @dataclass(slots=True)
 class PlainFaults:
-    """What a test or a person plants; nothing of it survives a restart of the lab."""
+    """Planted faults; a restart of the lab removes them."""
 
     reject: list[str] = field(default_factory=list[str])
-    """A line that holds one of these is refused."""
+    """A line that contains one of these is refused."""
     lose_link: tuple[str, str] | None = None
-    """A port, and a text: when a line with that text is taken, the link of the port is gone."""
+    """A port, and a text: a line with that text takes away the port's link."""
     drop_after: int | None = None
     """Close the session after this many accepted lines that change something."""
     slow_s: float = 0.0
     """Delay before every answer, in seconds."""
     pace: float = 0.0
-    """Which part of its time on a real switch a command takes, if the system has such times."""
+    """Fraction of a command's real duration to wait, if the system has such times."""
     sessions: int | None = None
-    """So many at once and no more."""
+    """Most sessions at once."""
     disk_full: bool = False
     read_only: bool = False
-    """The login may look and not configure."""
+    """The login may read but not configure."""
 
 
 def is_on(text: str) -> bool:
-    """Whether a fault goes `on` or `off`; a ValueError if it says neither."""
+    """Whether a fault goes `on` or `off`; a ValueError for any other word."""
     if text not in {"on", "off"}:
         raise ValueError(f"{text!r} is neither on nor off")
     return text == "on"
@@ -50,12 +50,12 @@ def type_by_hand(switch: SshSwitch[Any, Any], line: str) -> str:
 
 
 def by_hand(template: str) -> Fault:
-    """A fault that is one line of the switch, with the fault's values in it."""
+    """A fault that types one line on the switch, with the fault's values in it."""
     return lambda switch, values: type_by_hand(switch, template.format(*values))
 
 
 def sets(field: str, read: Callable[[str], object], said: str) -> Fault:
-    """A fault that is a field of the faults: `off` or a value; `said` has a place for it."""
+    """A fault that sets a field of the faults to `off` or a value; `said` has a place for it."""
 
     def set_field(switch: SshSwitch[Any, Any], values: list[str]) -> str:
         setattr(switch.faults, field, read(values[0]))
@@ -79,7 +79,7 @@ def pace(of_what: str) -> Fault:
 
 
 def timer(name: str) -> Callable[[Any, list[str]], str]:
-    """The fault `commit-timer` of a switch that takes back what nobody confirms."""
+    """The fault `commit-timer` of a switch that reverts unconfirmed changes."""
 
     def expire(switch: Any, values: list[str]) -> str:  # noqa: ANN401 - only two systems have one
         if values:
@@ -131,4 +131,4 @@ PLAIN_FAULTS: Final[dict[str, Fault]] = {
     "disk-full on|off": sets("disk_full", is_on, "disk full: {}"),
     "read-only on|off": sets("read_only", is_on, "the login may only look: {}"),
 }
-"""By what is typed for each, as the help has it; what runs gets the words after the first."""
+"""Command form, as the help shows it, to its function, which gets the words after the first."""

@@ -1,4 +1,4 @@
-"""A login of bash, as much of it as people type at a switch: lists, pipes, groups, `>`, grep."""
+"""A bash login with the parts that people type at a switch: lists, pipes, groups, `>`, grep."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Final
 from lab.switches import neighbours
 
 Output = tuple[str, int]
-"""What a command printed, and its exit status."""
+"""Output and exit status of a command."""
 Runner = Callable[[list[str], str], Output]
-"""Runs one simple command on what a pipe brings; returns what it printed and its exit status."""
+"""Runs one simple command on the input of a pipe; returns its output and exit status."""
 _OPERATORS: Final = {";", "&&", "||"}
 _COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
 
 
 class ShellError(Exception):
-    """A line that is no command list."""
+    """A line that is not a command list."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Shell:
     _words: list[str] = field(default_factory=list[str])
 
     def run(self, line: str) -> str:
-        """What a line prints; a ShellError if its quotes or groups do not match."""
+        """The output of a line; a ShellError if its quotes or groups do not match."""
         text = _COMMENT.sub("", line).replace("\\\n", "")
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
@@ -49,7 +49,7 @@ class Shell:
         return printed
 
     def type_line(self, line: str) -> str:
-        """Take one line of what is typed; a command runs, as in `run`, once it is at its end."""
+        """Take one typed line; a command runs, as in `run`, once it is complete."""
         text = f"{self.pending}{line}"
         if text.endswith(("\\", "&&")) or text.count("'") % 2:
             self.pending = f"{text}\n"
@@ -66,7 +66,7 @@ class Shell:
         return printed
 
     def _pipeline(self, *, run: bool) -> str:
-        """Commands joined by `|`; what one that fails has printed is not passed on."""
+        """Run commands joined by `|`; the output of a failed one is not passed on."""
         negated = self._words[0] == "!"
         if negated:
             self._words.pop(0)
@@ -113,13 +113,13 @@ class Shell:
 
 
 _BASIC: Final = re.compile(r"([|(){}+?])")
-"""Characters that mean themselves in a basic pattern."""
+"""Characters without special meaning in a basic pattern."""
 XARGS_FAILED: Final = 123
-"""Exit status of xargs where a command that it ran has failed (its manual page)."""
+"""Exit status of xargs if a command that it ran has failed (its manual page)."""
 
 
 def grep(words: list[str], given: str) -> Output:
-    """`grep -q -x -v -c -E -F PATTERN` on what a pipe brings; 1 where no line is found."""
+    """`grep -q -x -v -c -E -F PATTERN` on the input of a pipe; 1 if no line matches."""
     flags = {letter for word in words[:-1] for letter in word.removeprefix("-")}
     pattern = words[-1]
     if "F" in flags:
@@ -135,7 +135,7 @@ def grep(words: list[str], given: str) -> Output:
 
 
 def xargs(words: list[str], given: str, run: Callable[[list[str]], Output]) -> Output:
-    """`xargs -r -n 1 COMMAND…`: once for each word that a pipe brings."""
+    """`xargs -r -n 1 COMMAND…`: once for each word of the input."""
     if words[:3] != ["-r", "-n", "1"]:
         return f"xargs: the lab does not know {' '.join(words)}\n", 1
     printed, failed = "", False
@@ -147,7 +147,7 @@ def xargs(words: list[str], given: str, run: Callable[[list[str]], Output]) -> O
 
 
 NOT_FOUND: Final = 127
-"""bash's exit status for a command that there is not."""
+"""bash's exit status for an unknown command."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,11 +173,11 @@ class BashLogin:
 
     @property
     def files(self) -> dict[str, str]:
-        """What somebody wrote, by path."""
+        """The files that users wrote, by path."""
         return self.own_files
 
     def run(self, line: str) -> str:
-        """Run one line of commands and return what they print."""
+        """Run one line of commands and return their output."""
         if not line.strip():
             return ""
         try:
@@ -202,7 +202,7 @@ class BashLogin:
         return found
 
     def remove(self, words: list[str]) -> Output:
-        """Delete a file that somebody wrote."""
+        """Delete a file that a user wrote."""
         names = [word for word in words if word != "-f"]
         gone = [self.files.pop(name, None) for name in names]
         if None in gone and "-f" not in words:
@@ -210,7 +210,7 @@ class BashLogin:
         return "", 0
 
     def vtysh(self, words: list[str]) -> Output:
-        """The real one, or as much of it as asks for sessions."""
+        """Run the real vtysh, or answer its questions about sessions."""
         switch, text = self.switch, " ".join(("vtysh", *words))
         if refusal := switch.refuse(text):
             return f"{refusal}\n", 1
@@ -226,7 +226,7 @@ class BashLogin:
 
 BUILTINS: Final[dict[str, Callable[[Any, list[str]], Output]]] = {
     "echo": lambda _login, words: (" ".join(words) + "\n", 0),
-    # The lab's counters move at once: nothing has to be waited for.
+    # The lab's counters move at once, so `sleep` can return immediately.
     **dict.fromkeys(("sleep", "true", "export"), lambda _login, _words: ("", 0)),
     "false": lambda _login, _words: ("", 1),
     **dict.fromkeys(("exit", "logout"), lambda login, _words: login.leave()),

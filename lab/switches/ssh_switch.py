@@ -1,4 +1,4 @@
-"""`SshSwitch`: what every emulated switch has: an SSH port, its sessions, and its state on disk."""
+"""`SshSwitch`: the base of every emulated switch: SSH port, sessions, and state on disk."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ERROR: Final = re.compile(r"^%", re.MULTILINE)
 
 
 def load_stored(kind: type[StoredT], path: Path, factory: Callable[[], StoredT]) -> StoredT:
-    """The state of last time, or the factory's."""
+    """The state of the last run, or the factory's."""
     return kind.model_validate_json(path.read_text()) if path.exists() else factory()
 
 
 def show_parts(
     parts: Mapping[str, PartT], render: Callable[[PartT], JsonValue]
 ) -> dict[str, JsonValue]:
-    """Configurations by name, canonical, each with its text."""
+    """Configurations by name in canonical form, each with its text."""
     return {
         name: {"config": part.model_dump(mode="json"), "text": render(part)}
         for name, part in parts.items()
@@ -43,29 +43,29 @@ def show_parts(
 
 
 def cut_connection(process: Process) -> None:
-    """End the connection that a session runs over, as a lost management network would.
+    """End a session's connection, as a lost management network would.
 
-    It also works when the client has just closed the session.
+    It also works if the client has just closed the session.
     """
     connection: asyncssh.SSHServerConnection = process.get_extra_info("connection")
     connection.abort()
 
 
 class SshSwitch(ABC, Generic[StoredT, FaultsT]):
-    """Listens and hands each session to the switch; `stop` leaves no session behind."""
+    """Listen and give each session to the switch; `stop` closes every session."""
 
     line_editor: ClassVar[bool] = True
     """Whether asyncssh edits lines for a session with a terminal, or the switch does it itself."""
     own_faults: ClassVar[Mapping[str, Callable[[Any, list[str]], str]]] = {}
-    """Faults that only this system has, beside `PLAIN_FAULTS` and in its form."""
+    """Faults of this system only, in the form of `PLAIN_FAULTS`."""
     planted_refusal: ClassVar[str]
-    """What a line gets that the fault `reject` refuses; `{}` is the text in it."""
+    """Answer to a line that the fault `reject` refuses; `{}` is its text."""
     writes: ClassVar[re.Pattern[str]]
-    """Lines that a login is refused which may only look."""
+    """Lines that a read-only login must not run."""
     denial: ClassVar[str]
-    """What such a line gets; `{}` is the line."""
+    """Answer to such a line; `{}` is the line."""
     factory_release: ClassVar[str]
-    """What it runs, if the lab file does not say."""
+    """Its release, if the lab file does not name one."""
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, stored: StoredT, faults: FaultsT
@@ -79,9 +79,9 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self.faults = faults
         self.chassis = chassis_of(config.host_key_seed)
         self.recabled: dict[str, tuple[str, str]] = {}
-        """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
+        """Port to the (host, network device) plugged in by mistake (a fault)."""
         self.told: Callable[[], BgpView] = BgpView
-        """What its neighbours tell it by BGP; nothing while nobody is there."""
+        """The routes that its neighbours announce by BGP; empty without neighbours."""
         self.on_commit: Callable[[], None] = lambda: None
         """Called after every change of its state."""
 
@@ -100,15 +100,15 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
 
     @property
     def release(self) -> str:
-        """What it runs."""
+        """The running release."""
         return self._config.release or self.factory_release
 
     def has_cable(self, port: str) -> bool:
-        """Whether a port is cabled, and its cable not pulled."""
+        """Whether a port is cabled, and its cable is not pulled."""
         return port in self.cabled and port not in self.stored.link_down
 
     def counted(self, port: str) -> PortCounters:
-        """What a port has counted."""
+        """The counters of a port."""
         return self.stored.counters.get(port, PortCounters())
 
     def set_login(self, authorized_key: str, enable_password: str = "") -> None:
@@ -118,7 +118,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         )
 
     def turn_away(self, process: Process) -> None:
-        """End a session that is one too many; sshd says nothing."""
+        """End a session that exceeds the limit; sshd sends no message."""
         cut_connection(process)
 
     @property
@@ -128,10 +128,10 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
 
     @abstractmethod
     def run_line(self, line: str) -> str:
-        """Run a line as somebody at the console would; nothing is saved."""
+        """Run a line as a person at the console would; nothing is saved."""
 
     def refusal_of(self, line: str) -> str | None:
-        """Run a line by hand; returns what the switch refused it with, or None."""
+        """Run a line like a typed one; returns the switch's refusal, or None."""
         output = self.run_line(line)
         return output.strip() if _ERROR.search(output) else None
 
@@ -145,23 +145,23 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         return None if found is None else self.planted_refusal.format(found)
 
     def require_port(self, port: str) -> None:
-        """Check a port's name; a UsageError if the switch has no such port."""
+        """Check a port's name; a UsageError if the switch lacks the port."""
         if port not in self.ports:
             raise UsageError(f"{self._config.name} has no port {port!r}")
 
     @classmethod
     def faults_by_form(cls) -> dict[str, Callable[[Any, list[str]], str]]:
-        """Every fault by what is typed for it."""
+        """Every fault by its command form."""
         return {**cls.own_faults, **PLAIN_FAULTS}
 
     def fault(self, args: Sequence[str]) -> str:
-        """Plant a fault, or do by hand what a person might.
+        """Plant a fault, or make a change that a person might make.
 
         Args:
             args: For example `slow 2`; see `faults_by_form`.
 
         Returns:
-            What was done, in words.
+            A sentence about the change.
 
         Raises:
             UsageError: The fault is unknown or its values are wrong.
@@ -202,7 +202,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self.commit()
 
     def add_discards(self, port: str, rx_discards: int) -> None:
-        """Count received packets that the port threw away."""
+        """Count received packets that the port dropped."""
         self.stored.counters.setdefault(port, PortCounters()).rx_discards += rx_discards
         self.commit()
 
@@ -213,16 +213,16 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self._count(port, priority, {"rx_pauses": rx, "tx_pauses": tx, "storms": storms})
 
     def add_drops(self, port: str, tc: int, packets: int) -> None:
-        """Count packets that the full queue of a traffic class threw away."""
+        """Count packets that the full queue of a traffic class dropped."""
         self._count(port, tc, {"tx_drops": packets})
 
     @property
     def unmodelled(self) -> tuple[str, ...]:
-        """Lines that were sent and that this emulator does not know; a test fails on any."""
+        """Sent lines that this emulator does not know; a test fails on any."""
         return tuple(self.stored.unmodelled)
 
     def note_unmodelled(self, line: str) -> None:
-        """Record a line that nobody knows."""
+        """Record an unknown line."""
         self.stored.unmodelled.append(line)
         self.commit()
 
@@ -234,18 +234,18 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
 
     @property
     def plugged(self) -> dict[str, tuple[str, str]]:
-        """Port to who tells its name there by LLDP, and by which of its ports."""
+        """Port to the neighbour there, and to the port that it announces by LLDP."""
         return {**self._config.neighbours, **self.recabled}
 
     def recable(self, port: str, ends: Sequence[str]) -> str:
-        """Plug a host's card into a port, or with `off` what the lab file has there again.
+        """Plug a host's card into a port, or restore the lab file's cable with `off`.
 
         Args:
             port: Port of this switch.
             ends: Host and network device, or `off`.
 
         Raises:
-            UsageError: The switch has no such port.
+            UsageError: The switch lacks this port.
             ValueError: The ends are neither.
         """
         self.require_port(port)

@@ -1,4 +1,4 @@
-"""What every emulated switch keeps on its disk in the lab."""
+"""The state that every emulated switch keeps on disk in the lab."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict
 
 @dataclass(frozen=True, slots=True)
 class Chassis:
-    """What tells one switch from another, whatever it is called and wherever it is."""
+    """Serial number and MAC address, which identify a switch under any name and address."""
 
     serial: str = "MT2245X00000"
     base_mac: str = "0c42a1000000"
-    """Twelve digits in small letters; each system writes it in its own way."""
+    """Twelve digits in lower case; each system writes it in its own way."""
 
 
 def chassis_of(seed: str) -> Chassis:
@@ -32,7 +32,7 @@ class Part(BaseModel):
 
 
 class PortCounters(Part):
-    """What one port counts, since the factory."""
+    """The counters of one port, since factory state."""
 
     rx_bytes: dict[int, int] = {}
     """By switch priority."""
@@ -45,25 +45,25 @@ class PortCounters(Part):
     """PFC frames by priority."""
     tx_pauses: dict[int, int] = {}
     tx_drops: dict[int, int] = {}
-    """Packets that the full queue of a traffic class threw away."""
+    """Packets that the full queue of a traffic class dropped."""
     storms: dict[int, int] = {}
-    """By traffic class: how often the PFC watchdog found the queue stuck; each passed again."""
+    """By traffic class: how often the PFC watchdog found the queue stuck; it always recovered."""
     flaps: int = 0
 
 
 class Stored(Part):
-    """The part of it that no configuration is."""
+    """The stored state outside any configuration."""
 
     counters: dict[str, PortCounters] = {}
     link_down: list[str] = []
     """Ports whose cable is pulled (a fault)."""
     unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
+    """Sent commands that this emulator does not know."""
     folders: list[str] = []
-    """Folders that somebody made, on switches that are Linux machines."""
+    """Folders that users made, on switches that run Linux."""
 
     def flap(self, port: str) -> None:
-        """A link goes down and comes back."""
+        """Count that a link went down and came back."""
         self.counters.setdefault(port, PortCounters()).flaps += 1
 
     def run_folders(self, words: Sequence[str], *, root: bool) -> tuple[str, int]:
@@ -81,7 +81,7 @@ class Stored(Part):
         for path in paths:
             if tool == "mkdir":
                 parts = (path, *map(str, PurePosixPath(path).parents))
-                self.folders = sorted({*self.folders, *parts[:-3]})  # /var/lib is there
+                self.folders = sorted({*self.folders, *parts[:-3]})  # /var/lib always exists
             elif path not in self.folders:
                 printed += f"rmdir: failed to remove '{path}': No such file or directory\n"
             elif self._inside(path):

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 
 def indented(value: object, spaces: int = 2) -> str:
-    """The same text as that of `json.dumps` (but for DEL), whose indentation is slow Python.
+    """The text that `json.dumps` would print (except for DEL), but rendered faster.
 
     Args:
         value: Of plain JSON.
@@ -24,7 +24,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def runs(values: Iterable[int]) -> list[tuple[int, int]]:
-    """The first and the last of each row of neighbours."""
+    """The first and the last number of each consecutive run."""
     found: list[tuple[int, int]] = []
     for value in sorted(values):
         if found and found[-1][1] == value - 1:
@@ -35,7 +35,7 @@ def runs(values: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def collapse(values: Iterable[int], name: Callable[[int], str] = str) -> str:
-    """Write numbers, or what they name, as `10,111-112`."""
+    """Write numbers, or their names, as `10,111-112`."""
     return ",".join(
         name(first) if first == last else f"{name(first)}-{name(last)}"
         for first, last in runs(values)
@@ -65,8 +65,8 @@ def ruled(
     Args:
         header: The head of each column.
         rows: The cells.
-        right: So many columns are right-aligned; negative: all.
-        margin: How much wider than its head a column is at least.
+        right: Number of columns to align right; negative: all.
+        margin: Least extra width of a column beyond its head.
     """
     widths = [
         max(len(head) + margin, *(len(row[n]) for row in (header, *rows)))

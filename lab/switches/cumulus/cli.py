@@ -1,6 +1,6 @@
-"""One login: bash with little in it but `nv`, and what one line prints.
+"""One login: bash with few commands except `nv`, and the output of one line.
 
-Sources: lab/sources.md#cumulus. The session knows nothing of SSH.
+Sources: lab/sources.md#cumulus. The session does not use SSH itself.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Session(BashLogin):
         return f"{self.user}@{self.host}:mgmt:~$ "
 
     def run(self, line: str) -> str:
-        """Run commands, one after the other, and return what they print."""
+        """Run commands, one after the other, and return their output."""
         return "".join(BashLogin.run(self, each) for each in line.splitlines())
 
     def run_words(self, words: list[str], given: str = "") -> Output:
-        """Run one simple command; nothing reads a pipe."""
+        """Run one simple command; none of them reads a pipe."""
         del given
         name, text = words[0], " ".join(words)
         plain = [word for word in words[1:] if word != "-n"] if name == "sudo" else words
@@ -55,7 +55,7 @@ class Session(BashLogin):
             return self.vtysh(plain[1:])
         if name in _BUILTINS:
             return _BUILTINS[name](self, words[1:])
-        # 4.4 has NVUE as early access, switched off; before, there is none.
+        # 4.4 has NVUE as early access, switched off; older releases lack it.
         if name != "nv" or numbers(self.switch.release) < _NVUE:
             self.switch.note_unmodelled(text)
             return f"-bash: {name}: command not found", NOT_FOUND
@@ -84,7 +84,7 @@ class Session(BashLogin):
         raise NvueError(f"Error: Invalid parameter\n  '{asked}'")  # the second line is a guess
 
     def _patch(self, path: str) -> str:
-        """`nv config patch FILE`: all of a document, or nothing (page "NVUE CLI")."""
+        """`nv config patch FILE`: apply a whole document, or nothing (page "NVUE CLI")."""
         if path not in self.files:  # the words are a guess
             raise NvueError(f"Error: File not found: {path}")
         lines = read_patch(self.files[path])
@@ -106,13 +106,13 @@ class Session(BashLogin):
         return f"created [rev_id: {stored.revision + 1}]" if begins else ""
 
     async def wait_for(self, line: str) -> None:
-        """Each `nv` starts a program and asks a service."""
+        """Wait for each `nv`, which starts a program and asks a service."""
         commands = len(_NV.findall(line))
         if commands and self.switch.faults.pace:
             await asyncio.sleep(self.switch.faults.pace * commands * NV_S)
 
     def _apply(self, words: list[str]) -> str:
-        """`nv config apply …`: all of the pending revision, or nothing of it."""
+        """`nv config apply …`: apply the whole pending revision, or nothing."""
         pending = self.switch.stored.pending
         try:
             printed = self.switch.revisions.run(parse_apply(words))
@@ -129,7 +129,7 @@ def _revisions(session: Session) -> str:
 
 
 def _detach(session: Session) -> str:
-    """That it prints nothing without a pending revision is a guess."""
+    """Drop the pending revision; it is a guess that this prints nothing without one."""
     stored = session.switch.stored
     if stored.pending is None:
         return ""
@@ -144,7 +144,7 @@ def _save(session: Session) -> str:
 
 
 def _gone(_session: Session) -> str:
-    """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
+    """Refuse a command of 5.8 that 5.9 removed (its release notes); the words are a guess."""
     raise NvueError("Error: Invalid parameter\n  'hardware'")
 
 
@@ -196,7 +196,7 @@ _COMMANDS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (*_ASKED.items(),
 
 
 def _groups(session: Session, words: list[str]) -> Output:
-    """`id -Gn`: the groups of page "User Accounts": nvshow may look, sudo may do everything."""
+    """`id -Gn` (page "User Accounts"): nvshow may only read, sudo may do everything."""
     group = "nvshow" if session.switch.faults.read_only else "sudo"
     if words != ["-Gn"]:
         return "id: invalid option\n", 1

@@ -1,8 +1,8 @@
-"""What an emulated Cumulus switch holds: NVUE's revisions as trees, and its counters.
+"""The state of an emulated Cumulus switch: NVUE's revisions as trees, and its counters.
 
-A tree holds only what somebody set. Factory: it is empty, every port is shut (the vendor's quick
-start), the MTU is 9216. The RoCE numbers are those of the vendor's page on RDMA over Converged
-Ethernet (lab/sources.md#cumulus).
+A tree holds only explicit settings. In factory state it is empty, every port is shut (the vendor's
+quick start), and the MTU is 9216. The RoCE numbers come from the vendor's page on RDMA over
+Converged Ethernet (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations
@@ -29,35 +29,38 @@ TRUST_WORDS: dict[str, Trust] = {"l2": "L2", "l3": "L3", "both": "both", "port":
 
 
 NV_S = 1.2
-"""Seconds of one `nv`: 1.2 to 2.4 for each `nv set` on 5.14 (NVIDIA's bug 4491397, named in the
-test of `nv config patch` with 30,000 lines). How much longer an apply takes is not public."""
+"""Seconds of one `nv`: 1.2 to 2.4 for each `nv set` on 5.14 (NVIDIA's bug 4491397).
+
+The bug is named in the test of `nv config patch` with 30,000 lines. The extra time of an apply is
+not public.
+"""
 
 
 class Unconfirmed(Part):
-    """What was applied for a while, and what was there before it."""
+    """A temporarily applied revision, and the tree before it."""
 
     revision: str
     before: Tree
 
 
 class Stored(stored.Stored):
-    """What one switch keeps on its disk in the lab."""
+    """The state that one switch keeps on disk in the lab."""
 
     applied: Tree = {}
-    """What is in force."""
+    """The tree in force."""
     startup: Tree = {}
-    """What the next boot loads."""
+    """The tree that the next boot loads."""
     pending: Tree | None = None
-    """What was set and is not applied; None: nothing was."""
+    """The tree with settings that are not applied yet; None without such settings."""
     revision: int = 1
     history: dict[str, tuple[str, str]] = {}
     """Revision to its state and the message of its apply."""
     unconfirmed: Unconfirmed | None = None
-    """What the switch takes back unless somebody confirms it."""
+    """The revision that the switch reverts unless a user confirms it."""
 
 
 def child(tree: Tree, *path: str) -> Tree:
-    """The subtree at a path; what is not there is empty."""
+    """The subtree at a path; a missing one is empty."""
     here: JsonValue = tree
     for key in path:
         here = here.get(key) if isinstance(here, dict) else None
@@ -71,7 +74,7 @@ def roce_mode(tree: Tree) -> RoceMode | None:
 
 
 def admin_up(tree: Tree, port: str) -> bool:
-    """Whether a port is not shut: it stands in the configuration, and not as down."""
+    """Whether a port is not shut: the configuration names it, and not as down."""
     interfaces = child(tree, "interface")
     return port in interfaces and "down" not in child(interfaces, port, "link", "state")
 
@@ -83,9 +86,9 @@ def mtu_bytes(tree: Tree, port: str) -> int:
 
 
 def port_trust(tree: Tree, port: str) -> Trust:
-    """What a port classifies by: its own mapping profile, else the RoCE profile's, else PCP.
+    """How a port classifies: by its own mapping profile, else the RoCE profile's, else PCP.
 
-    PCP on a switch that nobody has touched is a guess.
+    PCP in factory state is a guess.
     """
     profile = child(tree, "interface", port, "qos", "mapping").get("profile")
     if isinstance(profile, str):
@@ -105,13 +108,13 @@ def expand(text: str) -> Iterator[str]:
 
 
 _MAX_PATHS = 64
-"""Equal paths that Cumulus uses at once by default."""
+"""Number of equal paths that Cumulus uses by default."""
 
 
 def router_view(switch: str, tree: Tree) -> RouterView:
-    """Addresses of routed ports and of VLANs that the bridge has, and BGP of the default VRF.
+    """Addresses of routed ports and of the bridge's VLANs, and BGP of the default VRF.
 
-    An interface of a VLAN that the bridge has not stays down, and so do its address and network.
+    If the bridge lacks a VLAN, that VLAN's interface stays down, and so do its address and network.
     """
     interfaces, common = child(tree, "interface"), child(tree, "router", "bgp")
     vlans = {
@@ -158,7 +161,7 @@ def _addresses(interfaces: Tree, key: str) -> tuple[str, ...]:
 
 
 def _times(tree: Tree, held: Tree) -> Tree | None:
-    """Where the times of a neighbour are: at the neighbour, or in the profile that it names."""
+    """The BFD times of a neighbour: its own, or those of its profile; None if BFD is off."""
     if "profile" not in held:
         return held if held.get("enable") == "on" else None
     on = child(tree, "router", "bfd").get("state") == "enabled"
@@ -166,7 +169,7 @@ def _times(tree: Tree, held: Tree) -> Tree | None:
 
 
 def _bfd(held: Tree) -> BfdView:
-    """Times of one neighbour; what is not set is as FRR has it."""
+    """BFD times of one neighbour; unset ones have FRR's defaults."""
     names = ("detect-multiplier", "min-rx-interval", "min-tx-interval")
     plain = BfdView()
     defaults = (plain.multiplier, plain.receive_ms, plain.send_ms)

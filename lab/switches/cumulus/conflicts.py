@@ -1,4 +1,4 @@
-"""Split ports, and what NVUE finds at `nv config apply`; the wording of each refusal is a guess.
+"""Split ports, and NVUE's checks at `nv config apply`; the wording of each refusal is a guess.
 
 Source of splits: the Cumulus Linux guide, page "Switch Port Attributes" (sources.md#cumulus).
 """
@@ -16,7 +16,7 @@ _WHOLE: Final = 100
 
 
 def parts_of(tree: Tree, whole: str) -> tuple[str, ...]:
-    """The ports that are there in the place of one."""
+    """The ports into which a port is split, or the port itself."""
     mode = next(iter(child(tree, "interface", whole, "link", "breakout")), "1x")
     if mode in {"1x", "disabled"}:
         return (whole,)
@@ -29,20 +29,20 @@ def _split_ports(tree: Tree, front: Front) -> Mapping[str, tuple[str, ...]]:
 
 
 def ports_of(tree: Tree, front: Front) -> tuple[str, ...]:
-    """The ports that there are: parts in place of their port, without those that a split blocks."""
+    """The existing ports: parts instead of their split port, without ports that a split blocks."""
     split = _split_ports(tree, front)
     there = (whole for whole in _wholes(front) if whole not in {*_blocked(split, front)})
     return tuple(name for whole in there for name in split.get(whole, (whole,)))
 
 
 def names_of(tree: Tree, front: Front) -> tuple[str, ...]:
-    """The names that NVUE takes: a port that is split keeps what is set of it as a whole."""
+    """The port names that NVUE accepts; a split port keeps the settings of the whole port."""
     split = _split_ports(tree, front)
     return (*_wholes(front), *(part for parts in split.values() for part in parts))
 
 
 def _blocked(split: Mapping[str, tuple[str, ...]], front: Front) -> Iterator[str]:
-    """NVUE disables the port after one that is split in so many, by itself."""
+    """The ports that NVUE disables automatically, because the previous port's split needs that."""
     for whole, parts in split.items():
         number = int(whole[3:])
         form = front.split(number, len(parts), "cumulus")
@@ -55,7 +55,7 @@ def _wholes(front: Front) -> tuple[str, ...]:
 
 
 def find_conflict(tree: Tree, front: Front) -> str | None:
-    """What does not go together in a revision, or is not there on the model; None: nothing."""
+    """The first conflict in a revision, or with the model's ports; None if all is good."""
     splits = (*_split_conflicts(tree, front), *_link_conflicts(tree, front))
     found = (*splits, *_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
     return next(iter(found), None)
@@ -79,9 +79,10 @@ def _split_conflicts(tree: Tree, front: Front) -> Iterator[str]:
 
 
 def _link_conflicts(tree: Tree, front: Front) -> Iterator[str]:
-    """A speed that the port, or the part, has not. Without error correction it switches on itself.
+    """Find speeds that the port, or the part, lacks. FEC is never a conflict.
 
-    Page "Switch Port Attributes": a module that needs Reed-Solomon has it where it is set to off.
+    Page "Switch Port Attributes": if a module needs Reed-Solomon, it is on even if it is set to
+    off.
     """
     interfaces = child(tree, "interface")
     known = {f"{speed}G" for speed in front.speeds_gbit_s} | {"auto"}
@@ -95,7 +96,7 @@ def _link_conflicts(tree: Tree, front: Front) -> Iterator[str]:
 
 
 def fastest_gbit_s(tree: Tree, front: Front, port: str) -> int:
-    """Of a port or a part, as its card and cable have it at best."""
+    """The fastest speed of a port or a part."""
     number, _, part = port.removeprefix("swp").partition("s")
     split = front.split(int(number), len(parts_of(tree, f"swp{number}")), "cumulus")
     return int(split.mode.split("x")[1]) if part and split else front.speed(int(number))
@@ -111,7 +112,7 @@ def _bfd_conflicts(tree: Tree) -> Iterator[str]:
 
 
 def _schedule_conflicts(tree: Tree) -> Iterator[str]:
-    """Page "Quality of Service": at most 100 percent together, and one for each class of dwrr."""
+    """Page "Quality of Service": at most 100 percent together, and a share for each dwrr class."""
     profiles = child(tree, "qos", "egress-scheduler")
     for profile in profiles:
         table = child(profiles, profile, "traffic-class")

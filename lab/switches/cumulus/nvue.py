@@ -1,8 +1,8 @@
-"""`nv set` and `nv unset`: which paths of NVUE's tree this emulator knows, and what they do.
+"""`nv set` and `nv unset`: the paths of NVUE's tree that this emulator knows, and their effect.
 
-Paths: lab/sources.md#cumulus, the vendor's NVUE reference and public clients. NVUE
-names an unknown word by `Error: Invalid parameter`; the rest of that line is a guess. That empty
-branches vanish after an `unset` is a guess as well.
+Paths: lab/sources.md#cumulus, the vendor's NVUE reference and public clients. NVUE refuses an
+unknown word with `Error: Invalid parameter`; the rest of that line is a guess. It is also a guess
+that empty branches vanish after an `unset`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.switches.cumulus.values import NvueError, bad, read_value
 from lab.switches.text import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
-"""What a port names a profile of, else it has `default-global` (page "Quality of Service")."""
+"""Kinds of profile that a port may name; default: `default-global` (page "Quality of Service")."""
 _PORT: Final = "interface <ports>"
 _MEMBER: Final = f"{_PORT} bridge domain <name>"
 _BGP: Final = "vrf <name> router bgp"
@@ -57,7 +57,7 @@ _BELOW: Final = {
     "qos roce": f"|mode =roce|{_ON}|cable-length =length",
     "system config auto-save": _ON,
 }
-"""Paths by how they begin; `<…>` is a key and `=…` a value (values.py)."""
+"""First words of paths to their ends; `<…>` is a key and `=…` a value (values.py)."""
 SET_PATHS: Final = tuple(
     tuple(f"{head} {end}".split()) for head, ends in _BELOW.items() for end in ends.split("|")
 )
@@ -65,14 +65,14 @@ SET_PATHS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One level of a path: the keys it stands for, or the value that ends it."""
+    """One level of a path: its keys, or the value at its end."""
 
     keys: tuple[str, ...] = ()
     value: JsonValue = None
 
 
 SINCE: Final = {"breakout": (5, 4, 0), "pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
-"""Word of a path to the release that brought it (NVUE reference)."""
+"""Word of a path to the first release with it (NVUE reference)."""
 
 
 def change_tree(
@@ -84,15 +84,15 @@ def change_tree(
     *,
     typed: bool = True,
 ) -> None:
-    """Do `nv set …` or `nv unset …` to a tree.
+    """Apply `nv set …` or `nv unset …` to a tree.
 
     Args:
         tree: Changed in place.
         verb: `set` or `unset`.
         words: The path, and the value.
         ports: The front panel.
-        release: What the switch runs; empty for one that has every path.
-        typed: It is a line, beside which NVUE writes more by itself.
+        release: The running release; empty for one that has every path.
+        typed: Whether it is a typed line; NVUE then adds further settings.
 
     Raises:
         NvueError: The path or a value is not known.
@@ -127,8 +127,10 @@ _FORMS: Final = (
     (r"interface \S+ link auto-negotiate (\S+)", _ON_OFF, (5, 16)),
     (r"interface \S+ bridge domain \S+ stp \S+ (\S+)", _ON_OFF, _STATE_WORDS),
 )
-"""Where a word stands, its words of before and of after, and the first release of those (page "New
-and Changed NVUE Commands" of 5.15; release notes of 5.16 for the last)."""
+"""Place of a word, its words before and after a change, and the release of the change.
+
+Page "New and Changed NVUE Commands" of 5.15; release notes of 5.16 for the last.
+"""
 
 
 def _check_release(words: list[str], now: tuple[int, ...]) -> None:
@@ -143,11 +145,11 @@ def _check_release(words: list[str], now: tuple[int, ...]) -> None:
 
 
 def read_patch(text: str) -> list[tuple[str, list[str]]]:
-    """The paths of a document for `nv config patch`, what goes with its verb `unset`.
+    """The paths of a document for `nv config patch`, each with its verb; `unset` comes first.
 
     Raises:
-        NvueError: It is no list of operations, or it unsets and sets the same object, which a
-            patch does not support (page "NVUE CLI"; the words of that are a guess).
+        NvueError: The text is not a list of operations, or it unsets and sets the same object. A
+            patch does not support that (page "NVUE CLI"; the words of the refusal are a guess).
     """
     try:
         parts = yaml.safe_load(text)
@@ -170,7 +172,7 @@ def read_patch(text: str) -> list[tuple[str, list[str]]]:
 
 
 def _leaves(tree: Tree, *above: str) -> Iterator[list[str]]:
-    """Each path to an end; an empty value is that of a key."""
+    """Each path to a leaf; a key with an empty value ends its path."""
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, *above, str(key))
@@ -226,10 +228,10 @@ def _enter(here: Tree, key: str) -> tuple[Tree, str, Tree]:
 
 
 def _settle(tree: Tree, steps: list[_Step], on: tuple[str, str]) -> None:
-    """What NVUE writes by itself beside what was set by a line; of a document it is not known.
+    """Add the settings that NVUE writes after a typed line; for a document they are not known.
 
-    `nv set qos roce` switches it on; what belongs to BGP and to routed interfaces stands in the
-    file of the vendor's page on BGP, and `type: swp` in every public configuration.
+    `nv set qos roce` switches it on. The vendor's page on BGP shows the additions for BGP and
+    routed interfaces, and every public configuration has `type: swp`.
     """
     words = [step.keys[0] for step in steps if step.keys]
     key, word = on
@@ -271,13 +273,13 @@ def _below(tree: Tree, *path: str) -> Tree:
 
 
 def _unset(tree: Tree, steps: list[_Step]) -> None:
-    """Remove what the path names, then the branches that this left empty."""
+    """Remove everything at the path, and then empty branches above it."""
     keyed = steps[:-1] if steps and steps[-1].value is not None else steps
     _remove(tree, [step.keys for step in keyed], depth=0)
 
 
 _NAMED: Final = ([("interface",)], [("domain",)])
-"""What was named under these stays when it is empty: a port that stands there is up (a guess)."""
+"""An entry under these keys stays even if it is empty: a named port is up (a guess)."""
 
 
 def _remove(here: Tree, keys: list[tuple[str, ...]], depth: int) -> None:

@@ -1,7 +1,7 @@
-"""NVUE's revisions: what is applied for good, or for a while, and what takes it back.
+"""NVUE's revisions: permanent and temporary applies, and how they are reverted.
 
-Sources: lab/sources.md#cumulus. The reference and public clients name the options, the
-states and that a timer rolls back; the texts that are printed are guesses where it says so.
+Sources: lab/sources.md#cumulus. The reference and public clients name the options and the states,
+and show that a timer rolls back. Printed texts are guesses if they are marked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "": 60}
 """A number alone is minutes: `--confirm 60` is one hour (NVUE reference)."""
 _TIME: Final = re.compile(r"(\d+)([smh]?)")
 _HISTORY: Final = 50
-"""Revisions that the list shows; how many NVUE keeps is not public."""
+"""Revisions in the list; NVUE's own number is not public."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Apply:
 
 
 def parse_apply(words: Sequence[str]) -> Apply:
-    """The options after `nv config apply`; an NvueError if there is no such one (a guess)."""
+    """The options after `nv config apply`; an NvueError for an unknown one (a guess)."""
     found, rest = Apply(), [*words]
     while rest:
         word = rest.pop(0)
@@ -72,15 +72,15 @@ class Revisions:
         refused_by_frr: Callable[[Tree], str | None] = lambda _: None,
         auto_save: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer.
+        """Revert an unconfirmed apply of an earlier lab run, whose timer is gone.
 
         Args:
             stored: The state of the switch.
             clock: In seconds.
             front: Its front panel.
-            refused_by_frr: Gives a tree to the routing daemons; what they refuse it with.
-            auto_save: Saves what is applied, if the release and the configuration say so; whether
-                it did.
+            refused_by_frr: Gives a tree to the routing daemons; returns their refusal.
+            auto_save: Saves the applied tree, if the release and the configuration want it;
+                returns whether it did.
         """
         self._stored = stored
         self._front = front
@@ -91,18 +91,18 @@ class Revisions:
         self._take_back()
 
     def tick(self) -> None:
-        """Take back what was not confirmed in time."""
+        """Revert an apply that was not confirmed in time."""
         if self._stored.unconfirmed is not None and self._clock() >= self._expires_at_s:
             self._take_back()
 
     def expire(self) -> bool:
-        """Let the timer run out now; whether there was one."""
+        """End the timer now; returns whether one was running."""
         waited = self._stored.unconfirmed is not None
         self._take_back()
         return waited
 
     def run(self, options: Apply) -> str:
-        """`nv config apply …`; an NvueError if nothing waits for this, or it is not valid."""
+        """`nv config apply …`; an NvueError for an invalid one, or an answer without a question."""
         if options.answer is not None:
             return self._answer(options)
         if self._stored.unconfirmed is not None:
@@ -134,7 +134,7 @@ class Revisions:
         return f"applied [rev_id: {number}]"
 
     def _finish(self, number: str, message: str) -> str:
-        """Saved or not, it stays; `applied_and_saved [rev_id: 2]` is public, as a state too."""
+        """Make the apply permanent; `applied_and_saved [rev_id: 2]` is public, also as a state."""
         state = "applied_and_saved" if self._auto_save() else "applied"
         self._note(number, state, message)
         return f"{state} [rev_id: {number}]"
@@ -146,16 +146,16 @@ class Revisions:
             return f"{left_s} s" if waiting else "No pending confirm"  # both are guesses
         if waiting is None or options.revision not in {None, waiting.revision}:
             state = "applied" if waiting is None else "confirm"
-            raise NvueError(f"Error: Unknown state: '{state}'")  # public; its state is a guess
+            raise NvueError(f"Error: Unknown state: '{state}'")  # public; the state is a guess
         if options.answer == "no":
             self._take_back()
             return "rolled back"  # a guess
         self._stored.unconfirmed = None
-        # That it saves now and not before the confirmation is a guess (WHY.md, Cumulus).
+        # It saves only now, after the confirmation: a guess (WHY.md, Cumulus).
         return self._finish(waiting.revision, self._stored.history[waiting.revision][1])
 
     def show(self) -> dict[str, JsonValue]:
-        """`nv config revision -o json`; that the message stands in `message` is a guess."""
+        """`nv config revision -o json`; the key `message` is a guess."""
         return {
             number: {"state": state, "message": message}
             for number, (state, message) in self._stored.history.items()

@@ -40,7 +40,7 @@ from lab.views import PortView, RouterView, SwitchConfig
 
 
 def _trust(switch: CumulusSwitch, values: list[str]) -> str:
-    """A mapping profile of the port's own, as the vendor's page on quality of service has it."""
+    """Set an own mapping profile for the port, as the vendor's page on quality of service does."""
     port, trust = values[0], values[1]
     word = {"L2": "l2", "L3": "l3", "both": "both", "port": "port"}[trust]
     line = f"nv set qos mapping by-hand-{word} trust {word}"
@@ -76,7 +76,7 @@ class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        """Load the state of the last run, or the factory's; a UsageError for an unknown model."""
         super().__init__(config, state_path, load_stored(Stored, state_path, Stored), PlainFaults())
         self.front = front_of(config.model, "cumulus")
         self.revisions = self.waiting = Revisions(
@@ -101,7 +101,7 @@ class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
         return None if self.frr is None else self.frr.take(router_view(self._config.name, tree))
 
     def up(self, port: str) -> bool:
-        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+        """Whether a port has link: it is cabled, not shut, and its cable is not pulled."""
         return admin_up(self.stored.applied, port) and self.has_cable(port)
 
     def _auto_save(self) -> bool:
@@ -114,15 +114,15 @@ class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
         return on and not self.faults.disk_full
 
     def save_configuration(self) -> None:
-        """Make what is applied the configuration that boots; a full disk refuses (a guess)."""
+        """Make the applied configuration the startup one; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise NvueError("Error: No space left on device")
         self.stored.startup = copy.deepcopy(self.stored.applied)
         self.commit()
 
     def reload(self) -> None:
-        """Boot again: sessions end, and what was not saved is lost."""
-        self.revisions.expire()  # it is in force no more; that its row then says so is a guess
+        """Boot again: sessions end, and unsaved changes are lost."""
+        self.revisions.expire()  # it is no longer in force; the new state of its row is a guess
         self.stored.applied = copy.deepcopy(self.stored.startup)
         self.stored.pending = None
         self.commit()
@@ -131,25 +131,25 @@ class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
     reboot = reload
 
     def run_line(self, line: str) -> str:
-        """Run a line as somebody at the console would, and apply it; nothing is saved."""
+        """Run a line as a person at the console would, and apply it; nothing is saved."""
         session = self.session()
         output = session.run(line)
         return output if session.status else output + session.run("nv config apply -y")
 
     def refusal_of(self, line: str) -> str | None:
-        """Run a line by hand; what does not apply is refused."""
+        """Run a line like a typed one; returns the refusal if it does not apply."""
         output = self.run_line(line)
         return None if "applied" in output else output.strip() or "nothing changed"
 
     def snapshot(self) -> JsonValue:
-        """The revisions, canonical: no counters, no clocks, no revision numbers."""
+        """The revisions in canonical form: without counters, clocks or revision numbers."""
         self.revisions.tick()
         stored = self.stored
         parts: Tree = {"applied": stored.applied, "startup": stored.startup}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port; a UsageError if there is none."""
+        """The settings that affect a RoCE packet on this port; a UsageError if it is unknown."""
         self.revisions.tick()
         self.require_port(port)
         tree = self.stored.applied
@@ -182,18 +182,18 @@ class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
 
     @property
     def in_force(self) -> object:
-        """What ports and routes follow; a revision that is applied is another tree."""
+        """The state that ports and routes follow; each applied revision is a new tree."""
         self.revisions.tick()
         return self.stored.applied, (*self.stored.link_down,), {**self.recabled}
 
     def router_view(self) -> RouterView:
-        """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
+        """Its view of routing: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
         return router_view(self._config.name, self.stored.applied)
 
 
 def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:
-    """The thresholds of the port's own profile, in KiB; none where it names none."""
+    """The thresholds of the port's own profile, in KiB; empty without a profile."""
     named = child(tree, "interface", port, "qos", "congestion-control").get("profile")
     rows = child(tree, "qos", "congestion-control", str(named), "traffic-class")
     found: dict[int, tuple[int, int]] = {}
@@ -206,7 +206,7 @@ def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:
 
 
 def dscp_map(tree: Tree, port: str) -> tuple[int, ...]:
-    """The priority of each DSCP: as the port's mapping profile says, else DSCP / 8."""
+    """The priority of each DSCP: from the port's mapping profile, else DSCP / 8."""
     named = child(tree, "interface", port, "qos", "mapping").get("profile", "default-global")
     rows = child(tree, "qos", "mapping", str(named), "dscp")
     said = {int(dscp): child(rows, dscp).get("switch-priority") for dscp in rows}
@@ -214,7 +214,7 @@ def dscp_map(tree: Tree, port: str) -> tuple[int, ...]:
 
 
 def _membership(tree: Tree, port: str) -> tuple[Mode, int, frozenset[int]]:
-    """Mode, untagged VLAN and tagged VLANs; a port in no bridge is a trunk that carries nothing."""
+    """Mode, untagged VLAN and tagged VLANs; a port outside the bridge is an empty trunk."""
     member = show.own_members(tree, port)
     if member is None:
         return "trunk", 0, frozenset()

@@ -1,8 +1,8 @@
-"""What `nv show …` and `nv config show` print.
+"""The output of `nv show …` and `nv config show`.
 
-Sources: lab/sources.md#cumulus. `nv show qos roce` is the vendor's transcript; the
-JSON of the counters is a guess: the keys of the text form, with whole numbers, as a public client
-reads `egress-queue-stats`.
+Sources: lab/sources.md#cumulus. `nv show qos roce` is the vendor's transcript. The JSON of the
+counters is a guess: the keys of the text form, with whole numbers, as a public client reads
+`egress-queue-stats`.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def show_eeprom(chassis: Chassis) -> str:
 
 
 def grouped(tree: Tree) -> Tree:
-    """Write what has equal content under one key: `swp1,51-54`, `vlan10,20`, `111-112`.
+    """Put entries with equal content under one key: `swp1,51-54`, `vlan10,20`, `111-112`.
 
-    What the names begin with is printed once (tests/fabric/forms/README.md).
+    The common prefix of the names is printed once (tests/fabric/forms/README.md).
     """
     shown: Tree = {}
     for key, value in tree.items():
@@ -137,7 +137,7 @@ _OFF: Final = """\
 ------------------  -----------  -------
 enable                           off
 """
-"""No transcript shows a switch without the profile: a guess, of which the driver needs nothing."""
+"""A guess, as no transcript shows a switch without the profile; the driver does not use it."""
 _PFC: Final = """\
 pfc
   pfc-priority      3
@@ -170,7 +170,7 @@ lldp-app-tlv
 
 
 _DESCRIBED_BEFORE: Final = (5, 5)
-"""The pages of 5.1, 5.3 and 5.4 show a third column, the one of 5.6 none; 5.5 is not known."""
+"""The pages of 5.1, 5.3 and 5.4 show a third column, the page of 5.6 does not; 5.5 is unknown."""
 _DESCRIPTIONS: Final = {
     "enable": "Turn the feature 'on' or 'off'.  The default is 'off'.",
     "mode": "Roce Mode",
@@ -243,7 +243,7 @@ RoCE pool config
 
 
 _EXCEPTIONS: Final = "\nException List\n=================\nNo Data\n"
-"""The list of ports that differ: no transcript shows one with an entry, so it stays empty."""
+"""The list of ports that differ; no transcript shows an entry, so it stays empty."""
 
 
 def priority_to_tc(*, roce: bool) -> tuple[int, ...]:
@@ -296,7 +296,7 @@ def show_queue_counters(switch: CumulusSwitch, port: str) -> str:
 def show_watchdog(switch: CumulusSwitch, port: str) -> str:
     """`nv show interface X qos pfc-watchdog`: the text of the vendor's page.
 
-    That a port without the watchdog has no table is a guess.
+    It is a guess that a port without the watchdog lacks the table.
     """
     state = child(switch.stored.applied, "interface", port, "qos", "pfc-watchdog").get("state")
     word = "enabled" if state in {"enable", "enabled"} else "disabled"
@@ -312,7 +312,7 @@ def show_watchdog(switch: CumulusSwitch, port: str) -> str:
 
 
 def show_diff(stored: Stored) -> str:
-    """`nv config diff`: what the pending revision sets and unsets, as NVUE's YAML lists it."""
+    """`nv config diff`: the pending revision's set and unset paths, in the form of NVUE's YAML."""
     applied, pending = stored.applied, stored.pending
     if pending is None:
         return ""
@@ -346,7 +346,7 @@ def _yaml(tree: Tree, indent: int) -> str:
 
 
 def own_members(tree: Tree, port: str) -> Tree | None:
-    """How a port stands in the bridge; None: not at all."""
+    """A port's membership in the bridge; None if it is not a member."""
     domains = child(tree, "interface", port, "bridge", "domain")
     found = domains.get("br_default")
     return found if isinstance(found, dict) else None

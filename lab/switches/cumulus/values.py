@@ -1,6 +1,6 @@
-"""The values of NVUE's paths: what a word of a line may be, and what it stands for.
+"""The values of NVUE's paths: the accepted words of a line, and their meaning.
 
-NVUE names an unknown word by `Error: Invalid parameter`; the rest of that line is a guess.
+NVUE refuses an unknown word with `Error: Invalid parameter`; the rest of that line is a guess.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ def bad(word: str, what: str) -> NvueError:
 
 
 def read_value(kind: str, word: str, ports: Collection[str]) -> list[JsonValue]:
-    """What a word stands for: keys of the tree, or one value.
+    """Turn a word into keys of the tree, or into one value.
 
     Args:
-        kind: Of value, as the paths name it.
+        kind: Kind of value, as the paths name it.
         word: A word of a line.
         ports: The front panel.
 
     Raises:
-        NvueError: The word is no such value.
+        NvueError: The word is not such a value.
     """
     if kind in _CHOICES:
         if word not in _CHOICES[kind]:
@@ -100,7 +100,7 @@ def _read_numbers(kind: str, word: str) -> list[JsonValue]:
 
 
 def _read_name(kind: str, word: str, ports: Collection[str]) -> list[JsonValue]:
-    """An address, `none` in place of a VLAN, or names of interfaces."""
+    """An address, `none` instead of a VLAN, or names of interfaces."""
     if kind == "native":
         return ["none"] if word == "none" else _read_numbers("vlan", word)
     if kind == "prefix":

@@ -1,4 +1,4 @@
-"""One login: its modes, the commands outside of the configuration, and what one line prints.
+"""One login: its modes, the commands outside the configuration, and the output of one line.
 
 Sources: lab/sources.md#eos. The session knows nothing of SSH.
 """
@@ -40,10 +40,10 @@ SHOWN_NAME: Final = 6
 
 @dataclass(slots=True)
 class Faults(PlainFaults):
-    """What only EOS has."""
+    """Faults that only EOS has."""
 
     locked_by: str | None = None
-    """Who else holds the configuration lock."""
+    """Another user who holds the configuration lock."""
 
 
 LINE_S: Final = 0.1
@@ -53,7 +53,7 @@ COMMAND_S: Final = {
     "show running-config": 1.0,
     "write": 2.0,
 }
-"""Seconds of a line at pace 1, and of commands that begin so. No public source has any: assumed."""
+"""Seconds of a line at pace 1, by its first words. Assumed, as no public source has any."""
 
 
 @dataclass(slots=True)
@@ -70,10 +70,10 @@ class Session:
     place: Place | None = None
     config_session: str | None = None
     wants_json: bool = False
-    """Whether the answer to the line that runs is JSON."""
+    """Whether the current line asks for JSON."""
 
     def prompt(self) -> str:
-        """As `%H%R%v%P` gives it, EOS' default."""
+        """The prompt in EOS' default form, `%H%R%v%P`."""
         host = self.switch.stored.running.hostname
         if self.place is None:
             return f"{host}{'#' if self.enabled else '>'}"
@@ -86,13 +86,13 @@ class Session:
         return f"{host}({where}{''.join(inside)})#"
 
     async def wait_for(self, line: str) -> None:
-        """A command takes its time."""
+        """Wait as long as a real command takes."""
         if self.switch.faults.pace:
             longer = (each_s for head, each_s in COMMAND_S.items() if line.startswith(head))
             await asyncio.sleep(self.switch.faults.pace * next(longer, LINE_S))
 
     def run(self, line: str) -> str:
-        """Run one line and return what it prints."""
+        """Run one line and return its output."""
         self.switch.config_sessions.tick()
         text = line.strip()
         if not text or text.startswith("!"):
@@ -132,9 +132,9 @@ class Session:
             tidy(self.switch.stored.running)
 
     def _levels(self) -> Iterator[tuple[tuple[Command, ...], Place | None]]:
-        """The tables that a line is looked for in, the innermost first, and what each edits.
+        """The tables to search for a line, innermost mode first, each with the place that it edits.
 
-        A mode takes what the modes around it take, and leaves itself by that.
+        A mode also accepts the lines of the modes around it; such a line leaves the inner mode.
         """
         if self.place is not None:
             modes = self.place.modes
@@ -147,7 +147,7 @@ class Session:
         yield (EXEC if self.enabled else USER), None
 
     def leave_config(self) -> None:
-        """Back to where commands are run; a configuration session stays pending."""
+        """Leave the configuration; its session stays pending."""
         self.place, self.config_session = None, None
 
 
@@ -162,7 +162,7 @@ MODES: Final = {
     "router": (routing.ROUTER, "-router-bgp"),
     "family": (routing.FAMILY, "-af"),
 }
-"""The lines of each mode of a configuration, and how a prompt shows it: of maintenance a guess."""
+"""The lines of each configuration mode, and its part of the prompt; a guess for maintenance."""
 
 
 def _filter(output: str, filters: str) -> str:
@@ -249,7 +249,7 @@ def _save(session: Session) -> str:
 
 
 def _tree(make: Callable[..., show.Tree]) -> Callable[..., str]:
-    """A command whose JSON alone is modelled."""
+    """A command that is only modelled with JSON."""
 
     def answer(session: Session, *names: str) -> str:
         if not session.wants_json:

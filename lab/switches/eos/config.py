@@ -1,7 +1,7 @@
-"""What an emulated EOS switch holds, and the line of each setting: as it is typed and printed.
+"""The state of an emulated EOS switch, and the line of each setting, as typed and printed.
 
-Fields are in the order in which aristanetworks/avd renders their lines. The lines, and the defaults
-that are in force without one: lab/sources.md#eos. A guess is marked.
+Fields are in the order in which aristanetworks/avd renders their lines. lab/sources.md#eos has the
+lines, and the defaults that apply without one. Guesses are marked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SessionState = Literal["pending", "pendingCommitTimer", "completed"]
 
 FACTORY_MTU_BYTES = 9214
 ROUTED_MTU_BYTES = 1500
-"""`IP MTU 1500 bytes` of every routed interface without a line for it (Arista's manual)."""
+"""`IP MTU 1500 bytes`: a routed interface without an MTU line (Arista's manual)."""
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
 EOS_RELEASE = "4.32.1F"
@@ -47,15 +47,15 @@ def within(text: str, low: int, high: int) -> int:
 
 
 def between(low: int, high: int) -> Callable[[Place, str], int]:
-    """A number in its range, as a row reads it."""
+    """A reader for a row: a number in its range."""
     return lambda _place, text: within(text, low, high)
 
 
 def expand_within(text: str, low: int = 1, high: int = ALL_VLANS[-1]) -> list[int]:
-    """Spell out `10,111-112`, and `0 1 2` as the QoS maps have it.
+    """Spell out `10,111-112`, and `0 1 2` in the form of the QoS maps.
 
     Raises:
-        CliError: A number is out of range, or it is no list.
+        CliError: A number is out of range, or the text is not a list.
     """
     if not re.fullmatch(r"\d+(-\d+)?([, ]\d+(-\d+)?)*", text):
         raise CliError(INVALID)
@@ -65,7 +65,7 @@ def expand_within(text: str, low: int = 1, high: int = ALL_VLANS[-1]) -> list[in
 
 
 def indent(lines: Iterable[str]) -> Iterator[str]:
-    """One level deeper."""
+    """Indent by one level."""
     return (f"   {line}" for line in lines)
 
 
@@ -76,12 +76,12 @@ class Marking(Part):
     maximum: int
     unit: Literal["segments", "bytes", "kbytes", "mbytes"]
     percent: int = 100
-    """Most of the packets that are marked. That 100 and weight 0 are the defaults is a guess."""
+    """Largest percentage of packets to mark. The defaults 100 and weight 0 are guesses."""
     weight: int = 0
 
 
 class Watchdog(Part):
-    """What a port's own lines say of its PFC watchdog, in the order of 4.35 (AVD #6318)."""
+    """A port's own settings of its PFC watchdog, in the order of 4.35 (AVD #6318)."""
 
     enabled: Annotated[bool, flag(WATCHDOG)] = False
     timer: Annotated[str | None, Row(f"{WATCHDOG} port timer <text>")] = None
@@ -107,13 +107,13 @@ class Queue(Part):
         int | None, Row("bandwidth percent <int>", read=between(1, 100))
     ] = None
     strict: Annotated[bool, flag("priority strict", head="priority")] = True
-    """`no priority` takes a queue out of strict priority, which is the default."""
+    """Strict priority is the default; `no priority` ends it."""
     marking: Annotated[Marking | None, _marking] = None
     count: Annotated[bool, flag("random-detect ecn count")] = False
 
 
 def _speed(place: Place, text: str) -> str:
-    """Speed and lanes; what the model has not is refused (a guessed wording)."""
+    """Read speed and lanes; refuse a speed that the model lacks (a guessed wording)."""
     word = text.removeprefix("auto ")
     if word not in place.config.speeds:
         raise CliError(f"% Unsupported speed {word}")
@@ -121,7 +121,7 @@ def _speed(place: Place, text: str) -> str:
 
 
 def _encodings(port: Port) -> Iterator[str]:
-    """`no` alone is for every kind (AVD's template)."""
+    """Render the FEC lines; `no` alone turns off every kind (AVD's template)."""
     for word in port.fec:
         kind = word.removeprefix("no").strip()
         yield f"{'no ' * word.startswith('no')}{ENCODING} {kind}".strip()
@@ -142,7 +142,7 @@ def _allowed(_place: Place, text: str) -> list[int] | None:
 
 
 def some_of(vlans: Iterable[int]) -> list[int] | None:
-    """VLANs of a trunk as they are kept; None: all."""
+    """VLANs of a trunk in stored form; None: all."""
     return None if {*vlans} == {*ALL_VLANS} else sorted({*vlans})
 
 
@@ -182,16 +182,14 @@ class Port(Part):
     description: _Description = None
     shutdown: _Shutdown = False
     speed: Annotated[str | None, Row("speed <text>", read=_speed, resets=True)] = None
-    """Speed and lanes, `400g-4` or `auto 400g-4`; None: as many lanes as the port has, and its
-    fastest speed."""
+    """Speed and lanes, `400g-4` or `auto 400g-4`; None: all lanes of the port at their fastest."""
     mtu: _Mtu = None
-    """Of routed packets; it does nothing on a switched port."""
+    """MTU of routed packets; a switched port ignores it."""
     l2_mtu: Annotated[int | None, Row("l2 mtu <int>", read=between(64, 65535))] = None
     fec: Annotated[list[str], _encodings] = []
-    """Lines on error correction: `reed-solomon`, `fire-code`, `no` for all of it, `no fire-code`.
-    """
+    """Lines on error correction: `reed-solomon`, `fire-code`, `no` for all, `no fire-code`."""
     group: Annotated[tuple[int, ChannelMode] | None, _group] = None
-    """The bundle that it is in, and how."""
+    """Its bundle, and the mode there."""
     access_vlan: Annotated[
         int, Row("switchport access vlan <int>", without=1, read=between(1, 4094))
     ] = 1
@@ -219,7 +217,7 @@ class Port(Part):
     address: _Address = None
     ipv6: Annotated[bool, flag("ipv6 enable")] = False
     trust: Annotated[Trust | None, Row("qos trust cos|dscp", without="none", resets=True)] = None
-    # That the list of priorities stays is a guess, on which the driver does not depend.
+    # The list of priorities stays: a guess, on which the driver does not depend.
     pfc: Annotated[bool, flag("priority-flow-control on", head="priority-flow-control")] = False
     no_drop: Annotated[list[int], _priorities] = []
     watchdog: Annotated[Watchdog, _watchdog] = Watchdog()
@@ -241,13 +239,13 @@ class Interface(Part):
     shutdown: _Shutdown = False
     mtu: _Mtu = None
     autostate: Annotated[bool, flag("autostate")] = True
-    """Whether the interface of a VLAN is down while no port in the VLAN is up."""
+    """Whether a VLAN's interface goes down while all ports in the VLAN are down."""
     address: _Address = None
     ipv6: Annotated[bool, flag("ipv6 enable")] = False
 
 
 class Group(Part):
-    """A peer group; its last two lines are in the address family of IPv4."""
+    """A peer group; its last two lines belong to the IPv4 address family."""
 
     shutdown: _Shutdown = False
     bfd: Annotated[bool, flag("bfd")] = False
@@ -256,14 +254,14 @@ class Group(Part):
 
 
 class Neighbor(Part):
-    """A neighbour that is an address."""
+    """A neighbour that is configured by address."""
 
     asn: int
     shutdown: _Shutdown = False
     description: _Description = None
     bfd: Annotated[bool, flag("bfd")] = False
     active: Annotated[bool, flag("activate")] = False
-    """In the address family; it is needed only without `bgp default ipv4-unicast`."""
+    """Activates the address family; only needed without `bgp default ipv4-unicast`."""
 
 
 class Bgp(Part):
@@ -275,16 +273,16 @@ class Bgp(Part):
     carries: Annotated[bool, flag("bgp default ipv4-unicast")] = True
     groups: dict[str, Group] = {}
     ports: dict[str, tuple[str, int]] = {}
-    """Port to its group and to the number of its neighbour."""
+    """Port to its group and to its neighbour's AS number."""
     addresses: dict[str, Neighbor] = {}
     networks: list[str] = []
 
 
 class Routing(Part):
-    """All of it."""
+    """All routing settings."""
 
     model: Literal["multi-agent", "ribd"] = "multi-agent"
-    """A capture of 4.32.1F says the first; another one acts after a reload."""
+    """The default comes from a capture of 4.32.1F; a change acts after a reload."""
     forwarding: Forwarding = "off"
     ipv6: Annotated[bool, flag("ipv6 unicast-routing")] = False
     interfaces: dict[str, Interface] = {}
@@ -298,22 +296,24 @@ class Config(Part):
     vlans: dict[int, str] = {1: "default"}
     ports: dict[str, Port]
     speeds: list[str] = []
-    """Speeds, with their lanes, that a port of the model can have."""
+    """Speeds, with their lanes, that the model's ports support."""
     dscp_classes: dict[int, int] = {}
-    """DSCPs that are not in their default class."""
+    """DSCPs with another class than the default."""
     class_queues: dict[int, int] = {}
-    """Traffic classes that are not in the queue of their own number."""
+    """Traffic classes with another queue than their own number."""
     rewrite_dscp: Annotated[bool, flag("qos rewrite dscp")] = False
-    """`qos rewrite dscp`: what leaves gets the DSCP of its class."""
+    """`qos rewrite dscp`: outgoing packets get the DSCP of their class."""
     watchdog_defaults: dict[str, str] = {}
-    """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
-    port whose own lines do not say it."""
+    """`default timeout`, `default recovery-time`, `default polling-interval`, `action`.
+
+    They apply to each port without own lines for them.
+    """
     routing: Routing = Routing()
     quiesced: bool = False
     """`quiesce` of the unit System, below `maintenance`."""
 
     def copied(self) -> Config:
-        """One of its own; `deepcopy` takes many times as long."""
+        """A deep copy; `deepcopy` takes many times as long."""
         return Config.model_validate(self.model_dump())
 
 
@@ -323,67 +323,67 @@ class ConfigSession(Part):
     state: SessionState = "pending"
     candidate: Config
     checkpoint: Config | None = None
-    """What comes back unless the commit is confirmed."""
+    """Restored unless the commit is confirmed."""
     expires_at_s: float = 0.0
     user: str = ""
 
 
 class Stored(stored.Stored):
-    """What one switch keeps on its disk in the lab."""
+    """The state that one switch keeps on disk in the lab."""
 
     running: Config
     startup: Config
     unconfirmed: Config | None = None
-    """What was running before a commit that awaits its confirmation."""
+    """The running configuration before a commit that awaits its confirmation."""
 
 
 def port_order(name: str) -> tuple[int, ...]:
-    """Ports by number, not by letter."""
+    """Sort key that orders ports by number, not by letter."""
     return tuple(int(part) for part in name.removeprefix("Ethernet").split("/"))
 
 
 def port_name(text: str) -> str:
-    """`Et1/1`, `eth1/1` and `1/1` are `Ethernet1/1`."""
+    """Expand `Et1/1`, `eth1/1` and `1/1` to `Ethernet1/1`."""
     return f"Ethernet{re.sub('^[A-Za-z]+', '', text)}"
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a login stands in a configuration."""
+    """The position of a login in a configuration."""
 
     config: Config
     modes: tuple[tuple[str, str], ...] = ()
-    """The modes that it is in, from the outside in, each with the name of what it edits."""
+    """Its modes from the outside in, each with the name of the edited object."""
 
     def enter(self, mode: str, name: str = "") -> None:
-        """Go into a mode."""
+        """Enter a mode."""
         self.modes = (*self.modes, (mode, name))
 
     def inside(self, mode: str) -> str:
-        """The name of what a mode edits; blank outside of it."""
+        """The name of the object that a mode edits; empty outside the mode."""
         return dict(self.modes).get(mode, "")
 
     def held(self) -> Port:
-        """The port that is being edited."""
+        """The port that this login edits."""
         return self.config.ports[self.inside("port")]
 
     def held_queue(self) -> Queue:
-        """The queue that is being edited."""
+        """The queue that this login edits."""
         return self.held().queues.setdefault(int(self.inside("queue")), Queue())
 
     def held_interface(self) -> Interface | Port:
-        """What is routed and being edited."""
+        """The routed interface or port that this login edits."""
         svi = self.inside("svi")
         return self.config.routing.interfaces[svi] if svi else self.held()
 
     def held_bgp(self) -> Bgp:
-        """BGP, which is being edited."""
+        """The BGP configuration that this login edits."""
         if self.config.routing.bgp is None:
             raise CliError(INVALID)
         return self.config.routing.bgp
 
     def known_port(self, text: str) -> str:
-        """The whole name of a port; a CliError if there is none."""
+        """The full name of a port; a CliError if it does not exist."""
         name = port_name(text)
         if name not in self.config.ports:
             raise CliError(INVALID)
@@ -391,5 +391,5 @@ class Place:
 
 
 def entering(mode: str) -> Callable[[Place], None]:
-    """A line that goes into a mode."""
+    """A handler for a line that enters a mode."""
     return lambda place: place.enter(mode)

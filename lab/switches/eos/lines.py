@@ -1,6 +1,6 @@
-"""Configuration lines that are no row of a field (config.py), and the whole configuration as text.
+"""Configuration lines without a row in config.py, and the whole configuration as text.
 
-Sources: lab/sources.md#eos; a guess is marked.
+Sources: lab/sources.md#eos; guesses are marked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HOSTNAME, _REWRITE = rows_of(Config)
 
 
 def default_name(vlan: int) -> str:
-    """The name of a VLAN that nobody named."""
+    """The name of a VLAN without a `name` line."""
     return f"VLAN{vlan:04}"
 
 
@@ -76,7 +76,7 @@ def _mapped(text: str, of: str, highest: int) -> tuple[list[int], int]:
 
 
 def default_class(dscp: int) -> int:
-    """The traffic class of a DSCP without a line for it: classes 0 and 1 are swapped (manual)."""
+    """The traffic class of a DSCP without its own line: classes 0 and 1 are swapped (manual)."""
     return (1, 0, 2, 3, 4, 5, 6, 7)[dscp // 8]
 
 
@@ -88,7 +88,7 @@ def class_of(config: Config, dscp: int) -> int:
 def _map_dscp(place: Place, text: str) -> None:
     dscps, tc = _mapped(text, "to traffic-class", 63)
     held = place.config.dscp_classes | dict.fromkeys(dscps, tc)
-    # That the default is not kept as a line is a guess.
+    # The default is not kept as a line: a guess.
     place.config.dscp_classes = {d: tc for d, tc in held.items() if tc != default_class(d)}
 
 
@@ -99,7 +99,7 @@ def _map_class(place: Place, text: str) -> None:
 
 
 def _seconds(key: str, text: str) -> str:
-    """A time in its range, as it was typed: notes on EOS 4.36."""
+    """Check a time against its range and keep it as typed: notes on EOS 4.36."""
     low, high = (0.005, 30.0) if key == "polling-interval" else (0.01, 60.0)
     if not low <= float(text) <= high:
         raise CliError(INVALID)
@@ -107,7 +107,7 @@ def _seconds(key: str, text: str) -> str:
 
 
 def _watchdog_time(place: Place, key: str, text: str) -> None:
-    """That decimals are kept as they were typed is a guess."""
+    """Keep the decimals as typed, which is a guess."""
     place.config.watchdog_defaults[f"default {key}"] = _seconds(key, text)
 
 
@@ -117,12 +117,12 @@ def _no_watchdog_time(place: Place, key: str) -> None:
 
 def _watchdog_action(place: Place, said: str = "errdisable") -> None:
     place.config.watchdog_defaults.pop("action", None)
-    if said == "drop":  # that `errdisable`, the default, is not kept as a line is a guess
+    if said == "drop":  # `errdisable`, the default, leaves no line: a guess
         place.config.watchdog_defaults["action"] = said
 
 
 _QUIESCE: Final = flag("quiesce", "quiesced")
-"""AVD, template of `maintenance`. That nothing of it stays after `no quiesce` is a guess."""
+"""AVD, template of `maintenance`. A guess: `no quiesce` leaves nothing behind."""
 CONFIG: Final = table(
     (
         ("vlan <vlans>", _vlan),
@@ -147,7 +147,7 @@ UNIT: Final = table((*commands_of((_QUIESCE,), lambda place: place.config), _UNI
 
 
 def _encoding(place: Place, kind: str) -> None:
-    """Two kinds can be there together; a line for one ends that none is."""
+    """Add one kind of FEC; two kinds can be on together, and a line for one ends `no`."""
     held = {*place.held().fec} - {"no", f"no {kind}"}
     place.held().fec = sorted({*held, kind})
 
@@ -198,7 +198,7 @@ PORT: Final = table(
     (
         *commands_of(rows_of(Port), Place.held),
         NO_ADDRESS,
-        # What a line of one kind does to another one's is a guess: the driver begins from none.
+        # How a line affects the other kind is a guess: the driver starts without any.
         (f"{ENCODING} reed-solomon|fire-code", _encoding),
         (f"no {ENCODING}", _no_encoding),
         (f"no {ENCODING} reed-solomon|fire-code", _no_encoding),
@@ -208,7 +208,7 @@ PORT: Final = table(
         ("switchport trunk allowed vlan add|remove <vlans>", _change_allowed),
         ("priority-flow-control priority <int> drop|no-drop", _priority),
         ("no priority-flow-control priority <int> no-drop", _priority),
-        # That a line of the watchdog leaves the others is a guess.
+        # A watchdog line does not change the others: a guess.
         *commands_of((_WATCH, _ACTION), lambda place: place.held().watchdog),
         (f"{_TIMER} <seconds>", _timer),
         (f"{_TIMER} <seconds> forced", _forced_timer),
@@ -220,7 +220,7 @@ PORT: Final = table(
 
 
 def _mark(place: Place, *said: str) -> None:
-    """Thresholds with a unit each; then, if said, the probability and the weight."""
+    """Thresholds with a unit each; then the optional probability and weight."""
     low, low_unit, high, high_unit, percent, weight = (*said, *("100", "0")[len(said) - 4 :])
     if low_unit != high_unit or int(low) >= int(high):
         raise CliError(INVALID)
@@ -245,7 +245,7 @@ QUEUE: Final = table(
 
 
 def tidy(config: Config) -> None:
-    """Forget queues of which nothing is left, as the configuration does."""
+    """Forget queues without any setting, as the real configuration does."""
     for port in config.ports.values():
         port.queues = {n: queue for n, queue in sorted(port.queues.items()) if queue != Queue()}
 

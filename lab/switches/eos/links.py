@@ -1,4 +1,4 @@
-"""Lanes and speeds of the ports of a model, and whether a port has a link by them."""
+"""Lanes and speeds of a model's ports, and whether they allow a link."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from lab.switches.front import Front, front_of
 
 
 def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:
-    """The configuration of a switch that nobody has touched.
+    """The configuration of a switch in factory state.
 
     Args:
         hostname: Its name.
         model: Its model.
-        lanes: Ports beyond the first lane of each that there are, because the port was split.
+        lanes: Ports beyond the first lane of each cage, which exist because the port was split.
 
     Raises:
         UsageError: The lab does not know this model.
@@ -25,11 +25,11 @@ def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:
 
 
 _OLD_LANE = 25
-"""The fastest speed of a lane that is said without it."""
+"""The fastest lane speed that is written without its lane count."""
 
 
 def _speeds(front: Front) -> list[str]:
-    """`400g-4` is 400 Gbit/s on four lanes; that `25g` has one is a guess."""
+    """`400g-4` is 400 Gbit/s on four lanes; a single lane for `25g` is a guess."""
     pairs = [(each.mode.split("x"), each) for each in front.splits]
     found = [(int(speed), front.lanes // int(parts)) for (parts, speed), _ in pairs]
     found += [(max(front.speeds_gbit_s), front.lanes)]
@@ -40,9 +40,9 @@ def _speeds(front: Front) -> list[str]:
 
 
 def is_active(config: Config, name: str, lanes: int) -> bool:
-    """Whether a port has its first lane: one before it may take that, as by default the first does.
+    """Whether a port has its first lane: an earlier port may use it, as the first does by default.
 
-    Of the others the fewest lanes are assumed that a port can have, which is a guess.
+    The other ports are assumed to use the fewest lanes that they can, which is a guess.
     """
     head, _, lane = name.rpartition("/")
     for before in range(1, int(lane)):
@@ -55,11 +55,11 @@ def is_active(config: Config, name: str, lanes: int) -> bool:
 
 
 PAM4_LANE_GBIT_S = 50
-"""A lane of 50 Gbit/s or more has no link without Reed-Solomon (IEEE 802.3bs, 802.3cd)."""
+"""A lane of 50 Gbit/s or more needs Reed-Solomon for a link (IEEE 802.3bs, 802.3cd)."""
 
 
 def is_corrected(port: Port, fastest_gbit_s: int, lanes: int) -> bool:
-    """Whether a port has the error correction that its lanes need; without a line it has."""
+    """Whether a port has the error correction that its lanes need; it does by default."""
     gbit_s, width = fastest_gbit_s, lanes
     if port.speed:
         head, _, tail = port.speed.removeprefix("auto ").partition("g")

@@ -1,7 +1,7 @@
-"""Routing: what its lines do, how they are printed, and what packets go by.
+"""Routing: the effect of its lines, their printed form, and the resulting view for packets.
 
-Lines: configurations of aristanetworks/avd, captures of cEOS and vEOS (sources.md#eos).
-Refusals whose words no source shows are marked as guesses.
+Lines: configurations of aristanetworks/avd, captures of cEOS and vEOS (sources.md#eos). If no
+source shows the words of a refusal, they are marked as a guess.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ GLOBAL: Final = (
     ("ip routing", _forward("ipv4")),
     ("no ip routing", _forward("off")),
     ("ip routing ipv6 interfaces", _forward("ipv6 interfaces")),
-    # That plain IPv4 stays on is a guess, on which the driver does not depend.
+    # Plain IPv4 stays on: a guess, on which the driver does not depend.
     ("no ip routing ipv6 interfaces", _forward("ipv4")),
     *commands_of(rows_of(Routing), lambda place: place.config.routing),
     ("interface <svi>", _interface),
@@ -112,14 +112,14 @@ def _add_group(place: Place, name: str) -> None:
 
 
 def _no_group(place: Place, name: str) -> None:
-    """Its neighbours go with it: a guess, on which the driver does not depend."""
+    """Remove a group and its neighbours: a guess, on which the driver does not depend."""
     bgp = place.held_bgp()
     bgp.groups.pop(name, None)
     bgp.ports = {port: held for port, held in bgp.ports.items() if held[0] != name}
 
 
 def _peers(place: Place, name: str, *, on: bool) -> Group | Neighbor | None:
-    """A neighbour or a group; nothing is taken from one that is not there."""
+    """Find a neighbour or a group; only a `no` line may name an unknown one."""
     bgp = place.held_bgp()
     found = bgp.addresses.get(name) or bgp.groups.get(name)
     if found is None and on:
@@ -234,10 +234,10 @@ def _lines_of_peer(name: str, held: Group | Neighbor, rows: Iterable[Row | Lines
 
 
 def router_view(switch: str, config: Config) -> RouterView:
-    """What packets go by: nothing is routed unless the configuration says so.
+    """The routing that packets see: without configuration, the switch routes nothing.
 
-    The interface of a VLAN that is not there stays down; a session needs the link-local address of
-    its port, and a group that carries IPv4.
+    The interface of a missing VLAN stays down. A session needs the link-local address of its port,
+    and a group that carries IPv4.
     """
     routing, bgp = config.routing, config.routing.bgp or Bgp(asn=0)
     routes = routing.forwarding != "off"

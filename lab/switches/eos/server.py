@@ -31,7 +31,7 @@ from lab.views import PortView, RouterView, SwitchConfig
 
 _TRUST_VIEW: Final[dict[str | None, Trust]] = {"cos": "L2", "dscp": "L3", "none": "port"}
 _KIB: Final = {"kbytes": 1024, "bytes": 1, "mbytes": 1024 * 1024}
-"""Bytes in a unit; that EOS' kilobyte has 1024 is a guess. Segments have no fixed size."""
+"""Bytes in a unit; 1024 for EOS' kilobyte is a guess. Segments have no fixed size."""
 _MORE: Final = " --More-- "
 
 
@@ -53,25 +53,25 @@ class ConfigSessions:
         self.held: dict[str, ConfigSession] = {}
 
     def find_waiting(self) -> str | None:
-        """The session that is in force and not confirmed."""
+        """The session that is in force but not confirmed."""
         waiting = (n for n, each in self.held.items() if each.state == "pendingCommitTimer")
         return next(waiting, None)
 
     def tick(self) -> None:
-        """Take back what was not confirmed in time."""
+        """Revert a commit that was not confirmed in time."""
         name = self.find_waiting()
         if name is not None and self._clock() >= self.held[name].expires_at_s:
             self._take_back(name)
 
     def expire(self) -> bool:
-        """Let the timer run out now; whether there was one."""
+        """End the timer now; returns whether one was running."""
         name = self.find_waiting()
         if name is not None:
             self._take_back(name)
         return name is not None
 
     def open(self, name: str, user: str) -> ConfigSession:
-        """Enter a session, a new one or one that was left."""
+        """Enter a new session, or an old one that was left."""
         found = self.held.get(name)
         if found is None:
             pending = [each for each in self.held.values() if each.state == "pending"]
@@ -84,7 +84,7 @@ class ConfigSessions:
         return found
 
     def commit(self, name: str, seconds: float | None) -> None:
-        """Put a candidate into force, or confirm that it stays."""
+        """Put a candidate into force, or confirm it."""
         found = self._find(name)
         waiting = self.find_waiting()
         if waiting not in {None, name}:
@@ -93,7 +93,7 @@ class ConfigSessions:
         if found.state == "pending":
             tidy(found.candidate)
             found.checkpoint = self._stored.running
-            # The whole configuration: what somebody changed since the session began is lost.
+            # The whole configuration: other changes since the session began are lost.
             self._stored.running = found.candidate.copied()
         elif found.state == "completed":
             raise CliError(f"% Session {name} is already completed")  # a guess
@@ -104,7 +104,7 @@ class ConfigSessions:
         self._stored.unconfirmed = found.checkpoint
 
     def abort(self, name: str) -> None:
-        """Forget a candidate; one that is in force is taken back."""
+        """Forget a candidate; if it is in force, revert it."""
         found = self._find(name)
         if found.state == "pendingCommitTimer":
             self._take_back(name)
@@ -136,7 +136,7 @@ def _load(config: SwitchConfig, path: Path) -> Stored:
         return Stored(running=factory, startup=factory.copied())
 
     stored = load_stored(Stored, path, begin)
-    if stored.unconfirmed is not None:  # nobody can confirm it any more
+    if stored.unconfirmed is not None:  # its session is gone, so it cannot be confirmed
         stored.running, stored.unconfirmed = stored.unconfirmed, None
     return stored
 
@@ -186,11 +186,11 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         return self.stored.running.ports
 
     def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
+        """Check the password of the only user."""
         return KeyboardLogin(self._config)
 
     def session(self) -> Session:
-        """A new login."""
+        """Open a new login."""
         return Session(self, self._config.user)
 
     def logins_in(self, name: str) -> int:
@@ -214,7 +214,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             self._logins.remove(session)
 
     async def _print(self, process: Process, session: Session, output: str) -> None:
-        """Page by page while paging is on; any key but `q` goes on."""
+        """Print page by page while paging is on; any key but `q` continues."""
         lines = output.splitlines(keepends=True)
         height = session.height - 1
         if height < 1 or len(lines) <= height or process.get_terminal_type() is None:
@@ -234,7 +234,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         channel.set_line_mode(True)
 
     def save_configuration(self) -> None:
-        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
+        """Make the running configuration the startup one; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise CliError(
                 "% Error copying system:/running-config to flash:/startup-config "
@@ -244,7 +244,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         self.commit()
 
     def reload(self) -> None:
-        """Boot again: logins and configuration sessions end, what was not saved is lost."""
+        """Boot again: logins and configuration sessions end, and unsaved changes are lost."""
         self.stored.running = self.stored.startup.copied()
         self.stored.unconfirmed = None
         self.config_sessions.held.clear()
@@ -262,31 +262,31 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         return not held.shutdown and self.has_cable(port) and corrected and active
 
     def speed(self, port: str) -> int:
-        """Of a port, in Gbit/s, as its card and cable have it at best."""
+        """Speed of a port in Gbit/s: the configured one, else the model's fastest."""
         said = self.stored.running.ports[port].speed
         if said:
             return int(said.removeprefix("auto ").partition("g")[0])
         return max(front_of(self.model, "eos").speeds_gbit_s)
 
     def run_line(self, line: str) -> str:
-        """Run configuration lines, `;` between them, as if by hand; nothing is saved."""
+        """Run configuration lines, separated by `;`, as a person would; nothing is saved."""
         session = self.session()
         session.enabled, session.place = True, Place(self.stored.running)
         return "".join(session.run(part) for part in line.split(";"))
 
     def snapshot(self) -> JsonValue:
-        """The configurations, canonical: no counters, no clocks, no configuration sessions."""
+        """The configurations in canonical form: no counters, clocks or configuration sessions."""
         self.config_sessions.tick()
         parts = {"running": self.stored.running, "startup": self.stored.startup}
         return show_parts(parts, lambda part: render(part, self.model, self.release))
 
     def router_view(self) -> RouterView:
-        """What it routes by."""
+        """The switch's view of routing."""
         self.config_sessions.tick()
         return router_view(self._config.name, self.stored.running)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port; a UsageError if there is none."""
+        """The settings that affect a RoCE packet on this port; a UsageError if it is unknown."""
         self.config_sessions.tick()
         config = self.stored.running
         self.require_port(port)

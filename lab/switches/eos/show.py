@@ -1,6 +1,6 @@
-"""What `show …` prints: as text, as JSON, or both.
+"""The output of `show …`: as text, as JSON, or both.
 
-Sources: lab/sources.md#eos. A table's text form that no source shows is left out.
+Sources: lab/sources.md#eos. If no source shows a table's text form, it is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOST_MAC: Final = "2488.0700.0001"
 
 
 def as_json(tree: Tree) -> str:
-    """As `| json` prints it."""
+    """A tree as `| json` prints it."""
     return indented(tree, 4)
 
 
@@ -43,7 +43,7 @@ def short(name: str) -> str:
 
 
 def section(text: str, pattern: str) -> str:
-    """`| section REGEX`: matching lines with their parents and children (ours is by `search`)."""
+    """`| section REGEX`: matching lines with their parents and children, found with `search`."""
     kept: list[str] = []
     block: list[str] = []
     for line in [*text.splitlines(), "!"]:
@@ -64,7 +64,7 @@ def diff(running: str, candidate: str, name: str) -> str:
 
 
 def mtu_bytes(port: Port) -> int:
-    """The largest payload that a port forwards; routed ones have 1500 unless a line says more."""
+    """The largest payload that a port forwards; routed ones have 1500 by default."""
     said = (port.mtu or ROUTED_MTU_BYTES) if port.routed else port.l2_mtu
     return FACTORY_MTU_BYTES if said is None else min(said, FACTORY_MTU_BYTES)
 
@@ -96,7 +96,7 @@ def _vlans(switch: EosSwitch) -> Tree:
 
 
 def carried(port: Port) -> set[int]:
-    """The VLANs that a port is configured for."""
+    """The configured VLANs of a port."""
     if port.routed:
         return set()
     if port.mode == "access":
@@ -139,7 +139,7 @@ def _lldp_detail(switch: EosSwitch) -> Tree:
 
 
 NEW_SESSIONS = (4, 32)
-"""From this release on, a session that awaits confirmation is named beside the table (napalm)."""
+"""From this release on, the name of the unconfirmed session is next to the table (napalm)."""
 
 
 def config_sessions(switch: EosSwitch) -> Tree:
@@ -148,7 +148,7 @@ def config_sessions(switch: EosSwitch) -> Tree:
     for name, session in switch.config_sessions.held.items():
         state: Tree = {"state": session.state}
         if session.state == "pendingCommitTimer" and is_new:
-            # What the table itself says of it then is unproven.
+            # The table's own entry for it is then unproven.
             state = {"state": "committed"}
             expires_at_s = session.expires_at_s
             waiting = {"commitTimerSessionName": name, "commitTimerExpireTime": expires_at_s}
@@ -175,7 +175,7 @@ def _discards(switch: EosSwitch, name: str) -> Tree:
 
 
 def _errors(switch: EosSwitch, name: str) -> Tree:
-    """As ANTA's VerifyInterfaceErrors reads it (sources.md#eos)."""
+    """Error counters in the form that ANTA's VerifyInterfaceErrors reads (sources.md#eos)."""
     kinds = ("alignmentErrors", "symbolErrors", "frameTooShorts", "frameTooLongs", "outErrors")
     broken = switch.counted(name).fcs_errors
     port = dict.fromkeys(kinds, 0) | {"fcsErrors": broken, "inErrors": broken}
@@ -197,7 +197,7 @@ def _queues(switch: EosSwitch, name: str) -> Tree:
 
 
 def _marked(switch: EosSwitch, name: str) -> Tree:
-    """A dash where nothing is counted."""
+    """ECN counters of each queue; a dash if the queue does not count."""
     marked, queues = switch.counted(name).ecn_marked, switch.stored.running.ports[name].queues
     counted = {number for number, queue in queues.items() if queue.count}
     counts = {str(n): str(marked.get(n, 0)) if n in counted else "-" for n in QUEUES}
@@ -214,7 +214,7 @@ def _pfc_detail(switch: EosSwitch) -> Tree:
 
 
 def _pfc_watchdog(switch: EosSwitch) -> Tree:
-    """Ports from their first event on."""
+    """Watchdog counters; a port appears after its first event."""
     table: Tree = {}
     for name in switch.ports:
         storms = switch.counted(name).storms.items()
@@ -232,7 +232,7 @@ def _maintenance(switch: EosSwitch) -> Tree:
 
 
 def _bgp_summary(switch: EosSwitch) -> Tree:
-    """A neighbour on a port is there once it was heard, by its link-local address.
+    """A neighbour on a port appears once it was heard, with its link-local address.
 
     Captures of aristanetworks/anta have `fe80::…%Vl4094`.
     """
@@ -255,7 +255,7 @@ def _bgp_summary(switch: EosSwitch) -> Tree:
 def _routes(switch: EosSwitch) -> Tree:
     """Routes by BGP (aristanetworks/anta, `VerifyRoutingTableEntry`).
 
-    That a next hop over a port without an address has the port as others have it is a guess.
+    If the port of a next hop lacks an address, its `interface` still has the usual form: a guess.
     """
     table = {
         each.network: {
@@ -295,4 +295,4 @@ TREES: Final[dict[str, Callable[..., Tree]]] = {
     "priority-flow-control counters detail": _pfc_detail,
     "priority-flow-control counters watchdog": _pfc_watchdog,
 }
-"""What follows `show` to its JSON, of which a switch may print more."""
+"""Words after `show` to the JSON answer; a real switch may print more."""

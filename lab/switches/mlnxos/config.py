@@ -1,10 +1,10 @@
-"""What an MLNX-OS switch holds; what each line does to it, and how the lines are printed.
+"""The state of an MLNX-OS switch, and the effect and printed form of each line.
 
-Factory: no subnet manager runs (the vendor's manual), its priority is 0 (public notes), and there
-is one partition, Default, with every port in it (a capture).
+Factory: the subnet manager is off (the vendor's manual), its priority is 0 (public notes), and the
+only partition, Default, has every port in it (a capture).
 
 Forms: the vendor's manual, Stacki's driver and a report of an SX6036 (docs/explanation/
-sources.md#mlnx-os). Refusal texts that no capture shows are marked `guess`.
+sources.md#mlnx-os). If no capture shows the text of a refusal, it is marked `guess`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Partition(Part):
     mtu: str | None = None
     rate: int | None = None
     defmember: Literal["full", "limited"] | None = None
-    """Membership of ports that are added without a word of it."""
+    """Membership of ports that are added without naming one."""
     members: dict[str, MemberKind] = {}
     """GUID of 16 digits or `ALL` to membership."""
 
 
 class Config(CliConfig):
-    """A whole configuration: what is running, or what the next boot will load."""
+    """A whole configuration: the running one, or the one that the next boot will load."""
 
     sm: bool = False
-    """`ib sm`: the function as such."""
+    """`ib sm`: whether the function is on at all."""
     nodes: dict[str, bool] = {}
     """`ib smnode NAME enable`: node to whether its subnet manager is enabled."""
     sm_priority: int = 0
@@ -55,7 +55,7 @@ class Config(CliConfig):
         DEFAULT: Partition(pkey=DEFAULT_PKEY, ipoib=True, members={"ALL": "full"})
     }
     shut: list[str] = []
-    """Ports that are shut."""
+    """Shut ports."""
 
     @property
     def sm_runs(self) -> bool:
@@ -67,7 +67,7 @@ Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:
-    """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
+    """The configuration in factory state; a UsageError if the lab does not know the model."""
     if model not in PORTS_BY_MODEL:
         known = sorted(PORTS_BY_MODEL)
         raise UsageError(f"the lab has no InfiniBand switch model {model!r}; it has {known}")
@@ -84,12 +84,12 @@ _NO_KIND: Final = "% Invalid membership type"  # guess
 
 
 def show_guid(guid: str) -> str:
-    """As the switch writes a port: eight pairs (Stacki), or ALL."""
+    """A port's GUID as the switch writes it: eight pairs (Stacki), or ALL."""
     return guid if guid == "ALL" else ":".join(re.findall("..", guid))
 
 
 def _partition(config: Config, name: str, *, on: bool = True) -> Partition:
-    """A partition that is there; what the default one has is not taken away."""
+    """An existing partition; settings of the default one cannot be removed."""
     if name not in config.partitions:
         raise command_line.CliError(f"% Partition {name} does not exist")  # guess
     if not on and name == DEFAULT:
@@ -237,5 +237,5 @@ def _lines(config: Config) -> Iterator[str]:
 
 
 def render_running_config(config: Config) -> str:
-    """The configuration as lines; a guess beyond that such lines are commands."""
+    """The configuration as lines; only their form as commands is known, the rest is a guess."""
     return "".join(f"   {line}\n" for line in _lines(config))

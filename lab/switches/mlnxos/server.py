@@ -1,7 +1,7 @@
-"""`MlnxosSwitch`: one emulated InfiniBand switch behind a real SSH server, and what it shows.
+"""`MlnxosSwitch`: one emulated InfiniBand switch behind a real SSH server, and its show commands.
 
-`show ib partition`, `show ib sm`, `show ib smnode NAME sm-state` and `show ib sm priority` are as
-public sources print them; the rest is marked (lab/sources.md#mlnx-os).
+`show ib partition`, `show ib sm`, `show ib smnode NAME sm-state` and `show ib sm priority` print
+the form of public sources; the rest is marked (lab/sources.md#mlnx-os).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MlnxosSwitch(CliSwitch[Stored]):
     banner = "Mellanox MLNX-OS Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        """Load the state of the last run, or the factory's; a UsageError for an unknown model."""
         factory = partial(factory_config, config.name, config.model)
         stored = load_stored(Stored, state_path, lambda: Stored.untouched(factory()))
         super().__init__(config, state_path, stored)
@@ -66,22 +66,22 @@ class MlnxosSwitch(CliSwitch[Stored]):
 
     @property
     def port_names(self) -> tuple[str, ...]:
-        """It has no Ethernet port."""
+        """Empty: the switch lacks Ethernet ports."""
         return ()
 
     @property
     def config(self) -> Config:
-        """What is running."""
+        """The running configuration."""
         return self.stored.running
 
     @property
     def edited(self) -> Config:
-        """Configuration lines change it, and nothing beside."""
+        """The running configuration, the only object that lines change."""
         return self.config
 
     @property
     def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
-        """What it can be asked, and told."""
+        """Its show commands and its configuration lines."""
         return _SHOW_COMMANDS, COMMANDS
 
     def link_up(self, port: str) -> bool:
@@ -89,13 +89,13 @@ class MlnxosSwitch(CliSwitch[Stored]):
         return self.has_cable(port) and port not in self.config.shut
 
     def snapshot(self) -> JsonValue:
-        """The running and the saved configuration, canonical: the order of making is left out."""
+        """The running and the saved configuration, with sorted lines, as order does not count."""
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         found = show_parts(parts, lambda part: [*sorted(render_running_config(part).splitlines())])
         return cast("JsonValue", json.loads(json.dumps(found, sort_keys=True)))
 
     def subnet_view(self) -> SubnetView:
-        """What this switch does for its subnet."""
+        """The part of the subnet that this switch provides."""
         config = self.config
         ports, rate_gbit_s, _ = PORTS_BY_MODEL[self.model]
         return SubnetView(
@@ -151,7 +151,7 @@ def _node_running(switch: MlnxosSwitch, name: str) -> str:
 
 
 def _routing(switch: MlnxosSwitch) -> str:
-    """The text while no subnet manager runs is captured; the form of the answer is a guess."""
+    """The text without a running subnet manager is captured; the answer's form is a guess."""
     if not switch.config.sm_runs:
         raise CliError("% Connection to SM unavailable")
     return f"Routing engine: {switch.config.routing_engine or FACTORY_ENGINE}\n"

@@ -1,6 +1,6 @@
-"""What Onyx and MLNX-OS have alike: a switch, its sessions with their modes, and their commands.
+"""The common base of Onyx and MLNX-OS: a switch, its sessions with their modes, and its commands.
 
-Modes and prompts: lab/sources.md#onyx. A session knows nothing of SSH.
+Modes and prompts: lab/sources.md#onyx. A session does not use SSH itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ StoredT = TypeVar("StoredT", bound=SavedAndRunning[Any])
 
 
 class Mode(Enum):
-    """What a session takes, by the end of its prompt."""
+    """The modes of a session, each with the end of its prompt."""
 
     STANDARD = "> "
     ENABLE = "# "
@@ -50,12 +50,12 @@ class Session:
     """Configuration lines accepted so far, for the fault that drops a session."""
 
     def prompt(self) -> str:
-        """The prompt, which tells the mode."""
+        """The prompt, which shows the mode."""
         end = self.mode.value.format(self.context and f" {self.context}")
         return f"{self.switch.hostname} [standalone: master] {end}"
 
     def run(self, line: str) -> str:
-        """Run one line and return what it prints, with a final newline if anything."""
+        """Run one line and return its output, which ends with a newline unless it is empty."""
         text = line.strip()
         if not text or text.startswith("#"):
             return ""
@@ -116,7 +116,7 @@ class Session:
         self.switch.save_configuration()
 
     def reload(self) -> None:
-        """The questions that a `reload` may ask are a guess, so only the forced form is known."""
+        """Only the forced form is known, because the questions of a plain `reload` are a guess."""
         self.open = False
         self.switch.reload()
 
@@ -130,7 +130,7 @@ class Session:
 
 
 def _move_no(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`no interface ethernet 1/1 X` is another way to say `interface ethernet 1/1 no X`."""
+    """Read `no interface ethernet 1/1 X` as `interface ethernet 1/1 no X`."""
     if words[0] == "no" and words[4:] and _abbreviates(words[1], "interface"):
         return (*words[1:4], "no", *words[4:])
     return words
@@ -146,7 +146,7 @@ def _filtered(answer: Answer, filters: list[str]) -> str:
             raise UnknownCommandError(UNKNOWN.format("json-print"))
         return indented(answer.data)
     if answer.text is None:
-        # No capture of the text form exists (sources.md#onyx-unknown) and nobody here needs it.
+        # No capture of the text form exists (sources.md#onyx-unknown); the lab does not need it.
         raise UnknownCommandError('% Unrecognized command.\nType "?" for help.')
     text = answer.text
     for item in filters:
@@ -189,10 +189,10 @@ _SESSION_COMMANDS: Final = {
 
 @dataclass(slots=True)
 class Faults(PlainFaults):
-    """What only Onyx and MLNX-OS have; public clients cap themselves at 5 sessions (capture C8)."""
+    """Faults of Onyx and MLNX-OS only; public clients open at most 5 sessions (capture C8)."""
 
     exit_status: int | None = None
-    """Status of an exec; None sends none, as xCAT tolerates."""
+    """Status of an exec; with None the switch omits it, as xCAT tolerates."""
 
 
 EXIT_STATUS: Final = {
@@ -210,56 +210,56 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
     line_editor = False
     planted_refusal = "% Internal error: the command failed"  # planted, not modelled
     writes = re.compile("conf|write|reload")
-    # A guess, after TMS base: a command that the user's capability lacks is not there for it.
+    # A guess, after TMS base: the switch does not know a command that the user must not run.
     denial = UNKNOWN
     banner: ClassVar[str]
-    """Before the login."""
+    """Printed before the login."""
 
     def __init__(self, config: SwitchConfig, state_path: Path, stored: StoredT) -> None:
-        """Nothing is planted."""
+        """Start without planted faults."""
         super().__init__(config, state_path, stored, Faults())
 
     @property
     @abstractmethod
     def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
-        """What it can be asked, and told."""
+        """Its show commands and its configuration lines."""
 
     @property
     def edited(self) -> Part:
-        """What configuration lines change."""
+        """The object that configuration lines change."""
         return self.stored
 
     def show(self, words: Sequence[str]) -> Answer:
-        """Answer a show command; the abbreviation rule takes `show interface` for `interfaces`."""
+        """Answer a show command; `show interface` may abbreviate `show interfaces`."""
         handler, values = GRAMMAR.find(self.commands[0], words)
         found: Answer | str = handler(self, *values)
         return Answer(found) if isinstance(found, str) else found
 
     def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
+        """Check the password of the only user."""
         return KeyboardLogin(self._config, self.banner)
 
     def session(self) -> Session:
-        """A new login."""
+        """Open a new login."""
         return Session(self, paging=self.stored.running.paging)
 
     async def serve(self, process: Process) -> None:
-        """A shell, or one command."""
+        """Serve a shell, or one command."""
         await serve(process, self.session(), self.faults)
 
     def turn_away(self, process: Process) -> None:
-        """Tell it (a guess)."""
+        """Refuse with a message (a guess)."""
         process.stdout.write("% Maximum number of sessions reached\n")
         process.close()
 
     @property
     def hostname(self) -> str:
-        """As the prompt shows it."""
+        """The host name in the prompt."""
         return self.stored.running.hostname
 
     @property
     def port_names(self) -> Collection[str]:
-        """Ethernet ports, whose mode may be entered."""
+        """The Ethernet ports, whose mode a session may enter."""
         return self.ports
 
     def change(self, words: Sequence[str]) -> None:
@@ -275,14 +275,14 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
         self.commit()
 
     def save_configuration(self) -> None:
-        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
+        """Make the running configuration the startup one; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise CliError("% Failed to save configuration: No space left on device")
         self.stored.saved = self.stored.running.model_copy(deep=True)
         self.commit()
 
     def reload(self) -> None:
-        """Boot again: sessions end and what was not saved is lost."""
+        """Boot again: sessions end and unsaved changes are lost."""
         self.stored.running = self.stored.saved.model_copy(deep=True)
         self.commit()
         self.drop_sessions()
@@ -290,5 +290,5 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
     reboot = reload
 
     def run_line(self, line: str) -> str:
-        """Run a configuration line as somebody at the console would; nothing is saved."""
+        """Run a configuration line as a person at the console would; nothing is saved."""
         return Session(self, Mode.CONFIG, paging=False).run(line)

@@ -1,9 +1,9 @@
-"""What an emulated Onyx switch holds: its configuration, saved and running, and its counters.
+"""The state of an emulated Onyx switch: its configuration, saved and running, and its counters.
 
-Factory values: MTU 1500 (below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight
-DSCPs per priority (fixture show_qos_interface_ethernet.cfg), PFC off, no ECN, ETS weights 12
-and 13 in turn (fixture of `show dcb ets interface`). Priority n in traffic class n is a guess
-beyond 3 and 6, which `show roce` prints (capture C1).
+Factory values: MTU 1500 (below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight DSCPs per
+priority (fixture show_qos_interface_ethernet.cfg), PFC off, ECN off, ETS weights 12 and 13 in turn
+(fixture of `show dcb ets interface`). `show roce` prints the classes of priorities 3 and 6 (capture
+C1); for the others, priority n in traffic class n is a guess.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ _SINCE: Final = {
     "trust": (3, 6, 5000),
     "congestion-control": (3, 6, 5000),
 }
-"""Word of a command to the release that brought it: Onyx user manual, "RoCE Commands"; a public
-recipe for 3.7.1102 that 3.6.4114 refused."""
+"""Word of a command to its first release: Onyx user manual, "RoCE Commands".
+
+Also a public recipe for 3.7.1102, which 3.6.4114 refused.
+"""
 
 
 def of_release(commands: Iterable[Command], release: str) -> tuple[Command, ...]:
-    """The commands that a release has."""
+    """The commands of a release."""
     held = numbers(release)
     return tuple(
         command
@@ -69,7 +71,7 @@ def of_release(commands: Iterable[Command], release: str) -> tuple[Command, ...]
 
 @lru_cache(maxsize=1000)  # a driver asks the same of each port, again and again
 def split_words(line: str) -> tuple[str, ...]:
-    """Split a line at blanks outside of double quotes; a CliError if one is not closed."""
+    """Split a line at blanks outside double quotes; a CliError if a quote stays open."""
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
@@ -77,10 +79,10 @@ def split_words(line: str) -> tuple[str, ...]:
 
 
 def expand_ports(text: str, known: Iterable[str]) -> list[str]:
-    """Expand `1/1-1/3,1/7` into ports that the switch has, in its order.
+    """Expand `1/1-1/3,1/7` into ports of the switch, in its order.
 
     Raises:
-        CliError: A port is not there (the wording is a guess).
+        CliError: A port does not exist (the wording is a guess).
     """
     order = list(known)
     ports: list[str] = []
@@ -135,10 +137,10 @@ class PortConfig(Part):
     trust: Trust = "L2"
     rewrite: list[str] = []
     dscp_map: dict[int, int] = {}
-    """DSCP to switch priority where it is not the factory's, DSCP / 8."""
+    """DSCP to switch priority, if it differs from the factory's DSCP / 8."""
     congestion: dict[int, Congestion] = {}
     ets: dict[int, int | None] = {}
-    """Traffic class to WRR weight where it is not the factory's; None: it is strict."""
+    """Traffic class to WRR weight, if it differs from the factory's; None: strict."""
     pfc: bool = False
 
     def set_mode(self, mode: Mode, *, routed: bool = False) -> None:
@@ -148,7 +150,7 @@ class PortConfig(Part):
             self.allowed_vlans = "all" if mode == "trunk" else []
 
     def priority_of(self, dscp: int) -> int:
-        """Which switch priority a DSCP gets."""
+        """The switch priority of a DSCP."""
         return self.dscp_map.get(dscp, dscp // 8)
 
     @property
@@ -162,7 +164,7 @@ class PortConfig(Part):
 
 
 class CliConfig(Part):
-    """What every configuration of Onyx and MLNX-OS says."""
+    """The settings in every configuration of Onyx and MLNX-OS."""
 
     hostname: str
     paging: bool = True
@@ -172,19 +174,19 @@ ConfigT = TypeVar("ConfigT", bound=CliConfig)
 
 
 class SavedAndRunning(stored.Stored, Generic[ConfigT]):
-    """What one switch keeps on its disk in the lab."""
+    """The state that one switch keeps on disk in the lab."""
 
     running: ConfigT
     saved: ConfigT
 
     @classmethod
     def untouched(cls, factory: ConfigT) -> Self:
-        """What a new switch keeps."""
+        """The state of a new switch."""
         return cls(running=factory, saved=factory.model_copy(deep=True))
 
 
 class Config(CliConfig):
-    """A whole configuration: what is running, or what the next boot will load."""
+    """A whole configuration: the running one, or the one that the next boot will load."""
 
     model: str = ""
     vlans: dict[int, str] = {FACTORY_VLAN: "default"}
@@ -195,16 +197,16 @@ class Config(CliConfig):
     lldp: bool = False
 
     def add_vlans(self, text: str) -> None:
-        """Make VLANs; one that is there keeps its name."""
+        """Make VLANs; an existing one keeps its name."""
         self.vlans = dict(sorted((dict.fromkeys(expand_vlans(text), "") | self.vlans).items()))
 
     def name_vlan(self, vlan: str, name: str = "") -> None:
-        """Name a VLAN, which is made if it is not there."""
+        """Name a VLAN, and make it if it is missing."""
         self.add_vlans(vlan)
         self.vlans[int(vlan)] = name
 
     def remove_vlans(self, text: str) -> None:
-        """Remove VLANs, also from ports; a CliError if one is not there, or the factory's."""
+        """Remove VLANs, also from ports; a CliError for a missing one, or the factory's."""
         vlans = expand_vlans(text)
         missing = [vlan for vlan in vlans if vlan not in self.vlans]
         if FACTORY_VLAN in vlans or missing:
@@ -217,7 +219,7 @@ class Config(CliConfig):
                 port.allowed_vlans = sorted(port.carried - {*vlans})
 
     def reset_ports(self, text: str) -> None:
-        """Give ports the factory's values."""
+        """Reset ports to factory values."""
         for name in expand_ports(text, self.ports):
             self.ports[name] = PortConfig()
 
@@ -226,13 +228,13 @@ Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:
-    """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
+    """The configuration in factory state; a UsageError if the lab does not know the model."""
     ports = {f"1/{n + 1}": PortConfig() for n in range(front_of(model, "onyx").ports)}
     return Config(hostname=hostname, model=model, ports=ports)
 
 
 def apply_roce(config: Config, mode: RoceMode) -> None:
-    """Do what the one-shot `roce` command does to every port (manual "RoCE Commands")."""
+    """Change every port as the one-shot `roce` command does (manual "RoCE Commands")."""
     config.roce = mode
     config.lldp = on = mode != "none"
     config.pfc_enabled = mode in {"lossless", "semi-lossless"}
@@ -247,9 +249,9 @@ _MODULES: Final = {"qsfp": 1, "qsfp-split-2": 2, "qsfp-split-4": 4, "qsfp-split-
 
 
 def split(stored: Stored, ports: str, module: str) -> None:
-    """A port becomes its parts, and what it had is gone (manual, "Ethernet Interfaces").
+    """Replace a port with its parts, and drop its settings (manual, "Ethernet Interfaces").
 
-    That it has to be shut is in public guides; the wording of the refusals is a guess.
+    Public guides say that it must be shut; the wording of the refusals is a guess.
     """
     config, parts = stored.running, _MODULES.get(module, 0)
     for name in expand_ports(ports, config.ports):

@@ -1,7 +1,7 @@
-"""The lines of the configuration: what each does to it, and how `show running-config` prints it.
+"""The lines of the configuration: their effect, and their form in `show running-config`.
 
-The forms are those of lab/sources.md#onyx, the source named per group. Refusal
-texts that no capture shows are marked `guess`.
+The forms come from lab/sources.md#onyx; each group names its source. If no capture shows the text
+of a refusal, it is marked `guess`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _ALLOWED: Final = "switchport trunk|hybrid allowed-vlan"
 _NAMING: Final = (
     *("switchport access vlan <int>", f"{_ALLOWED} add <vlans>", f"{_ALLOWED} none|all|<vlans>"),
 )
-"""That a VLAN must exist before a port names it is a guess."""
+"""A guess: a VLAN must exist before a port names it."""
 _FLAPS: Final = ("shutdown", "mtu <int> force")
 
 
 def _on_ports(tail: str, change: Handler) -> Handler:
-    """A change to every port of the range in the first place; counts the flaps of ports."""
+    """Make a change to every port of the range in the first place; count the flaps of ports."""
 
     def run(stored: Stored, ports: str, *values: str) -> None:
         config = stored.running
@@ -72,7 +72,7 @@ def _on_ports(tail: str, change: Handler) -> Handler:
 
 
 def _number(text: str, most: int = 7, least: int = 0) -> int:
-    """A traffic class or a priority, of which there are eight; or another number."""
+    """Check a traffic class or a priority, 0 to 7 by default; or another number."""
     if not least <= int(text) <= most:
         raise CliError(f"% Please enter an integer between {least} and {most}.")
     return int(text)
@@ -130,7 +130,7 @@ def _no_mark(port: PortConfig, text: str) -> None:
 
 
 def _weigh(port: PortConfig, text: str, weight: str | None = None) -> None:
-    """A class is strict, or has a weight."""
+    """Make a class strict, or give it a weight."""
     held = port.ets | {_number(text): None if weight is None else int(weight)}
     port.ets = {tc: each for tc, each in held.items() if each != FACTORY_WEIGHTS[tc]}
 
@@ -205,10 +205,10 @@ _ON_PORTS: Final[tuple[tuple[str, Handler], ...]] = (
     ("traffic-class <int> dcb ets wrr <int>", _weigh),
     ("qos rewrite pcp|dscp", _rewrite(on=True)),  # onyx_qos.py:85-88
     ("no qos rewrite pcp|dscp", _rewrite(on=False)),
-    # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
+    # The manual's "QoS Commands" says that the map can change; these words are a guess.
     ("qos map dscp <int> to switch-priority <int>", _map_dscp),
 )
-"""What follows `interface ethernet <ports>`, or stands alone inside that mode."""
+"""The words after `interface ethernet <ports>`, which are also lines inside that mode."""
 
 
 def _ask_split(stored: Stored, ports: str, _module: str) -> None:
@@ -220,7 +220,7 @@ def _ask_split(stored: Stored, ports: str, _module: str) -> None:
 
 
 def _roce(stored: Stored, mode: str = "lossless") -> None:
-    """The manual: entering or leaving a mode may toggle interfaces; here it always does."""
+    """Set the one-shot; by the manual a change may toggle interfaces, here it always does."""
     if stored.running.roce != mode:
         apply_roce(stored.running, cast("RoceMode", mode))
         for name in stored.running.ports:
@@ -235,7 +235,7 @@ def _whole(change: Callable[..., None]) -> Handler:
 
 
 def _nothing(_stored: Stored) -> None:
-    """Nothing here depends on it."""
+    """Accept a line without any effect in the lab."""
 
 
 _PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
@@ -274,7 +274,7 @@ _UNDONE: Final = {
     "traffic-class 3 dcb ets": f"traffic-class 3 dcb ets wrr {FACTORY_WEIGHTS[3]}",
     "traffic-class 6 dcb ets": f"traffic-class 6 dcb ets wrr {FACTORY_WEIGHTS[6]}",
 }
-"""How the lines begin that belong to the one-shot, and what a port says that has none of them."""
+"""First words of the one-shot's lines, to the line that a port prints if it lacks them."""
 
 
 def _kind(line: str) -> str:
@@ -282,9 +282,10 @@ def _kind(line: str) -> str:
 
 
 def _per_port(config: Config, rows: Iterable[Row | Lines]) -> list[str]:
-    """Equal lines of neighbouring ports are one line with a range.
+    """Write equal lines of neighbouring ports as one line with a range.
 
-    The lines that the one-shot gives a port are left out, and one more undoes what it has not.
+    The one-shot's own lines for a port are left out. If a port lacks one of them, another line
+    undoes it.
     """
     given = Config(hostname="", ports={"1/1": PortConfig()})
     apply_roce(given, config.roce)
@@ -322,13 +323,13 @@ def render_running_config(config: Config, generated_at: str = "", release: str =
 
     Layout: oxidized's capture of Onyx 3.9.2504 and the Ansible fixture onyx_config_config.cfg:
     sections between `##` lines, positive lines indented by three blanks, `no …` and `hostname` at
-    column 0. With the one-shot, what it sets on ports has no lines: that capture has `roce lossy`
-    and no trust. What a port that differs then says is a guess, as is the order of lines.
+    column 0. The one-shot's settings of ports are not printed: that capture has `roce lossy` but
+    not its trust. The lines of a port with other settings are a guess, as is the order of lines.
 
     Args:
         config: What to print.
         generated_at: Text of the clock in the head; empty in comparisons.
-        release: What the switch runs.
+        release: The running release.
     """
     roce = [] if config.roce == "none" else [f"   roce {config.roce}"]
     sections = (

@@ -49,7 +49,7 @@ class OnyxSwitch(CliSwitch[Stored]):
     banner = "Mellanox Onyx Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        """Load the state of the last run, or the factory's; a UsageError for an unknown model."""
         factory = partial(factory_config, config.name, config.model)
         stored = load_stored(Stored, state_path, lambda: Stored.untouched(factory()))
         super().__init__(config, state_path, stored)
@@ -61,20 +61,20 @@ class OnyxSwitch(CliSwitch[Stored]):
 
     @property
     def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
-        """What its release can be asked, and told."""
+        """The show commands and the configuration lines of its release."""
         return _commands(self.release)
 
     def up(self, port: str) -> bool:
-        """Whether the port has link: not shut, cabled, and its cable not pulled."""
+        """Whether the port has link: it is cabled, not shut, and its cable is not pulled."""
         return self.stored.running.ports[port].admin_up and self.has_cable(port)
 
     def snapshot(self) -> JsonValue:
-        """The running and the saved configuration, canonical: no counters, no clocks."""
+        """The running and the saved configuration in canonical form: no counters, no clocks."""
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return show_parts(parts, render_running_config)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port; a UsageError if there is none."""
+        """The settings that affect a RoCE packet on this port; a UsageError if it is unknown."""
         config = self.stored.running
         self.require_port(port)
         held = config.ports[port]

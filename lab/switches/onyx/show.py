@@ -1,8 +1,7 @@
 """The show commands of ports, VLANs and the system: as text and as `| json-print`.
 
-Sources: lab/sources.md#onyx, the fixtures and captures that it names. A text
-form that nobody has captured is made by `_guessed_text` and says so here; Railyard's driver reads
-none of those.
+Sources: lab/sources.md#onyx, with its fixtures and captures. If the text form was never captured,
+`_guessed_text` makes it, and a comment says so; Railyard's driver does not read such text.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def _switchport(switch: OnyxSwitch) -> Answer:
 
 
 def _guessed(found: dict[str, JsonValue]) -> Answer:
-    """A readable text form where no capture exists (sources.md#onyx-unknown)."""
+    """A readable text form for answers without a capture (sources.md#onyx-unknown)."""
     return Answer("".join(f"{key}: {value}\n" for key, value in found.items()), found)
 
 
@@ -165,7 +164,7 @@ def _status(switch: OnyxSwitch) -> Answer:
 
 
 def _lldp(switch: OnyxSwitch) -> Answer:
-    """The lines that five public clients look for; that LLDP prints none while off is a guess."""
+    """The lines that five public clients look for; an empty answer with LLDP off is a guess."""
     blocks: list[str] = []
     plugged = switch.plugged.items() if switch.stored.running.lldp else ()
     for port, (system, name) in plugged:
@@ -189,7 +188,7 @@ Counters = Callable[["OnyxSwitch", str, int], Iterator[str]]
 
 
 def _counters(lines: Counters, switch: OnyxSwitch, *said: str) -> Answer:
-    """`<number> <name>` under heads (capture C8); without a port it is about each of them."""
+    """`<number> <name>` under heads (capture C8); without a port, for each of them."""
     named = bool(said) and "/" in said[0]
     ports, number = said[0] if named else ",".join(switch.ports), [*said[named:], "0"][0]
     if int(number) not in TRAFFIC_CLASSES:
@@ -216,10 +215,10 @@ def _totals(switch: OnyxSwitch, port: str, _number: int = 0) -> Iterator[str]:
 
 
 def _of_priority(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
-    """That the command exists and prints `<number> pause packets` is seen in public clients.
+    """Public clients show that the command exists and prints `<number> pause packets`.
 
-    The rest of the layout is a guess after `counters`. What is received is counted by the priority
-    that the port gave it.
+    The rest of the layout is a guess after `counters`. Received packets count under the priority
+    that the port gave them.
     """
     held, lasted = switch.counted(port), (0, "pause duration")
     yield f"  PFC {number}:"
@@ -232,7 +231,7 @@ def _of_priority(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
 
 
 def _of_class(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
-    """The command is seen in public clients; the layout is a guess."""
+    """Public clients use the command; the layout is a guess."""
     sent = switch.counted(port).tx_bytes.get(number, 0)
     return _counts(f"TC {number}:", sent, (0, "queue depth"), (0, "unicast no buffer discard"))
 
@@ -250,7 +249,7 @@ def _roce_counters(switch: OnyxSwitch, port: str) -> Iterator[JsonValue]:
 def _data(
     render: Callable[[OnyxSwitch, str], Iterator[JsonValue]], switch: OnyxSwitch, ports: str
 ) -> Answer:
-    """An answer about ports that exists as JSON alone."""
+    """An answer about ports that exists only as JSON."""
     found = expand_ports(ports, switch.ports)
     return Answer(None, [row for port in found for row in render(switch, port)])
 

@@ -132,7 +132,7 @@ _CLASSES: Final = """RoCE used TCs:
 def roce(config: Config) -> str:
     """`show roce`: lossless as in capture C1; other modes keep its layout (a guess).
 
-    While the one-shot is off: the example of the manual 3.10, "RoCE Commands".
+    If the one-shot is off: the example of the manual 3.10, "RoCE Commands".
     """
     if config.roce == "none":
         return "RoCE mode: N/A\n"
@@ -159,7 +159,7 @@ def roce(config: Config) -> str:
 
 
 def _exceptions(config: Config) -> list[str]:
-    """Ports that somebody set apart from the one-shot; the format is a guess."""
+    """Ports with other settings than the one-shot's; the format is a guess."""
     lines: list[str] = []
     for name, port in config.ports.items():
         if port.trust != "L3":

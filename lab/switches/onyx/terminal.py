@@ -1,6 +1,6 @@
-"""The three ways in over SSH: a shell with a terminal, a shell without one, and an exec.
+"""The three kinds of SSH session: a shell with a terminal, a shell without one, and an exec.
 
-What is printed in each: lab/sources.md#onyx and sources.md#onyx-sessions.
+Output of each: lab/sources.md#onyx and sources.md#onyx-sessions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ GREETING = (
     "Mellanox Switch\n"
     "\n"
 )
-"""oxidized's capture of a login on 3.9.2504; the clock stands still."""
+"""oxidized's capture of a login on 3.9.2504; the clock does not move."""
 DEFAULT_HEIGHT = 24
 TYPED_AT_ONCE = 4096
-"""So many keys are taken, and echoed, at once: a packet for each would be most of a session."""
+"""Most keys to read and echo at once: one packet for each would slow the session down."""
 
 
 async def serve(process: Process, session: Session, faults: Faults) -> None:
@@ -48,7 +48,7 @@ async def serve(process: Process, session: Session, faults: Faults) -> None:
 
 
 def _lines_of(process: Process) -> list[str]:
-    """The lines of an exec; `-h` has one argument that holds the quoted list (capture C13)."""
+    """The lines of an exec; `-h` takes one argument, the quoted list (capture C13)."""
     words = shlex.split(process.command or "")
     lines = words[1:]
     if words[:1] != ["cli"]:
@@ -72,7 +72,7 @@ class _Terminal:
         self._typed = ""
 
     async def lines(self) -> AsyncIterator[str]:
-        """What somebody types, until the client goes away."""
+        """The typed lines, until the client disconnects."""
         self._write(GREETING + self._session.prompt())
         while (line := await self._read_line()) is not None:
             yield line

@@ -1,6 +1,6 @@
-"""One login: bash, the tools of sonic-utilities, and what one line prints.
+"""One login: bash, the tools of sonic-utilities, and the output of one line.
 
-Sources: lab/sources.md#sonic. The session knows nothing of SSH.
+Sources: lab/sources.md#sonic. The session does not use SSH itself.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ _TIMES_S: Final = (
     (re.compile(r"\b(config|show|pfcwd|counterpoll) "), 1.0),
     (re.compile(r"sonic-db-cli"), 0.05),
 )
-"""Seconds that a command takes: an SN2700, and reports on click (sonic-buildimage 20048, 22526,
-26827). That of sonic-db-cli, a program in C++, is a guess."""
+"""Seconds of a command: an SN2700, and reports on click (sonic-buildimage 20048, 22526, 26827).
+
+The time of sonic-db-cli, a program in C++, is a guess.
+"""
 _OF_ROOT: Final = [["pfcwd", verb] for verb in ("start", "stop", "interval", "counter_poll")]
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
 
 def real_time_s(line: str) -> float:
-    """How long the commands of a line take on a real switch."""
+    """Duration of a line's commands on a real switch."""
     parts = re.split(r"&&|\|\|", line)
     return sum(next((s for form, s in _TIMES_S if form.search(part)), 0.0) for part in parts)
 
 
 @dataclass(slots=True)
 class Faults(PlainFaults):
-    """What only SONiC has."""
+    """Faults that only SONiC has."""
 
     ignore: list[str] = field(default_factory=list[str])
-    """A command that changes something and holds one of these is taken and does nothing."""
+    """A changing command that contains one of these is accepted, and does nothing."""
     sudo_password: bool = False
-    """Somebody took the right to sudo without a password away."""
+    """Whether sudo asks for a password."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +61,7 @@ class Session(BashLogin):
 
     @property
     def files(self) -> dict[str, str]:
-        """They stay when the login ends."""
+        """The switch's files; they stay when the login ends."""
         return self.switch.stored.files
 
     def prompt(self) -> str:
@@ -125,7 +127,7 @@ class Session(BashLogin):
         return tools[words[0]]()
 
     def _dump(self, words: list[str]) -> str:
-        """`sonic-db-dump`, of the table of ports in STATE_DB."""
+        """`sonic-db-dump`, only for the table of ports in STATE_DB."""
         if words != ["-n", "STATE_DB", "-y", "-k", "PORT_TABLE|*"]:
             self.switch.note_unmodelled(" ".join(("sonic-db-dump", *words)))
             raise CommandError("sonic-db-dump: error: no such option", 2)
@@ -144,19 +146,19 @@ class Session(BashLogin):
         return json.dumps(found, indent=2)
 
     def leave(self) -> Output:
-        """End the shell, and what it locked."""
+        """End the shell, and release its lock."""
         self.switch.holders.discard(self)
         return BashLogin.leave(self)
 
     def take(self, words: list[str]) -> Output:
-        """`exec 9<FILE`: opens it, if it is there."""
+        """`exec 9<FILE`: open it, if it exists."""
         if words[:2] != ["9", "<"] or self.files.get(words[2]) is None:
             return _no_file("-bash", words[-1]), 1
         self.opened = words[2]
         return "", 0
 
     async def wait_for(self, line: str) -> None:
-        """Each command takes its time; `flock -w 5 9` waits for a login that is just ending."""
+        """Wait for each command's time; `flock -w 5 9` also waits for a login that ends."""
         if self.switch.faults.pace:
             await asyncio.sleep(self.switch.faults.pace * real_time_s(line))
         for _ in range(_LOCK_LOOKS):
@@ -165,7 +167,7 @@ class Session(BashLogin):
             await asyncio.sleep(_LOCK_S / _LOCK_LOOKS)
 
     def flock(self, words: list[str]) -> Output:
-        """`flock -w 5 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
+        """`flock -w 5 9`: 1 if another login holds the lock; else take it until this login ends."""
         others = self.switch.stored.lock_owner or self.switch.holders - {self}
         if words not in (["-n", "9"], ["-w", "5", "9"]) or self.opened != RELOAD_LOCK or others:
             return "", 1
@@ -173,12 +175,12 @@ class Session(BashLogin):
         return "", 0
 
     def touch(self, words: list[str]) -> Output:
-        """Make an empty file if there is none."""
+        """Make an empty file if it is missing."""
         self.files.setdefault(words[0], "")
         return "", 0
 
     def cat(self, words: list[str]) -> Output:
-        """Print a file that somebody wrote."""
+        """Print a file that a user wrote."""
         found = self.files.get(words[0])
         if words[0] == VERSION_FILE:
             found = f"build_version: '{self.switch.release.removeprefix('SONiC.')}'\n"
@@ -195,6 +197,6 @@ _BUILTINS: Final[dict[str, Callable[[Session, list[str]], Output]]] = {
     "touch": Session.touch,
     "flock": Session.flock,
     "cat": Session.cat,
-    # Of the container `bgp`, which a person of the group docker may ask without sudo.
+    # Runs in the container `bgp`; members of the group docker need no sudo for it.
     "vtysh": Session.vtysh,
 }

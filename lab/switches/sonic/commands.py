@@ -1,7 +1,7 @@
 """`config …`, `pfcwd …` and `counterpoll …`: commands that change a switch, with click's refusals.
 
 Texts: sonic-utilities, branch 202405, config/vlan.py, config/switchport.py, config/main.py,
-scripts/portconfig, pfcwd/main.py. A time out of the range of `pfcwd` is dropped by the daemon.
+scripts/portconfig, pfcwd/main.py. The daemon drops a time outside the range of `pfcwd`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,10 @@ def _merge_port(switch: SonicSwitch, port: str, **fields: str) -> None:
 
 
 def _remove_address(switch: SonicSwitch, port: str, address: str) -> None:
-    """Its row without fields goes with the last address (config/main.py: `interface ip remove`)."""
+    """Remove an address; the last one also removes the row without fields (config/main.py).
+
+    The function there is `interface ip remove`.
+    """
     db = switch.database.db
     if not switch.database.delete("INTERFACE", f"{port}|{address}"):
         raise _fail(f"{address} is not configured on {port}")  # the words are a guess
@@ -275,7 +278,7 @@ CONFIG: Final = tools.Commands(
 
 
 def options_first(words: Sequence[str]) -> list[str]:
-    """The same words with the options of `pfcwd` in front: click takes them anywhere."""
+    """The words with the options of `pfcwd` in front, because click accepts them anywhere."""
     found = {word: words[n + 1 : n + 2] for n, word in enumerate(words) if word in _OPTIONS}
     options = [part for name in _OPTIONS if name in found for part in (name, *found[name])]
     rest = [word for n, word in enumerate(words) if not {word, *words[n - 1 : n]} & {*_OPTIONS}]
@@ -346,7 +349,7 @@ PFCWD: Final = tools.Commands(
 
 
 def _count_marked(switch: SonicSwitch, status: str) -> None:
-    """Nothing polls them before (the project's doc/qos/ECN_and_WRED_statistics_HLD.md)."""
+    """Start or stop polling; the default is off (doc/qos/ECN_and_WRED_statistics_HLD.md)."""
     if switch.branch < WRED_SINCE:
         raise tools.no_such_command("counterpoll", f"wredqueue {status}")
     counted = {"FLEX_COUNTER_STATUS": status}
@@ -356,4 +359,4 @@ def _count_marked(switch: SonicSwitch, status: str) -> None:
 COUNTERPOLL: Final = tools.Commands(
     "counterpoll", ((r"counterpoll wredqueue (enable|disable)", _count_marked, ""),)
 )
-"""Groups beside this one are not modelled."""
+"""Other groups are not modelled."""

@@ -1,9 +1,8 @@
-"""What an emulated SONiC switch holds: CONFIG_DB running and saved, and counters.
+"""The state of an emulated SONiC switch: CONFIG_DB running and saved, and counters.
 
 Factory: a first boot writes one of the presets of config_samples.py (sonic-buildimage, branch
-202405). `t1` routes every port and gives each a session of BGP; most platforms come so, the Z9332F
-among them. `l1` has the ports alone: the lab begins with it, as with a switch that a person has
-prepared.
+202405). `t1` routes every port and gives each a BGP session; most platforms start like this, also
+the Z9332F. `l1` only has the ports; the lab starts with it, like a switch that a person prepared.
 Sources: lab/sources.md#sonic.
 """
 
@@ -28,7 +27,7 @@ RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """One hardware model, as its folder in sonic-buildimage has it."""
+    """One hardware model, from its folder in sonic-buildimage."""
 
     platform: str
     hwsku: str
@@ -66,9 +65,9 @@ def _pools(
 
     Args:
         xoff: Headroom.
-        sizes: Of the pools of what comes in and of what goes out; one if they are alike.
-        shares: Of lossy traffic that comes in, and of lossless traffic that goes out; the same.
-        lossy: Size and share of lossy traffic that goes out.
+        sizes: Sizes of the ingress and egress pools; a single one if they are equal.
+        shares: Shares of lossy ingress and lossless egress traffic; also a single one if equal.
+        lossy: Size and share of lossy egress traffic.
     """
     pool = {"size": sizes[0], "type": "ingress", "mode": "dynamic", "xoff": xoff}
     inside, outside = {"pool": "ingress_lossless_pool"}, {"pool": "egress_lossless_pool"}
@@ -141,29 +140,29 @@ PLATFORMS: Final = {
 
 
 class Stored(stored.Stored):
-    """What one switch keeps on its disk in the lab."""
+    """The state that one switch keeps on disk in the lab."""
 
     running: Db
     saved: Db
     """`/etc/sonic/config_db.json`."""
     files: dict[str, str] = {}
-    """What somebody wrote to a path, for `config load`."""
+    """Path to the content that a user wrote there, for `config load`."""
     pfc_lists: dict[str, str] = {}
-    """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
+    """Port to the `pfc_enable` that buffermgrd remembers; a deleted list stays there."""
     cables: dict[str, str] = {}
-    """Port to the length that buffermgrd remembers."""
+    """Port to the cable length that buffermgrd remembers."""
     watchdogs: dict[str, dict[int, str]] = {}
-    """Port with a watchdog to its queues, and to what each does in a storm."""
+    """Port with a watchdog to its queues, each with its action in a storm."""
     groups: dict[str, dict[int, str]] = {}
-    """Port and priority group to the buffer profile that the chip has."""
+    """Port and priority group to the buffer profile in the chip."""
     bgp_asns: dict[str, str] = {}
-    """VRF to the number that frrcfgd has given to FRR."""
+    """VRF to the AS number that frrcfgd gave to FRR."""
     lock_owner: str = ""
-    """Who reloads the configuration, and holds the lock (a fault)."""
+    """The user who reloads the configuration, and holds the lock (a fault)."""
 
 
 def platform_of(model: str) -> Platform:
-    """What is known of a model; a UsageError if the lab does not know it with SONiC."""
+    """The platform data of a model; a UsageError if the lab does not know it with SONiC."""
     if model not in PLATFORMS:
         known = sorted(PLATFORMS)
         raise UsageError(f"the lab has no switch model {model!r} with SONiC; it has {known}")
@@ -174,13 +173,13 @@ Preset = Literal["l1", "t1"]
 
 
 def factory_stored(hostname: str, model: str, preset: Preset = "l1") -> Stored:
-    """A switch after its first boot."""
+    """The state of a switch after its first boot."""
     db = factory_db(hostname, platform_of(model), preset)
     return Stored(running=db, saved=copy_of(db))
 
 
 def _t1_rows(ports: Table) -> Db:
-    """What `generate_t1_sample_config` adds: an address and a neighbour for each port."""
+    """Rows that `generate_t1_sample_config` adds: an address and a neighbour for each port."""
     rows: Db = {
         "LOOPBACK_INTERFACE": {"Loopback0": {}, "Loopback0|10.1.0.1/32": {}},
         "INTERFACE": {},
@@ -238,17 +237,17 @@ def factory_db(hostname: str, platform: Platform, preset: Preset = "l1") -> Db:
 
 
 def copy_of(db: Db) -> Db:
-    """A database of its own; `deepcopy` takes ten times as long for it."""
+    """A copy of a database; `deepcopy` takes ten times as long for it."""
     return {
         table: {key: dict(fields) for key, fields in rows.items()} for table, rows in db.items()
     }
 
 
 def row(db: Db, table: str, key: str) -> Fields:
-    """The fields of a row; none if it is not there."""
+    """The fields of a row; empty for a missing row."""
     return db.get(table, {}).get(key, {})
 
 
 def is_managed(db: Db) -> bool:
-    """Whether BGP is made of the rows of CONFIG_DB, by frrcfgd."""
+    """Whether frrcfgd configures BGP from the rows of CONFIG_DB."""
     return row(db, "DEVICE_METADATA", "localhost").get("frr_mgmt_framework_config") == "true"

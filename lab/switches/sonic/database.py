@@ -1,9 +1,9 @@
-"""CONFIG_DB as the daemons see it: what follows when a row changes.
+"""CONFIG_DB as the daemons see it: the effects of a changed row.
 
-Modelled on sonic-swss: buffermgrd makes lossless profiles and priority groups of `pfc_enable`, the
-speed and the cable length (cfgmgr/buffermgr.cpp), and orchagent tells the chip of each group's row
-once (orchagent/bufferorch.cpp). A length is only remembered until the port, or its PFC, changes, up
-to images of March 2026. Of the dynamic buffer model only the rows are.
+Modelled on sonic-swss: buffermgrd makes lossless profiles and priority groups from `pfc_enable`,
+the speed and the cable length (cfgmgr/buffermgr.cpp), and orchagent sends each group's row to the
+chip once (orchagent/bufferorch.cpp). In images before March 2026, a new length only takes effect
+when the port, or its PFC, changes. Of the dynamic buffer model only the rows are modelled.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ WATCHDOGS: Final = "PFC_WD"
 _ACTIONS: Final = ("drop", "forward", "alert")
 _TIMES: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 _LISTED: Final = 202205
-"""First branch whose buffermgrd makes groups for the priorities of `pfc_enable`; before, they are
-always 3 and 4 (sonic-swss, cfgmgr/buffermgr.cpp)."""
+"""First branch whose buffermgrd makes groups for the priorities of `pfc_enable`.
+
+Older ones always use 3 and 4 (sonic-swss, cfgmgr/buffermgr.cpp).
+"""
 
 
 class Database:
@@ -32,7 +34,7 @@ class Database:
         self._platform = platform
         self._branch = branch
         self.acts_on_length = False
-        """As images from March 2026 on do (sonic-swss 67198295)."""
+        """True in images from March 2026 on (sonic-swss 67198295)."""
 
     @property
     def db(self) -> Db:
@@ -40,7 +42,7 @@ class Database:
         return self._stored.running
 
     def merge(self, table: str, key: str, fields: Mapping[str, str]) -> None:
-        """Set fields of a row, and leave its others."""
+        """Set fields of a row, and keep its others."""
         held = self.db.setdefault(table, {}).setdefault(key, {})
         held.update(fields)
         self._set(table, key)
@@ -72,7 +74,7 @@ class Database:
         return 1
 
     def delete_field(self, table: str, key: str, field: str) -> int:
-        """Delete a field; a row whose last field goes is gone as well, as in Redis."""
+        """Delete a field; a row without fields is deleted too, as in Redis."""
         held = row(self.db, table, key)
         if field not in held:
             return 0
@@ -83,7 +85,7 @@ class Database:
         return 1
 
     def load(self, db: Db) -> None:
-        """Boot, or `config reload`: everything again."""
+        """Boot, or `config reload`: apply every row again."""
         self._stored.running = {}
         self._stored.pfc_lists, self._stored.groups = {}, {}
         self._stored.cables, self._stored.watchdogs = {}, {}
@@ -117,14 +119,14 @@ class Database:
         if listed is not None and self._stored.pfc_lists.get(port) != listed:
             self._stored.pfc_lists[port] = listed
             self._make_groups(port)
-        if port not in self._stored.watchdogs:  # a row that came before its list is tried again
+        if port not in self._stored.watchdogs:  # try again a row that came before its list
             self._watch(port)
 
     def _watch(self, port: str) -> None:
-        """Start the watchdog of a port, if its row and its list are there by now.
+        """Start the watchdog of a port, if its row and its list exist by now.
 
-        Modelled on sonic-swss 202405 (orchagent/pfcwdorch.cpp, qosorch.cpp): it takes the list that
-        is there when it starts, and a queue keeps its action until the watchdog ends.
+        Modelled on sonic-swss 202405 (orchagent/pfcwdorch.cpp, qosorch.cpp): it takes the current
+        list when it starts, and a queue keeps its action until the watchdog ends.
         """
         fields = row(self.db, WATCHDOGS, port)
         if not _is_watched(fields) or port not in self.db["PORT"]:
@@ -137,7 +139,7 @@ class Database:
             self._stored.watchdogs[port] = held
 
     def _number_bgp(self, key: str) -> None:
-        """What frrcfgd does with a row of BGP_GLOBALS; FRR takes only digits for a number."""
+        """Handle a row of BGP_GLOBALS as frrcfgd does; FRR takes only digits for a number."""
         number = row(self.db, "BGP_GLOBALS", key).get("local_asn")
         if not is_managed(self.db):
             return
@@ -147,14 +149,14 @@ class Database:
             self._stored.bgp_asns.setdefault(key, number)
 
     def _set_lengths(self, fields: Fields) -> None:
-        """A row is told whole; a port that is no longer in it keeps its length."""
+        """Read the whole row of lengths; a port that it lacks keeps its length."""
         changed = [port for port in fields if self._stored.cables.get(port) != fields[port]]
         self._stored.cables |= fields
         for port in changed if self.acts_on_length else ():
             self._make_groups(port)
 
     def _make_groups(self, port: str) -> None:
-        """Lossless groups for the remembered list; a row that is as it should be stays unsent."""
+        """Make lossless groups for the remembered list; an unchanged row is not sent."""
         if row(self.db, "DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic":
             return
         name = self._profile(port)
@@ -169,7 +171,7 @@ class Database:
                 self.put("BUFFER_PG", key, {"profile": name})
 
     def _profile(self, port: str) -> str | None:
-        """The lossless profile of a port, made if need be; None where there can be none."""
+        """The lossless profile of a port, made if needed; None if the platform defines none."""
         cable = self._stored.cables.get(port)
         found = [line for line in self._platform.groups if line[0] == cable]
         pool = row(self.db, "BUFFER_POOL", POOL)
@@ -177,7 +179,7 @@ class Database:
             return None
         speed = row(self.db, "PORT", port).get("speed", "")
         if speed != str(self._platform.speed_gbit_s * 1000):
-            return None  # the lab has the platform's lengths for its own speed alone
+            return None  # the lab only knows the platform's lengths for its own speed
         name = f"pg_lossless_{speed}_{cable}_profile"
         if not row(self.db, "BUFFER_PROFILE", name):
             _, size, xon, xoff = found[0]
@@ -188,9 +190,9 @@ class Database:
 
 
 def _is_watched(fields: Fields) -> bool:
-    """Whether orchagent takes a row; one with a field or a value that it does not know is dropped.
+    """Whether orchagent accepts a row; it drops one with an unknown field or value.
 
-    Storms are not played.
+    The lab does not emulate storms.
     """
     times = all(
         fields[name].isdigit() and int(fields[name]) in span
@@ -224,13 +226,13 @@ QOS_TABLES: Final = (
     "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
     "LOSSLESS_TRAFFIC_PATTERN",
 )
-"""What `_clear_qos` of sonic-utilities deletes."""
+"""The tables that `_clear_qos` of sonic-utilities deletes."""
 NAME: Final = "AZURE"
 LOSSLESS: Final = ("3", "4")
 DEFAULT_CABLE: Final = "300m"
 """buffers_defaults_t1.j2 of the platform."""
 _DSCP: Final = {"3": "3", "4": "4", "5": "2", "8": "0", "46": "5", "48": "6"}
-"""Every other DSCP is in class 1: 26, the usual one of RoCE, as well."""
+"""Every other DSCP is in class 1, even 26, the usual one of RoCE."""
 
 
 def clear_qos(database: Database) -> None:
@@ -249,7 +251,7 @@ def reload_qos(database: Database, platform: Platform) -> None:
 
 
 def reload_ports(database: Database, platform: Platform, ports: list[str]) -> None:
-    """`--ports`: rows of these ports alone go and come (sonic-utilities, changes 2125 and 3017)."""
+    """`--ports`: replace only the rows of these ports (sonic-utilities, changes 2125 and 3017)."""
     rows = _template(platform, ports)
     for table in ("QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "PORT_QOS_MAP"):
         for key in [*database.db.get(table, {})]:

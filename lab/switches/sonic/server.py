@@ -38,7 +38,7 @@ _TRUST_MAPS: Final = {
     "both": (True, True),
     "port": (False, False),
 }
-"""Whether a port has a map of DSCPs, and one of the tag's priorities."""
+"""Whether a port has a map of DSCPs, and a map of the tag's priorities."""
 
 
 def _set_trust(switch: SonicSwitch, values: list[str]) -> str:
@@ -87,7 +87,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
 
 
 _PAM4_LANE_MBIT_S: Final = 50_000
-"""Lanes of 50 Gbit/s and more have Reed-Solomon alone (IEEE 802.3bs, 802.3cd)."""
+"""Lanes of 50 Gbit/s and more only allow Reed-Solomon (IEEE 802.3bs, 802.3cd)."""
 
 
 class SonicSwitch(LinuxSwitch[Stored, Faults]):
@@ -100,7 +100,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
     denial = "sudo: a password is required"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        """Load the state of the last run, or the factory's; a UsageError for an unknown model."""
         platform_of(config.model)
         stored = load_stored(Stored, state_path, lambda: factory_stored(config.name, config.model))
         super().__init__(config, state_path, stored, Faults())
@@ -115,7 +115,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
 
     @property
     def release(self) -> str:
-        """What it runs: a build of a branch."""
+        """The running release, a build of a branch."""
         asked = self._config.release
         if asked.isdecimal():
             return f"SONiC.{asked}.1-3f2b7c1e0"
@@ -123,7 +123,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
 
     @property
     def branch(self) -> int:
-        """The branch that the release is of, for example 202405."""
+        """The branch of the release, for example 202405."""
         return numbers(self.release)[0]
 
     @property
@@ -132,7 +132,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
         return self.stored.running["PORT"]
 
     def up(self, port: str) -> bool:
-        """Whether a port is open, cabled, and its cable is plugged."""
+        """Whether a port is up in CONFIG_DB, cabled, and its cable is not pulled."""
         fields = self.stored.running["PORT"].get(port, {})
         return fields.get("admin_status", "down") == "up" and self.has_cable(port)
 
@@ -144,7 +144,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
         return [str(speed * 1000) for speed in speeds if speed <= most]
 
     def supported_fecs(self, port: str) -> list[str]:
-        """`supported_fecs` of STATE_DB; the chip's own list was not found, so IEEE's is taken."""
+        """`supported_fecs` of STATE_DB; it follows IEEE, as the chip's own list was not found."""
         fields = self.stored.running["PORT"][port]
         lane_mbit_s = int(fields.get("speed", "0")) // len(fields.get("lanes", "").split(","))
         return ["rs"] if lane_mbit_s >= _PAM4_LANE_MBIT_S else ["rs", "fc", "none"]
@@ -163,7 +163,7 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
         try:
             await serve_bash(process, session, self.faults, greeting)
         finally:
-            session.leave()  # its shell is over, and a lock that it held with it
+            session.leave()  # the shell ends, and releases its lock
 
     def save_configuration(self, path: str) -> None:
         """Write the running configuration to a file, which a full disk cuts short."""
@@ -184,43 +184,43 @@ class SonicSwitch(LinuxSwitch[Stored, Faults]):
         self.commit()
 
     def reload(self) -> None:
-        """Boot again: sessions end, and what was not saved is lost."""
+        """Boot again: sessions end, and unsaved changes are lost."""
         self.load_configuration(self.stored.saved)
         self.drop_sessions()
 
     reboot = reload
 
     def first_boot(self, preset: Preset) -> None:
-        """Begin with a preset of config_samples.py; nothing of before is left."""
+        """Begin with a preset of config_samples.py, and drop the old state."""
         self.stored.saved = factory_db(self.name, self.platform, preset)
         self.reload()
 
     def run_line(self, line: str) -> str:
-        """Run a line as somebody at the console would; nothing is saved."""
+        """Run a line as a person at the console would; nothing is saved."""
         return self.session().run(line)
 
     def refusal_of(self, line: str) -> str | None:
-        """Run a line by hand; an exit status other than 0 is a refusal."""
+        """Run a line like a typed one; an exit status other than 0 is a refusal."""
         session = self.session()
         output = session.run(line)
         return output.strip().splitlines()[-1] if session.status else None
 
     def snapshot(self) -> JsonValue:
-        """Running and saved, canonical: no counters, no clocks."""
+        """The running and the saved database in canonical form: no counters, no clocks."""
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
     @property
     def in_force(self) -> object:
-        """What ports and routes follow: rows change where they are, so that this is a copy."""
+        """A copy of the state that ports and routes follow, because rows change in place."""
         ports = tuple(self.port_view(port) for port in sorted(self.cabled))
         return self.router_view(), ports, {**self.recabled}
 
     def router_view(self) -> RouterView:
-        """What it routes by."""
+        """The switch's view of routing."""
         return router_view(self.name, self.stored)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port; a UsageError if there is none."""
+        """The settings that affect a RoCE packet on this port; a UsageError if it is unknown."""
         self.require_port(port)
         return view_port(self, port)

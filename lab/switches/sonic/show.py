@@ -1,4 +1,4 @@
-"""What `show …` prints: the tables of sonic-utilities, and their JSON where a driver asks for it.
+"""The output of `show …`: the tables of sonic-utilities, and JSON if a driver asks for it.
 
 Layouts: doc/Command-Reference.md and the expected outputs of sonic-utilities' own tests.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNICAST_QUEUES: Final = range(8)
 MULTICAST_QUEUES: Final = range(10, 20)
-"""Queues of the chip beside the unicast ones; nothing of RoCE is in them."""
+"""The chip's multicast queues, which never carry RoCE."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: int = 0) -> str:
@@ -71,7 +71,7 @@ def _pfc_counters(switch: SonicSwitch) -> str:
 
 
 def _pfcwd_stats(switch: SonicSwitch) -> str:
-    """Queues that were found stuck; what they passed and dropped is not played."""
+    """Queues that were found stuck; the lab does not count their passed and dropped packets."""
     header = ("QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP")
     rows = [
         (f"{name}:{queue}", "operational", f"{count}/{count}", *("0/0" for _ in range(4)))
@@ -104,7 +104,7 @@ def _queue_row(sent: str, lost: str = "0") -> dict[str, str]:
 def _wred_json(switch: SonicSwitch) -> str:
     """`N/A` until `counterpoll wredqueue enable` (the project's ECN_and_WRED_statistics_HLD.md).
 
-    Keys: sonic-utilities, scripts/wredstat. click refuses it where the release has no such command.
+    Keys: sonic-utilities, scripts/wredstat. In a release without this command, click refuses it.
     """
     if switch.branch < WRED_SINCE:
         raise no_such_command("show queue", "wredcounters")
@@ -185,7 +185,7 @@ _COMMANDS: Final = Commands(
 
 
 def run_show(switch: SonicSwitch, words: list[str]) -> str:
-    """Run one `show` command; the real FRR, if it is there, is asked about BGP and routes.
+    """Run one `show` command; the real FRR, if the lab runs it, answers about BGP and routes.
 
     Raises:
         CommandError: It is unknown.
@@ -198,7 +198,7 @@ _HEADER: Final = (
     *("Neighbhor", "V", "AS", "MsgRcvd", "MsgSent", "TblVer", "InQ", "OutQ", "Up/Down"),
     *("State/PfxRcd", "NeighborName"),
 )
-"""As it is spelled there."""
+"""Spelled as in the source."""
 _PASSED_ON: Final = {
     ("ip", "route"): "show ip route",
     ("ip", "bgp", "neighbors"): "show ip bgp neighbors",
@@ -217,14 +217,15 @@ _COLUMNS: Final = {
     "outq": 0,
     "peerUptime": "",
 }
-"""Keys of FRR's JSON of a neighbour, and what is shown where one is missing."""
+"""Keys of FRR's JSON of a neighbour, and the text for a missing one."""
 
 
 def _ask_frr(frr: Daemons, words: list[str]) -> str | None:
-    """The answer to `show` with these words; None: it is no question for FRR.
+    """FRR's answer to `show` with these words; None if FRR cannot answer it.
 
-    sonic-utilities ask vtysh: most is what it says, and `show ip bgp summary` makes a table of its
-    JSON (show/bgp_frr_v4.py, utilities_common/bgp_util.py and tests/bgp_commands_test.py).
+    sonic-utilities ask vtysh. Most commands print its answer, but `show ip bgp summary` makes a
+    table from its JSON (show/bgp_frr_v4.py, utilities_common/bgp_util.py and
+    tests/bgp_commands_test.py).
     """
     if tuple(words) == _SUMMARY:
         _, text = frr.vtysh("-c", "show ip bgp summary json")

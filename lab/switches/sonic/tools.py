@@ -1,4 +1,4 @@
-"""Tables of click's commands; `sonic-cfggen` and `sonic-db-cli`, as far as CONFIG_DB is concerned.
+"""Tables of click's commands; `sonic-cfggen` and `sonic-db-cli`, limited to CONFIG_DB.
 
 Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-common, sonic-db-cli.
 """
@@ -27,7 +27,7 @@ _DATA: Final[TypeAdapter[dict[str, dict[str, dict[str, JsonValue]]]]] = TypeAdap
 
 
 class CommandError(Exception):
-    """A command that fails, with what it prints and its exit status."""
+    """A command that fails, with its output and its exit status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -41,13 +41,13 @@ def usage_error(command: str, arguments: str, message: str) -> CommandError:
 
 
 def no_such_command(tool: str, words: str) -> CommandError:
-    """A word that click does not know."""
+    """A refusal of a word that click does not know."""
     return usage_error(tool, "COMMAND [ARGS]...", f'No such command "{words}".')
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """One tool of click: patterns of its commands, what answers, and the arguments in usage."""
+    """One tool of click: patterns of its commands, their handlers, and the arguments in usage."""
 
     tool: str
     rows: tuple[tuple[str, Callable[..., Any], str], ...]
@@ -71,7 +71,7 @@ class Commands:
 
 
 def parse_data(text: str) -> Db:
-    """Tables as JSON; a CommandError, the end of Python's traceback, if it is none."""
+    """Read tables as JSON; a CommandError for other text, like the end of Python's traceback."""
     try:
         data = _DATA.validate_json(text)
     except ValidationError as error:
@@ -84,7 +84,7 @@ def parse_data(text: str) -> Db:
 
 
 def _raw(field: tuple[str, JsonValue]) -> tuple[str, str]:
-    """A field as Redis has it: a list is `name@`, joined by commas (`typed_to_raw`)."""
+    """A field in Redis' form: a list is `name@`, joined by commas (`typed_to_raw`)."""
     name, value = field
     is_list = isinstance(value, list)
     return (f"{name}@", ",".join(map(str, value))) if is_list else (name, str(value))
@@ -96,7 +96,7 @@ def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
 
 
 def merge_data(database: Database, data: Db) -> None:
-    """`mod_config`: what is there and not in the data stays."""
+    """`mod_config`: rows and fields that the data lacks stay."""
     for table, rows in data.items():
         for key, fields in rows.items():
             database.merge(table, key, fields)
@@ -112,7 +112,7 @@ def _typed_table(rows: Table) -> dict[str, dict[str, str | list[str]]]:
 
 
 def run_cfggen(database: Database, words: list[str], given: str = "") -> str:
-    """The uses that people and drivers make of it; what is written is one transaction."""
+    """Run the forms that people and drivers use; a write is one transaction."""
     match words:
         case ["-d", "--print-data"]:
             return dump(database.db)
@@ -132,10 +132,10 @@ def run_cfggen(database: Database, words: list[str], given: str = "") -> str:
 
 
 def run_db_cli(database: Database, words: list[str]) -> str:
-    """Redis commands on CONFIG_DB; the answers are those of redis-cli without a terminal.
+    """Run Redis commands on CONFIG_DB, with the answers of redis-cli without a terminal.
 
-    So a value that is not there is a blank line, and a list is one key a line
-    (sonic-swss-common, sonic-db-cli/sonic-db-cli.cpp).
+    So a missing value is a blank line, and a list is one key a line (sonic-swss-common,
+    sonic-db-cli/sonic-db-cli.cpp).
     """
     match words:
         case ["CONFIG_DB", "KEYS" | "keys", pattern]:
@@ -150,7 +150,7 @@ def run_db_cli(database: Database, words: list[str]) -> str:
 
 
 def _keys(database: Database, pattern: str) -> list[str]:
-    """Keys that fit a pattern with `*`, one a line; a blank line where there is none."""
+    """Keys that match a pattern with `*`."""
     keys = (f"{table}|{key}" for table, rows in database.db.items() for key in rows)
     fits = re.compile(re.escape(pattern).replace(r"\*", ".*"))
     return [key for key in keys if fits.fullmatch(key)]

@@ -1,11 +1,10 @@
-"""What an emulated SONiC switch does with packets: its ports, and BGP as frrcfgd makes it of rows.
+"""How an emulated SONiC switch treats packets: its ports, and BGP as frrcfgd configures it.
 
-frrcfgd runs only where `frr_mgmt_framework_config` is true; the other daemon, bgpcfgd, is not
-modelled. A number that is there is never changed: another one acts once the row is deleted. It
-gives FRR no `no bgp ebgp-requires-policy`, and FRR is started with its own defaults: a neighbour of
-another number without a route map in each direction gets and tells nothing
-(sonic-buildimage, src/sonic-frr-mgmt-framework/frrcfgd/frrcfgd.py; docker-fpm-frr,
-supervisord.conf.j2; issue 28482).
+frrcfgd only runs if `frr_mgmt_framework_config` is true; the other daemon, bgpcfgd, is not
+modelled. An AS number never changes in place: a new one acts once the row is deleted. frrcfgd does
+not send `no bgp ebgp-requires-policy`, and FRR starts with its own defaults. So an eBGP neighbour
+needs a route map in each direction, or no route passes between them (sonic-buildimage,
+src/sonic-frr-mgmt-framework/frrcfgd/frrcfgd.py; docker-fpm-frr, supervisord.conf.j2; issue 28482).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ON: Final = frozenset({"true", "up"})
 
 
 def router_view(switch: str, stored: Stored) -> RouterView:
-    """A VLAN that is not there has no interface that is up; an interface needs a row of its own."""
+    """The view of routing: an interface needs its own row, and a VLAN's interface its VLAN."""
     db, asn = stored.running, stored.bgp_asns.get("default")
     addresses = {
         name.lower().replace("loopback0", "lo") if "thernet" not in name else name: held
@@ -76,7 +75,7 @@ def _kind(fields: Fields) -> str:
 
 
 def _peers(db: Db) -> Iterator[tuple[str, Fields]]:
-    """Neighbours that carry IPv4; FRR shuts one that is off, and opens none without a family."""
+    """Neighbours that carry IPv4: both the neighbour and its address family must be on."""
     for key, fields in db.get("BGP_NEIGHBOR", {}).items():
         vrf, _, name = key.partition("|")
         family = row(db, "BGP_NEIGHBOR_AF", f"{key}|{_FAMILY}")
@@ -86,7 +85,7 @@ def _peers(db: Db) -> Iterator[tuple[str, Fields]]:
 
 
 def _policies(db: Db) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Neighbour to its route maps; one that is no list gives frrcfgd its letters one by one."""
+    """Neighbour to its route maps; frrcfgd reads a text instead of a list letter by letter."""
     for key, fields in db.get("BGP_NEIGHBOR_AF", {}).items():
         name = key.split("|")[1]
         if key == f"default|{name}|{_FAMILY}":
@@ -94,7 +93,7 @@ def _policies(db: Db) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _statements(db: Db) -> Iterator[str]:
-    """The statements of route maps; one that matches or sets anything is not modelled."""
+    """The statements of route maps; those with a match or a set are not modelled."""
     for key, fields in db.get("ROUTE_MAP", {}).items():
         name, _, number = key.partition("|")
         if {*fields} <= {"route_operation", "name", "stmt_name"} and "route_operation" in fields:
@@ -105,7 +104,7 @@ _BYTES_PER_KIB = 1024
 
 
 def view_port(switch: SonicSwitch, port: str) -> PortView:
-    """The state of a port that is there."""
+    """The state of an existing port."""
     db = switch.stored.running
     fields, qos = row(db, "PORT", port), row(db, "PORT_QOS_MAP", port)
     mode, access, allowed = _membership(db, port)
@@ -131,7 +130,7 @@ def view_port(switch: SonicSwitch, port: str) -> PortView:
 
 
 def _paused(stored: Stored, qos: Fields, port: str) -> frozenset[int]:
-    """Priorities with PFC whose packets are in a group that the chip has headroom for."""
+    """Priorities with PFC whose priority group has headroom in the chip."""
     db, chip = stored.running, stored.groups.get(port, {})
     groups = row(db, "TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
     listed = [int(part) for part in qos.get("pfc_enable", "").split(",") if part]
