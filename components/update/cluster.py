@@ -370,9 +370,9 @@ def _asks(pod: Body) -> int:
 
 
 def _plain(pod: Body) -> Body:
-    """Return the pod as the default account makes it, since our account may not exist yet."""
-    return {
-        key: value
-        for key, value in pod.items()
-        if key not in {"serviceAccountName", "imagePullSecrets", "priorityClassName"}
-    }
+    """Return the pod as the default account makes it, since our account may not exist yet.
+
+    Nor may its RuntimeClass, whose absence is a finding of its own.
+    """
+    absent = {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
+    return {key: value for key, value in pod.items() if key not in absent}
