@@ -230,10 +230,12 @@ class Turn:
     _seen: tuple[float, Mapping[str, NodeUse]] | None = field(default=None, init=False)
     _one_look: Lock = field(default_factory=Lock, init=False)
     _unfit: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _places: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count the time."""
         self._started_s = self.clock()
+        self._places = {each.probe.name: place for place, each in enumerate(self.probes, 1)}
 
     def why_skipped(self, probe: ProbePlan, objects: Sequence[Body]) -> str:
         """Why the probe is not run, as a sentence; empty if it is.
@@ -254,12 +256,14 @@ class Turn:
     def patience(self, name: str, objects: Sequence[Body], place_s: float | None) -> Patience:
         """How to wait for a probe that runs now."""
         self._tell(name, "is run")
-        lacks = lambda: lacks_places(objects, self._nodes())  # noqa: E731 - one argument of a call
-        return Patience(place_s, lacks, partial(self._tell, name))
+        return Patience(place_s, partial(self._lacks, objects), partial(self._tell, name))
+
+    def _lacks(self, objects: Sequence[Body]) -> bool:
+        return lacks_places(objects, self._nodes())
 
     def _tell(self, name: str, words: str) -> None:
-        names = [each.probe.name for each in self.probes]
-        number = f"probe {names.index(name) + 1} of {len(names)}, " if name in names else ""
+        place = self._places.get(name)
+        number = f"probe {place} of {len(self._places)}, " if place else ""
         if self.progress:
             with suppress(OSError):  # a full disk ends no probe
                 self.progress.write_text(f"acceptance: {number}{name}: {words}\n")
