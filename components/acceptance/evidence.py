@@ -30,7 +30,7 @@ from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.difference import Beside, LostWay
 from components.core.errors import UsageError
-from components.model.jobs import LossLimits
+from components.model.jobs import LATENCY_TAIL_US, LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
 MAX_AGE_DAYS = 30
@@ -116,7 +116,9 @@ class Limits(Seen):
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
     losses: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
-    latency_tail_us: float = Field(default=50.0, exclude_if=lambda each: each == 50.0)  # noqa: PLR2004
+    latency_tail_us: float = Field(
+        default=LATENCY_TAIL_US, exclude_if=lambda each: each == LATENCY_TAIL_US
+    )
     """Most that 99.9 % of the small messages of a latency test may take."""
     hcas: int = 0
     """InfiniBand: adapters of every worker that must take part."""

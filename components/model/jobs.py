@@ -192,6 +192,8 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _JUDGED_BYTES: Final = 1 << 30
 """Least message size for judging bandwidth, 1 GiB: it levels out there."""
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
+LATENCY_TAIL_US: Final = 50.0
+"""Default of `acceptance.latency_tail_us`, which says why."""
 SuiteName = Literal["quick", "full", "soak"]
 PerftestTool = Literal[
     "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
@@ -345,7 +347,7 @@ class Acceptance(Frozen):
     soak_s: Annotated[int, Field(ge=60, le=604_800)] = 14_400
     """Seconds of load in all rounds of `soak` together. Default: 4 hours, in which a link with a
     bit error ratio of 10^-15 at 400 Gb/s shows some five errors (a choice)."""
-    latency_tail_us: Annotated[float, Field(gt=0)] = 50.0
+    latency_tail_us: Annotated[float, Field(gt=0)] = LATENCY_TAIL_US
     """Longest time for 99.9 % of the small messages of a latency test, in microseconds. A pair on
     one leaf takes 2 to 5; a retransmission or a pause takes hundreds (a choice)."""
     gate: Literal["fail", "warn"] = "fail"
