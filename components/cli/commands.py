@@ -94,6 +94,11 @@ _ENTRIES: Final = (
         "components.cli.drift",
     ),
     Entry(
+        "audit",
+        "Compare every device and the cluster with a site file; reads only, needs no stack.",
+        "components.cli.audit",
+    ),
+    Entry(
         "ready",
         "Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.",
         "components.cli.accept",

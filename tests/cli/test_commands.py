@@ -92,7 +92,7 @@ def test_the_version_is_that_of_the_package(railyard: Call) -> None:
 def test_a_command_that_is_not_there_gets_a_near_name(railyard: Call) -> None:
     done = railyard("drfit")
     assert done.code == 2
-    assert "Did you mean 'drift'?" in done.err
+    assert "Did you mean 'drift', 'audit'?" in done.err
 
 
 def test_a_command_without_its_package_is_not_listed() -> None:

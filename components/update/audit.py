@@ -1,0 +1,158 @@
+"""Compare devices and cluster with a site file, without a stack and without ownership."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from components.acceptance.handover import EVIDENCE_STEP
+from components.core.plain_text import counted, one_line
+from components.core.to_json import to_json
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift
+from components.kubernetes.live.look import CLUSTER, ClusterDrift
+from components.model.owners import not_touched
+from components.plan.make import ClusterPlan
+from components.remote.lines import render_lines
+from components.remote.step import render_request
+from components.update.cluster import judge_cluster, manifests_of
+from components.update.decide import judge_drift
+from components.update.observe import observe_site
+from components.update.seen import Seen
+
+Kind = Literal["setting", "cabling", "placement", "foreign", "routing", "cluster", "unread"]
+SCHEMA_VERSION: Final = 1
+"""Version of the JSON report; it rises when a key changes its meaning or goes."""
+_OWN: Final = "unit.railyard-"
+"""Units that only an update of Railyard makes: their absence is no fault of the site."""
+_UNMADE: Final = (
+    "instances of the cloud: not looked at: only a stack has their addresses (railyard drift)",
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Deviation:
+    """One fact that differs from the file, or a device that could not be read."""
+
+    device: str
+    """A switch, a host, a service on a host, or `cluster`."""
+    kind: Kind
+    text: str
+    """The setting, its actual value and the wanted one; or the reason why it is unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All that differs between a site file and its devices."""
+
+    site: str
+    read: tuple[str, ...]
+    """The devices that answered, `cluster` among them if its API did."""
+    deviations: tuple[Deviation, ...]
+    not_read: tuple[str, ...] = ()
+    """Devices that the file keeps out of reach, and why; they do not count as unread."""
+
+    @property
+    def exit_code(self) -> int:
+        """0: everything is as the file says, 3: something differs, 4: something was not read."""
+        if any(each.kind == "unread" for each in self.deviations):
+            return 4
+        return 3 if self.deviations else 0
+
+    def render(self) -> str:
+        """The report as text: a line for each device, and its deviations under it."""
+        lines: list[str] = []
+        found: dict[str, list[Deviation]] = {name: [] for name in self.read}
+        for each in self.deviations:
+            found.setdefault(each.device, []).append(each)
+        reasons: dict[str, str] = {}
+        for name, deviations in found.items():
+            unread = [each.text for each in deviations if each.kind == "unread"]
+            first = reasons.setdefault(unread[0], name) if unread else name
+            if first != name:
+                lines.append(f"{name:<12} not read, as {first}")
+                continue
+            differ = counted(len(deviations), "difference") if deviations else "as the file says"
+            lines.append(f"{name:<12} {'not read' if unread else differ}")
+            lines += [f"{'':<12}   {each.kind:<9} {each.text}" for each in deviations]
+        count = sum(each.kind != "unread" for each in self.deviations)
+        summary = f"{len(self.read)} read, {counted(count, 'difference')}. Nothing was changed."
+        return "\n".join((*lines, *self.not_read, summary))
+
+    def render_json(self) -> str:
+        """The report as JSON: `schema_version`, `site`, `exit_code`, `read`, `deviations`."""
+        body = {
+            "schema_version": SCHEMA_VERSION,
+            "site": self.site,
+            "exit_code": self.exit_code,
+            "read": list(self.read),
+            "not_read": list(self.not_read),
+            "deviations": to_json(self.deviations),
+        }
+        return json.dumps(body, indent=1, sort_keys=True)
+
+
+def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit:
+    """Read every device and the cluster of a plan, and compare them with it. Changes nothing.
+
+    Args:
+        site: The name of the site, for the report.
+        plan: The plan of the site file.
+        secrets: Secret name to value.
+    """
+    return judge_audit(site, plan, observe_site(plan, secrets, as_planned(plan)))
+
+
+def judge_audit(site: str, plan: ClusterPlan, seen: Seen) -> Audit:
+    """Compare what was read with the plan, as drift does with what was applied."""
+    applied = as_planned(plan)
+    every = judge_drift(plan, applied, seen)
+    drifts = [each for each in every if each.applied]
+    cluster = judge_cluster(plan, applied, seen)
+    devices = dict.fromkeys(each.device for each in drifts if each.observed)
+    away = _UNMADE if len(drifts) < len(every) else ()
+    return Audit(
+        site,
+        (*devices, *([CLUSTER] if cluster.observed else [])),
+        (*(found for each in drifts for found in _of_device(each)), *_of_cluster(cluster)),
+        (*not_touched(plan.unreached), *away),
+    )
+
+
+def as_planned(plan: ClusterPlan) -> Applied:
+    """Return the state that a finished update of this plan would leave, without cloud objects."""
+    steps = {each.step.name: AppliedStep(each.desired.render()) for each in plan.watched}
+    for each in plan.switches:
+        wanted = each.desired.model_dump(mode="json")
+        steps[each.step] = AppliedStep(render_request(each.endpoint, os=each.os, desired=wanted))
+    steps[EVIDENCE_STEP] = AppliedStep(render_lines({"plan_digest": plan.digest}))
+    releases: dict[str, dict[str, JsonValue]] = {
+        each.release: {"name": each.release, "namespace": each.namespace, "description": ""}
+        for each in plan.operators.charts
+    }
+    objects = {each.resource_name: dict(each.body) for each in manifests_of(plan)}
+    return Applied(steps, objects, releases)
+
+
+def _of_device(drift: DeviceDrift) -> Iterator[Deviation]:
+    name = drift.device
+    if drift.unreachable is not None:
+        yield Deviation(name, "unread", " ".join(drift.unreachable.split()))
+    for found in drift.differences:
+        if not found.where.startswith(_OWN):
+            yield Deviation(name, "setting", str(found))
+    yield from (Deviation(name, "cabling", one_line(each)) for each in drift.cabling)
+    yield from (Deviation(name, "placement", one_line(each.text)) for each in drift.placement)
+    yield from (Deviation(name, "foreign", str(each)) for each in drift.beside)
+    for way in drift.routing:
+        yield Deviation(name, "unread" if way.kind == "unread" else "routing", str(way))
+
+
+def _of_cluster(found: ClusterDrift) -> Iterator[Deviation]:
+    if found.unreachable is not None:
+        yield Deviation(CLUSTER, "unread", " ".join(found.unreachable.split()))
+    yield from (Deviation(CLUSTER, "cluster", each) for each in (*found.lost, *found.lines))
