@@ -25,7 +25,7 @@ from components.acceptance.probes.suites import Budget
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
-from components.fabric.plan import switch_endpoint
+from components.fabric.fabric_plan import switch_endpoint
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
 from components.model.cluster import ClusterSpec

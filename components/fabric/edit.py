@@ -22,9 +22,9 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.cabling import Networks, applied_networks, find_lost
 from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.parts import IbState
-from components.fabric.plan import SwitchPlan
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
 from components.fabric.systems import driver_of, system_of

@@ -18,7 +18,7 @@ from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.leave_plan import DepartureStep, PortsLeave, plan_departures, plan_ports
 from components.disruption.plan import RebootGroup, UpgradeGroup, plan_reboots, plan_upgrades
 from components.drift.device_drift import Watched
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of
 from components.hosts.keys.ask import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts

@@ -12,9 +12,9 @@ from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
 from components.fabric.edit import lost_ways, networks_of
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
-from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
 from components.hosts.plan import HostPlan

@@ -23,7 +23,7 @@ from components.fabric.edit import (
     networks_of,
     ordered,
 )
-from components.fabric.plan import SwitchPlan
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.harms import find_beside
 from components.hosts.look import parse_look

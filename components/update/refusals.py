@@ -32,7 +32,7 @@ from components.fabric.edit import (
     render_waves,
 )
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.plan import SwitchPlan
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.plan import reboots_refused

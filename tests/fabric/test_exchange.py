@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.guards import with_looks
-from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters
 from components.fabric.systems.onyx.rows import parse_running

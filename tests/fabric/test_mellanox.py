@@ -12,8 +12,8 @@ import yaml
 from pydantic import TypeAdapter
 
 from components.fabric.edit import every_key, preview_switch
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.guards import Guarded, Look, find_beside
-from components.fabric.plan import plan_fabric
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
 from components.fabric.systems import mellanox_cli, onyx
 from components.fabric.systems.answer import Answer

@@ -19,7 +19,7 @@ from components.drift.device_drift import drift_exit_code, render_drift
 from components.fabric import device
 from components.fabric.device import observe_switch
 from components.fabric.edit import asked_of_switch, beside_of_switch, drift_of_switch
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.model.guards import Guards, SwitchGuards, kinds

@@ -11,7 +11,7 @@ import pytest
 
 from components.acceptance.probes.plan import plan_probes
 from components.checks.pod_networks import check_pod_route
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels
