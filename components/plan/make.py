@@ -20,8 +20,8 @@ from components.disruption.plan import RebootGroup, UpgradeGroup, plan_reboots, 
 from components.drift.device_drift import Watched
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.keys.ask import Leftovers
-from components.hosts.plan import HostPlan, plan_hosts
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
 from components.kubernetes.manifest import outlives

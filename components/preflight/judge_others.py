@@ -17,7 +17,7 @@ from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hypervisor.plan import HypervisorPlan
 from components.model.fabric import Switch
 from components.model.infiniband import Ufm

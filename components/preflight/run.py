@@ -29,7 +29,7 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.kubernetes.plan import plan_request

@@ -6,7 +6,7 @@ import pytest
 
 from components.acceptance.plan import plan_acceptance
 from components.catalogue.operator_versions import gpu_branch, parse_driver_version
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.hosts.settings import kernel_settings
 from components.hosts.software import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.model.cards import DriverPackage

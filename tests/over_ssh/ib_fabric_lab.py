@@ -21,7 +21,7 @@ from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from components.fabric import device
 from components.fabric.fabric_plan import plan_fabric
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import run_on_host
 from components.remote.step import render_remote_command

@@ -19,7 +19,7 @@ from components.core.key_values import diff_states, parse_state
 from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
 from components.hosts.harms import find_beside
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
 from components.model.guards import Guards, HostGuards
 from tests.guards import Guard

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.key_values import parse_state
 from components.fabric.network_plan import plan_subnet
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels, plan_operators
 from components.pod_network.attachment import expected_allocatable
