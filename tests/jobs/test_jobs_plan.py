@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.acceptance.probes.perftest import RAIL_ADDRESS
-from components.acceptance.probes.plan import ClusterProbes, plan_probes
+from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.jobs.plan import plan_jobs
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import load_vendored, pack

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.acceptance.probes.plan import ClusterProbes, plan_probes
+from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
 from components.jobs.deepspeed import deepspeed_workers
 from components.jobs.environment import (

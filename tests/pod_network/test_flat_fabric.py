@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.acceptance.probes.unproven import list_unproven
 from components.hosts.settings import rail_sysctls
 from components.jobs.environment import nccl_environment

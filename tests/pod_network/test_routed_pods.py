@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.checks.pod_networks import check_pod_route
 from components.fabric.fabric_plan import plan_fabric
 from components.jobs.environment import job_script
