@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
 from components.cloud.plan import CloudPlan, plan_cloud

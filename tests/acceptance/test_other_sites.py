@@ -11,6 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.acceptance.acceptance_plan import (
+    ADAPTERS,
+    AcceptancePlan,
+    CounterSource,
+    HopPlan,
+    plan_acceptance,
+)
 from components.acceptance.collect import counters, probe_runs, run
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
@@ -22,13 +29,6 @@ from components.acceptance.handover import (
     render_accept_request,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import (
-    ADAPTERS,
-    AcceptancePlan,
-    CounterSource,
-    HopPlan,
-    plan_acceptance,
-)
 from components.acceptance.probes.on_hosts import HostProbe
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.plan import plan_kubernetes

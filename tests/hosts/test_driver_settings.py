@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.plan import plan_acceptance
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.catalogue.operator_versions import gpu_branch, parse_driver_version
 from components.hosts.host_plan import plan_hosts
 from components.hosts.settings import kernel_settings

@@ -39,7 +39,7 @@ def look_at(spec: ClusterSpec, which: int = 0) -> list[Finding]:
 
 
 def limits_of(spec: ClusterSpec) -> Any:  # noqa: ANN401 - the judge of images asks none
-    from components.acceptance.plan import plan_acceptance  # noqa: PLC0415 - only here
+    from components.acceptance.acceptance_plan import plan_acceptance  # noqa: PLC0415 - only here
 
     return plan_acceptance(spec).limits
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.plan import plan_acceptance
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.probes.probe_plan import plan_probes
 from components.catalogue.cluster_parts import CniPaths
 from components.core.to_json import to_json

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
 from components.acceptance.collect.counter_names import (
     DATA_NAMES,
     ENDS,
@@ -26,7 +27,6 @@ from components.acceptance.collect.counter_names import (
     WAYS,
 )
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
-from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.difference import LostWay
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_lost
