@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
-from components.cloud.plan import CloudPlan, plan_cloud
+from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces

@@ -15,9 +15,9 @@ from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
 from components.cloud.calls import PREFLIGHT_STEP
+from components.cloud.cloud_plan import CloudPlan
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
-from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look
 from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError, RailyardError
