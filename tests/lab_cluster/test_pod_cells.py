@@ -24,7 +24,7 @@ from components.pod_network.attachment import (
     pod_attachment,
     rail_attachment,
 )
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import (
     Doc,

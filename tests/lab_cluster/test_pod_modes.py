@@ -27,7 +27,7 @@ from components.model.operators import Operators
 from components.model.worker_kinds import RailPair
 from components.operators.plan import plan_operators
 from components.pod_network.attachment import expected_allocatable
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, as_doc, at, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod

@@ -18,7 +18,7 @@ from components.model.kubernetes import ClusterParts, CniFolders, ExistingPlane,
 from components.model.owners import cni_paths
 from components.plan.make import make_plan
 from components.pod_network.manifests import cni_check
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from tests.golden.site import load_example
 
 K3S = "/var/lib/rancher/k3s"

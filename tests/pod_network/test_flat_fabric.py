@@ -20,7 +20,7 @@ from components.pod_network.attachment import (
     rail_attachment,
     server_address,
 )
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.pools import plan_pools
 from tests.golden.site import changed_spec
 from tests.pod_network.sites import make_site, plugin_config
