@@ -15,8 +15,13 @@ from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
+from components.disruption.disruption_plan import (
+    RebootGroup,
+    UpgradeGroup,
+    plan_reboots,
+    plan_upgrades,
+)
 from components.disruption.leave_plan import DepartureStep, PortsLeave, plan_departures, plan_ports
-from components.disruption.plan import RebootGroup, UpgradeGroup, plan_reboots, plan_upgrades
 from components.drift.device_drift import Watched
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of

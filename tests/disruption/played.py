@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from components.core.errors import UnreachableError
-from components.disruption.plan import RebootGroup, plan_reboots
+from components.disruption.disruption_plan import RebootGroup, plan_reboots
 from components.disruption.reboot import HostRun
 from components.disruption.request import HostReboot
 from components.hosts.host_plan import plan_hosts
