@@ -20,7 +20,7 @@ from components.core.errors import Bug, DeviceError, UsageError
 from components.core.key_values import HostState, parse_state
 from components.hosts.host_plan import plan_hosts
 from components.kubernetes.kubeconfig import render_kubeconfig
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

@@ -29,8 +29,8 @@ from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.keys.ask import Leftovers
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import outlives
-from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Rdma

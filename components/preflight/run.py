@@ -31,8 +31,8 @@ from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
 from components.hosts.host_plan import HostPlan
 from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
+from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
-from components.kubernetes.plan import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images

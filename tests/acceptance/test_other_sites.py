@@ -31,7 +31,7 @@ from components.acceptance.handover import (
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.probes.on_hosts import HostProbe
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, Run

@@ -20,7 +20,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.text import render_table
 from components.fabric.parts import Session, Sessions
 from components.fabric.systems.base import PortCounters
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.remote.step import Endpoint
 from tests.lab_physics.examples import example
 from tests.lab_physics.site import Site, take_evidence

@@ -11,6 +11,7 @@ import yaml
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
+from components.kubernetes.kubernetes_plan import plan_kubernetes, plan_request
 from components.kubernetes.kubespray.perform import edited_inventory
 from components.kubernetes.kubespray.state import Cluster, Keeper, State, UnderWay, inventory_digest
 from components.kubernetes.kubespray.tree import (
@@ -30,7 +31,6 @@ from components.kubernetes.kubespray.wanted import (
     render_inventory,
     render_ssh_config,
 )
-from components.kubernetes.plan import plan_kubernetes, plan_request
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment
 from components.model.sources import Proxy, Registry, Sources

@@ -20,8 +20,8 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.probes.perftest import PairTest, perftest_job
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import Body, Manifest
-from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
 from components.model.worker_kinds import RailPair

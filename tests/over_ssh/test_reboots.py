@@ -17,7 +17,7 @@ from components.disruption.forecast import render_departures
 from components.disruption.reboot import HostRun, run_reboot_host
 from components.disruption.request import HostReboot, groups_file, groups_text
 from components.hosts.host_plan import HostPlan, plan_hosts
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
