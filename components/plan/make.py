@@ -27,7 +27,7 @@ from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.keys.ask import Leftovers
-from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
+from components.hypervisor.hypervisor_plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import outlives

@@ -18,7 +18,7 @@ from components.fabric.parts import Sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
 from components.hosts.host_plan import HostPlan
-from components.hypervisor.plan import HypervisorPlan
+from components.hypervisor.hypervisor_plan import HypervisorPlan
 from components.model.fabric import Switch
 from components.model.infiniband import Ufm
 from components.preflight.report import Neighbors

@@ -35,7 +35,7 @@ from components.fabric.effects import interrupting, ports_of
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
-from components.hypervisor.plan import reboots_refused
+from components.hypervisor.hypervisor_plan import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.model.guards import Guards
 from components.plan.make import ClusterPlan
