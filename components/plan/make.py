@@ -37,7 +37,7 @@ from components.model.fabric import Rail, Rdma
 from components.model.once import without_collector
 from components.model.owners import left_alone, runs_on_foreign_fabric
 from components.model.texts import fold_names
-from components.operators.plan import OperatorsPlan, plan_operators
+from components.operators.operators_plan import OperatorsPlan, plan_operators
 from components.pod_network.pod_network_plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct

@@ -13,7 +13,7 @@ from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.owners import has_own_rdma_driver
 from components.model.worker_kinds import with_instances
-from components.operators.plan import gpu_operator_values
+from components.operators.operators_plan import gpu_operator_values
 from tests.golden.site import load_example
 from tests.over_ssh.host_lab import load_spec
 

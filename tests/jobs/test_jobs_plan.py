@@ -14,7 +14,7 @@ from components.jobs.plan import plan_jobs
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import load_vendored, pack
 from components.model.cluster import ClusterSpec
-from components.operators.plan import plan_operators
+from components.operators.operators_plan import plan_operators
 from tests.golden.site import changed_spec, load_example
 
 

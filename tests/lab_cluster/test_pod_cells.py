@@ -17,7 +17,7 @@ import pytest
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.owners import Way
-from components.operators.plan import plan_operators
+from components.operators.operators_plan import plan_operators
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,

@@ -25,7 +25,7 @@ from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
 from components.model.worker_kinds import RailPair
-from components.operators.plan import plan_operators
+from components.operators.operators_plan import plan_operators
 from components.pod_network.attachment import expected_allocatable
 from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.build import ensure_binaries

@@ -19,7 +19,7 @@ from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane, Toleration
 from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
-from components.operators.plan import OperatorsPlan, node_labels, plan_operators
+from components.operators.operators_plan import OperatorsPlan, node_labels, plan_operators
 from components.pod_network.pod_network_plan import plan_pod_network
 from components.testing import Graph, record_program
 from tests.golden.site import changed_spec, load_example

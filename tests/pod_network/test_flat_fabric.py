@@ -13,7 +13,7 @@ from components.acceptance.probes.unproven import list_unproven
 from components.hosts.settings import rail_sysctls
 from components.jobs.environment import nccl_environment
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels
+from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import (
     expected_allocatable,
     pod_attachment,
