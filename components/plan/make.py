@@ -12,7 +12,7 @@ from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptanc
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
-from components.containers.plan import PayloadPlan, plan_payload
+from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.disruption_plan import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.containers.plan import containers_tool
+from components.containers.container_plan import containers_tool
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.plain_text import placeholder
 from components.hosts.host_plan import plan_hosts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.containers.plan import containers_tool
+from components.containers.container_plan import containers_tool
 from components.hosts.scripts import boot_script_text, discover_text, host_tool
 from components.hypervisor.hypervisor_plan import hypervisor_tool
 from components.kubernetes.planes.node_files import kubernetes_tool
