@@ -16,7 +16,7 @@ from typing import Final, cast
 import yaml
 
 from components.core.errors import DeviceError
-from components.jobs.plan import plan_jobs
+from components.jobs.job_plan import plan_jobs
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ClusterParts, ExistingPlane

@@ -28,7 +28,7 @@ from components.fabric.ports import marking_of
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.keys.ask import Leftovers
 from components.hypervisor.hypervisor_plan import HypervisorPlan, plan_hypervisors
-from components.jobs.plan import JobsPlan, plan_jobs
+from components.jobs.job_plan import JobsPlan, plan_jobs
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import outlives
 from components.kubernetes.planes.base import KubernetesPlan

@@ -10,7 +10,7 @@ import pytest
 
 from components.acceptance.probes.perftest import RAIL_ADDRESS
 from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
-from components.jobs.plan import plan_jobs
+from components.jobs.job_plan import plan_jobs
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import load_vendored, pack
 from components.model.cluster import ClusterSpec

@@ -18,7 +18,7 @@ from components.jobs.environment import (
     job_script,
     nccl_environment,
 )
-from components.jobs.plan import JobsPlan, plan_jobs
+from components.jobs.job_plan import JobsPlan, plan_jobs
 from components.jobs.templates import number_objects, sshd_command
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example

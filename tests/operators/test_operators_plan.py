@@ -14,7 +14,7 @@ from components.catalogue.operator_versions import (
     find_line,
 )
 from components.core.errors import SpecError
-from components.jobs.plan import plan_jobs
+from components.jobs.job_plan import plan_jobs
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane, Toleration
 from components.model.operators import ChartSource, NetworkOperator
