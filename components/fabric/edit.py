@@ -23,10 +23,10 @@ from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.cabling import Networks, applied_networks, find_lost
 from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
 from components.fabric.fabric_plan import SwitchPlan
-from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.parts import IbState
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
+from components.fabric.switch_guards import Look, find_beside, with_looks
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
-from components.fabric.guards import with_looks
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.switch_guards import with_looks
 from components.fabric.systems.base import PauseCounters
 from components.fabric.systems.onyx.rows import parse_running
 from lab.switches.onyx.config import PortConfig

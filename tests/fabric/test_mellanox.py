@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 from components.fabric.edit import every_key, preview_switch
 from components.fabric.fabric_plan import plan_fabric
-from components.fabric.guards import Guarded, Look, find_beside
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
+from components.fabric.switch_guards import Guarded, Look, find_beside
 from components.fabric.systems import mellanox_cli, onyx
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
