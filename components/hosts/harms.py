@@ -16,7 +16,7 @@ from typing import Final
 
 from components.core.difference import Beside, Difference
 from components.core.key_values import HostState, split_key
-from components.hosts.guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
+from components.hosts.host_guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
 from components.hosts.settings import CARD_SYSCTLS, conf_name
 from components.model.fabric import DSCP_PER_PRIORITY
 
