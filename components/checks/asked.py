@@ -15,7 +15,7 @@ from components.fabric.systems import driver_of, system_of
 from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
-from components.model.guards import SwitchGuards
+from components.model.guard_spec import SwitchGuards
 from components.model.places import subnets_of
 
 _DEFAULT_VLAN: Final = 1

@@ -37,7 +37,7 @@ from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.hypervisor_plan import reboots_refused
 from components.model.cluster import ClusterSpec
-from components.model.guards import Guards
+from components.model.guard_spec import Guards
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.step import OWN_CLIENT, RemoteStep

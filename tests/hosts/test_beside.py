@@ -9,7 +9,7 @@ import pytest
 from components.core.key_values import HostState, parse_state
 from components.hosts.harms import CARD_RULES, SYSCTL_RULES, VF_RULES, find_beside, headroom_bytes
 from components.hosts.host_guards import Guarded, GuardedCard
-from components.model.guards import HostGuards
+from components.model.guard_spec import HostGuards
 
 CARD = GuardedCard("0000:05:00.0", "enp5s0", gbit_s=100, mtu_bytes=9000, vfs=2)
 HOST = Guarded((CARD,), priority=3, cnp_priority=6, pauses=True, attached=True)

@@ -22,7 +22,7 @@ from components.fabric.edit import asked_of_switch, beside_of_switch, drift_of_s
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
-from components.model.guards import Guards, SwitchGuards, kinds
+from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from components.update.refusals import guards_refused
 from tests.checks.cases import REGENERATE

@@ -21,7 +21,7 @@ from components.drift.device_drift import asked_of_step
 from components.hosts.harms import find_beside
 from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
-from components.model.guards import Guards, HostGuards
+from components.model.guard_spec import Guards, HostGuards
 from tests.guards import Guard
 from tests.guards import rows as guards
 from tests.over_ssh.host_lab import HostLab, running_hosts

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.difference import Beside, Difference
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
-from components.model.guards import Guards, SwitchGuards, kinds
+from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from components.preflight.judge_others import read_refusals
 from components.update.decide import judge_drift
