@@ -28,7 +28,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
-from components.core.difference import Beside, LostWay
+from components.core.difference import Beside, RoutingFault
 from components.core.errors import UsageError
 from components.model.jobs import LATENCY_TAIL_US, LossLimits
 from components.model.units import LARGEST_RDMA_MTU
@@ -391,7 +391,7 @@ def parse_evidence(text: str) -> Evidence:
         raise UsageError(f"this is no acceptance evidence: {error}") from error
 
 
-def as_routing(device: str, lost: LostWay) -> RoutingSeen:
+def as_routing(device: str, lost: RoutingFault) -> RoutingSeen:
     """A lost route, for the evidence."""
     return RoutingSeen(
         device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind

@@ -75,7 +75,7 @@ def diff_settings(
 
 
 @dataclass(frozen=True, slots=True)
-class LostWay:
+class RoutingFault:
     """A routed link of a switch whose BGP differs from the file or is unknown."""
 
     where: str

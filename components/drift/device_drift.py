@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.core.difference import Beside, Difference, LostWay
+from components.core.difference import Beside, Difference, RoutingFault
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
@@ -106,7 +106,7 @@ class DeviceDrift:
     beside: tuple[Beside, ...] = ()
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
-    routing: tuple[LostWay, ...] = ()
+    routing: tuple[RoutingFault, ...] = ()
     """Routed links of a switch without a session, or with too few routes. No update can repair
     that.
     """

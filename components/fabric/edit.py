@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from components.catalogue.switches import find_model
-from components.core.difference import ABSENT, Beside, Difference, Effect, LostWay
+from components.core.difference import ABSENT, Beside, Difference, Effect, RoutingFault
 from components.core.plain_text import counted
 from components.core.settings import asked
 from components.drift.applied import Applied, AppliedStep
@@ -197,9 +197,9 @@ def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
     return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
 
 
-def lost_ways(
+def routing_faults(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None, networks: Networks
-) -> tuple[LostWay, ...]:
+) -> tuple[RoutingFault, ...]:
     """The routed links of a switch that carry no routes, or fewer than the file says."""
     was = _last_applied(plan, applied)
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:

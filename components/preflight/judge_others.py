@@ -11,7 +11,7 @@ from components.core.problem import Finding, Level
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
-from components.fabric.edit import lost_ways, networks_of
+from components.fabric.edit import networks_of, routing_faults
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
@@ -275,7 +275,7 @@ def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> It
     """Report links that carry fewer routes than applied, in the words of `railyard drift`."""
     networks = networks_of(plans, applied)
     for plan in plans:
-        for lost in lost_ways(plan, applied, seen.switch(plan.name), networks):
+        for lost in routing_faults(plan, applied, seen.switch(plan.name), networks):
             yield Finding(
                 plan.name,
                 "routing",

@@ -19,9 +19,9 @@ from components.fabric.cabling import Networks, find_wrong_cables
 from components.fabric.edit import (
     beside_of_switch,
     drift_of_switch,
-    lost_ways,
     networks_of,
     ordered,
+    routing_faults,
 )
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
@@ -158,7 +158,7 @@ def _drift_of(
         drift,
         cabling=find_wrong_cables(switch.cables, neighbours),
         beside=beside_of_switch(switch, applied, facts),
-        routing=lost_ways(switch, applied, facts, networks),
+        routing=routing_faults(switch, applied, facts, networks),
     )
 
 

@@ -11,8 +11,8 @@ from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
     DeviceDrift,
-    LostWay,
     Misplaced,
+    RoutingFault,
     Unreachable,
     Watched,
     asked_of_step,
@@ -177,8 +177,8 @@ WORDS = (
     "mtu_bytes of port 1/2 is 1500, harmless is 9216; not ours, and it breaks the class of RoCE;"
     " fix: no rewrite"
 )
-LOST = LostWay("port swp1", "BGP with s:swp1 is Idle", "show it")
-UNSAID = LostWay("switch", "BFD is not known", "show it", "unsaid")
+LOST = RoutingFault("port swp1", "BGP with s:swp1 is Idle", "show it")
+UNSAID = RoutingFault("switch", "BFD is not known", "show it", "unsaid")
 CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "quiet": (QUIET, 0, ["n1           no drift"]),
     "unreachable": (
@@ -225,7 +225,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
          "               switch: BFD is not known; next: show it"],
     ),
     "routing not read": (
-        replace(QUIET, routing=(LostWay("switch", "nothing is known", "show it", "unread"),)),
+        replace(QUIET, routing=(RoutingFault("switch", "nothing is known", "show it", "unread"),)),
         4,
         ["n1           routing: not observed",
          "               switch: nothing is known; next: show it"],
