@@ -94,7 +94,7 @@ class RoutingFault:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Beside:
+class ForeignSetting:
     """One setting outside the plan that harms its traffic, as read from a device."""
 
     kind: str

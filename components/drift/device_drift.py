@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.core.difference import Beside, Difference, RoutingFault
+from components.core.difference import Difference, ForeignSetting, RoutingFault
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
@@ -103,7 +103,7 @@ class DeviceDrift:
     either."""
     tools: tuple[str, ...] = ()
     """Tools that are missing or altered on the host; an update sends them again."""
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[ForeignSetting, ...] = ()
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
     routing: tuple[RoutingFault, ...] = ()

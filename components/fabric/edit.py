@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from components.catalogue.switches import find_model
-from components.core.difference import ABSENT, Beside, Difference, Effect, RoutingFault
+from components.core.difference import ABSENT, Difference, Effect, ForeignSetting, RoutingFault
 from components.core.plain_text import counted
 from components.core.settings import asked
 from components.drift.applied import Applied, AppliedStep
@@ -26,7 +26,7 @@ from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import IbState
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
-from components.fabric.switch_guards import Look, find_beside, with_looks
+from components.fabric.switch_guards import Look, find_foreign_settings, with_looks
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
@@ -179,15 +179,15 @@ def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
     return applied_switch(recorded)[0] if recorded and recorded.stdin else None
 
 
-def beside_of_switch(
+def foreign_settings_of(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
-) -> tuple[Beside, ...]:
+) -> tuple[ForeignSetting, ...]:
     """The foreign settings of a switch that break our traffic."""
     if not isinstance(facts, SwitchState):
         return ()
     was = _last_applied(plan, applied) or SwitchState()
     look = Look(plan.os, facts, plan.desired, was, port_order(plan))
-    return find_beside(plan.guarded, look)
+    return find_foreign_settings(plan.guarded, look)
 
 
 def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import HostState, split_key
 from components.hosts.host_guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
 from components.hosts.settings import CARD_SYSCTLS, conf_name
@@ -309,7 +309,9 @@ SYSCTL_RULES: Final = (
 )  # fmt: skip
 
 
-def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple[Beside, ...]:
+def find_foreign_settings(
+    guarded: Guarded, desired: HostState, facts: HostState
+) -> tuple[ForeignSetting, ...]:
     """Find all settings outside the plan that harm our traffic on a host."""
     owned = frozenset(desired.values)
     return (
@@ -321,7 +323,7 @@ def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple
 
 def _of_cards(
     guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
-) -> Iterator[Beside]:
+) -> Iterator[ForeignSetting]:
     for plan in guarded.cards:
         begin = f"nic.{plan.pci}."
         seen = {key.removeprefix(begin): v for key, v in facts.items() if key.startswith(begin)}
@@ -334,10 +336,12 @@ def _of_cards(
                 fix = harm.fix or rule.fix.format(netdev=plan.netdev, harmless=harm.harmless)
                 where = f"nic {plan.pci}"
                 found = Difference(where, harm.setting, harm.actual, harm.harmless)
-                yield Beside(rule.kind, found, harm.breaks, fix)
+                yield ForeignSetting(rule.kind, found, harm.breaks, fix)
 
 
-def _of_vfs(guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]) -> Iterator[Beside]:
+def _of_vfs(
+    guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
+) -> Iterator[ForeignSetting]:
     for card in guarded.cards:
         vfs = {
             number: {
@@ -361,19 +365,19 @@ def _of_vfs(guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]) -
                 yield _vf_beside(card, rule, value, numbers)
 
 
-def _vf_beside(card: GuardedCard, rule: VfRule, value: str, numbers: list[int]) -> Beside:
+def _vf_beside(card: GuardedCard, rule: VfRule, value: str, numbers: list[int]) -> ForeignSetting:
     where = f"VF {', '.join(map(str, numbers))} of {card.pci}"
     fixes = (
         f"ip link set dev {card.netdev} vf {number} {rule.word} {rule.harmless}"
         for number in numbers
     )
     found = Difference(where, rule.setting, value, rule.harmless)
-    return Beside(rule.kind, found, rule.breaks, "; ".join(fixes))
+    return ForeignSetting(rule.kind, found, rule.breaks, "; ".join(fixes))
 
 
 def _of_sysctls(
     guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
-) -> Iterator[Beside]:
+) -> Iterator[ForeignSetting]:
     if not guarded.rails:
         return
     said: set[str] = set()
@@ -392,7 +396,7 @@ def _of_sysctls(
             harmless = CARD_SYSCTLS[rule.setting]
             name = key.removeprefix("kernel.sysctl.")
             found = Difference(*split_key(key), str(both[key]), harmless)
-            yield Beside("host.ip", found, breaks, f"sysctl -w {name}={harmless}")
+            yield ForeignSetting("host.ip", found, breaks, f"sysctl -w {name}={harmless}")
 
 
 def _by_route(rule: SysctlRule, netdev: str, facts: Mapping[str, str]) -> bool:

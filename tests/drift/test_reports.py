@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.difference import Beside, Difference, diff_settings
+from components.core.difference import Difference, ForeignSetting, diff_settings
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
@@ -43,7 +43,7 @@ WATCHED = Watched(
     beside=HostState({"c.z": "7"}),
 )
 MTU = Difference("port 1/2", "mtu_bytes", "1500", "9216")
-BESIDE = Beside("switch.rewrite", MTU, "the class of RoCE", "no rewrite")
+BESIDE = ForeignSetting("switch.rewrite", MTU, "the class of RoCE", "no rewrite")
 QUIET = DeviceDrift(
     device="n1",
     step="n1-host",
