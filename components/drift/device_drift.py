@@ -70,7 +70,7 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class PlacementFault:
     """A card or a GPU in another place than the file says."""
 
     text: str
@@ -98,7 +98,7 @@ class DeviceDrift:
     cabling: tuple[str, ...] = ()
     """Switch ports that connect another device than the file names. No update can repair that, so
     it does not count as a difference."""
-    placement: tuple[Misplaced, ...] = ()
+    placement: tuple[PlacementFault, ...] = ()
     """Cards and GPUs of a host in other places than the file says; no update can repair that
     either."""
     tools: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
     DeviceDrift,
-    Misplaced,
+    PlacementFault,
     RoutingFault,
     Unreachable,
     Watched,
@@ -211,7 +211,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
          f"               {CABLE}"],
     ),
     "card": (
-        replace(QUIET, placement=(Misplaced("the card is gone"),), beside=(BESIDE,)),
+        replace(QUIET, placement=(PlacementFault("the card is gone"),), beside=(BESIDE,)),
         3,
         ["n1           placement: 1 thing(s) are not plugged in as the file says",
          "               the card is gone",
@@ -253,7 +253,7 @@ def test_a_report_and_its_exit_code(name: str) -> None:
 
 
 def test_a_card_alone_is_no_clean_device() -> None:
-    assert drift_exit_code((replace(QUIET, placement=(Misplaced("the card is gone"),)),)) == 3
+    assert drift_exit_code((replace(QUIET, placement=(PlacementFault("the card is gone"),)),)) == 3
 
 
 def test_the_note_of_a_quiet_device_is_the_last_and_each_loss_counts() -> None:
