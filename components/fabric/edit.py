@@ -26,7 +26,7 @@ from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import IbState
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
-from components.fabric.switch_guards import Look, find_foreign_settings, with_looks
+from components.fabric.switch_guards import Look, find_foreign_settings, with_guarded_settings
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
@@ -164,7 +164,7 @@ def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
     was, asked = _last_applied(plan, applied), plan.desired
     if was is not None:
         asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
-    return with_looks(asked) if plan.guarded is not None else asked
+    return with_guarded_settings(asked) if plan.guarded is not None else asked
 
 
 def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan, ...]:

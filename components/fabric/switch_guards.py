@@ -45,7 +45,7 @@ def guarded_of(rdma: Rdma) -> Guarded:
     return Guarded.model_validate({key: getattr(rdma, key) for key in Guarded.model_fields})
 
 
-def with_looks(asked: SwitchState) -> SwitchState:
+def with_guarded_settings(asked: SwitchState) -> SwitchState:
     """Add the settings that the rules check to those to read; this needs no further session."""
     ports = {
         name: port.model_copy(
@@ -225,7 +225,7 @@ class Look:
 
     os: str
     found: SwitchState
-    """The reading, with the settings that `with_looks` added."""
+    """The reading, with the settings that `with_guarded_settings` added."""
     wanted: SwitchState
     """The file's state: we own its keys, and the drift check reports on them."""
     was: SwitchState
