@@ -25,7 +25,7 @@ from components.kubernetes.kubespray.wanted import (
     OF_CONNECTION,
     VARIABLES,
     Source,
-    fights_ours,
+    is_owned_variable,
     owned_settings,
     parse_request,
     render_inventory,
@@ -153,13 +153,13 @@ def test_workers_alone_have_the_fields_of_alignment(spec: ClusterSpec) -> None:
     ],
 )
 def test_alignment_and_a_variable_of_the_same_field_fight(spec: ClusterSpec, variable: str) -> None:
-    assert fights_ours(with_alignment(spec), variable)
-    assert not fights_ours(spec, variable)
+    assert is_owned_variable(with_alignment(spec), variable)
+    assert not is_owned_variable(spec, variable)
 
 
 def test_the_toolkit_of_the_operator_needs_nri(spec: ClusterSpec) -> None:
     assert files(spec)[VARIABLES]["nri_enabled"] is True
-    assert fights_ours(spec, "nri_enabled")
+    assert is_owned_variable(spec, "nri_enabled")
 
 
 def test_every_image_comes_from_the_registry_of_the_site(spec: ClusterSpec) -> None:
