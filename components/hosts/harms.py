@@ -31,7 +31,7 @@ _LEAST_MAX_MTU_BYTES: Final = 9216
 
 
 @dataclass(frozen=True, slots=True)
-class Harm:
+class HarmfulSetting:
     """A harmful value: its setting, a harmless value, and the traffic that suffers."""
 
     setting: str
@@ -82,13 +82,13 @@ def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _shared_class(card: SeenCard) -> Iterator[Harm]:
+def _shared_class(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that RoCE and CNPs each have a class without other priorities."""
     if not card["priority_classes"]:
         return
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
         if others := card.sharing(priority):
-            yield Harm(
+            yield HarmfulSetting(
                 "priority_classes",
                 card["priority_classes"],
                 OWN_CLASSES,
@@ -116,7 +116,7 @@ def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _starved(card: SeenCard) -> Iterator[Harm]:
+def _starved(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that only the class of CNPs is served strictly before RoCE's, and none before CNPs.
 
     RoCE's share must be at least the card's default.
@@ -127,8 +127,8 @@ def _starved(card: SeenCard) -> Iterator[Harm]:
     groups, used = _groups(algorithms), sorted(set(card.classes))
     roce, cnp = card.classes[card.host.priority], card.classes[card.host.cnp_priority]
 
-    def harm(breaks: str) -> Harm:
-        return Harm("ets", card["ets"], OWN_ALGORITHMS, breaks)
+    def harm(breaks: str) -> HarmfulSetting:
+        return HarmfulSetting("ets", card["ets"], OWN_ALGORITHMS, breaks)
 
     before_roce = [c for c in used if groups[c] > groups[roce] and c not in {roce, cnp}]
     before_cnp = [c for c in used if groups[c] > groups[cnp] and c != cnp]
@@ -148,7 +148,7 @@ def _starved(card: SeenCard) -> Iterator[Harm]:
         )
 
 
-def _limited(card: SeenCard) -> Iterator[Harm]:
+def _limited(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that the class of RoCE may send at line rate."""
     own = card.classes[card.host.priority]
     rate = card[f"tc{own}_rate"]
@@ -156,7 +156,7 @@ def _limited(card: SeenCard) -> Iterator[Harm]:
         kept = (card[f"tc{each}_rate"] or "unlimited" for each in range(8))
         rates = ["0" if each == "unlimited" else str(ceil(float(each))) for each in kept]
         rates[own] = "0"
-        yield Harm(
+        yield HarmfulSetting(
             f"tc{own}_rate",
             f"{rate} Gbit/s",
             "unlimited",
@@ -165,7 +165,7 @@ def _limited(card: SeenCard) -> Iterator[Harm]:
         )
 
 
-def _sorted_in(card: SeenCard) -> Iterator[Harm]:
+def _sorted_in(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that foreign DSCPs enter our priorities only by the default map, or as planned."""
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
         foreign = sorted(
@@ -180,7 +180,7 @@ def _sorted_in(card: SeenCard) -> Iterator[Harm]:
         if foreign:
             own = [str(dscp // DSCP_PER_PRIORITY) for dscp in foreign]
             sets = (f"set,{d},{p}" for d, p in zip(foreign, own, strict=True))
-            yield Harm(
+            yield HarmfulSetting(
                 f"priority of DSCP {_list(foreign)}",
                 str(priority),
                 ", ".join(dict.fromkeys(own)),
@@ -198,7 +198,7 @@ def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
     return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
 
 
-def _too_small(card: SeenCard) -> Iterator[Harm]:
+def _too_small(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that RoCE's receive buffer holds the bytes that arrive before a pause takes effect."""
     sizes, _, of_priority = card["buffers"].partition("/")
     if not (card.host.pauses and of_priority):
@@ -210,7 +210,7 @@ def _too_small(card: SeenCard) -> Iterator[Harm]:
         card.plan.gbit_s, card.plan.mtu_bytes, int(cable_m) if cable_m.isdigit() else _CABLE_M
     )
     if size < needed:
-        yield Harm(
+        yield HarmfulSetting(
             "buffers",
             f"{size} bytes in buffer {number}",
             f"at least {needed}",
@@ -225,7 +225,7 @@ class Rule:
     kind: str
     keys: str
     """The keys that it judges, as the table of keys writes them."""
-    find: Callable[[SeenCard], Iterator[Harm]]
+    find: Callable[[SeenCard], Iterator[HarmfulSetting]]
     fix: str
     """The command, with `{netdev}` and `{harmless}`."""
 
