@@ -17,7 +17,7 @@ from components.core.errors import DeviceError
 from components.core.key_values import HostState, diff_states, parse_state
 from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, connect_to_host, look_with, run_on_host
 from components.remote.step import render_step_command

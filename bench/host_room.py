@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from pydantic import TypeAdapter
 
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from lab import control
 from lab.hosts.lab_file import LabFile

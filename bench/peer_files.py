@@ -12,8 +12,8 @@ from typing import Final
 
 from bench.host_room import ROOT, STACK, HostRoom
 from components.core.errors import Bug, UsageError
+from components.hosts.host_plan import HostPlan, names_of
 from components.hosts.keys.ask import lost_at_reboot
-from components.hosts.plan import HostPlan, names_of
 from components.hosts.scripts import boot_script_text, boot_unit_text
 
 ENVIRONMENT: Final = ROOT / ".lab" / "bench-venv"

@@ -18,9 +18,9 @@ import yaml
 from components.catalogue.cluster_parts import distribution_of
 from components.core.errors import Bug, DeviceError, UsageError
 from components.core.key_values import HostState, parse_state
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.kubernetes.kubeconfig import render_kubeconfig
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

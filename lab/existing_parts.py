@@ -16,12 +16,12 @@ from typing import Final, cast
 import yaml
 
 from components.core.errors import DeviceError
-from components.jobs.plan import plan_jobs
+from components.jobs.job_plan import plan_jobs
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ClusterParts, ExistingPlane
 from components.model.owners import owners_of
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.update.cluster import part_of
 from lab.cluster.build import ensure_binaries
 from lab.site import CHARTS

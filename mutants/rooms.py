@@ -22,7 +22,7 @@ class Room:
 
 ROOMS: Final[dict[str, Room]] = {
     "fabric-plan": Room(
-        ("fabric/plan.py", "core/settings.py", "fabric/links.py", "fabric/targets.py"),
+        ("fabric/fabric_plan.py", "core/settings.py", "fabric/links.py", "fabric/targets.py"),
         ("fabric", "golden", "plan"),
     ),
     "fabric-parsers": Room(

@@ -15,7 +15,7 @@ import pulumi
 
 from components.acceptance.evidence import as_seen
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
-from components.acceptance.report.archive import keep_beside
+from components.acceptance.report.archive import keep_foreign_settings
 from components.artefacts.gather import charts_away, fetch_ahead
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
@@ -255,7 +255,9 @@ def _hand_beside(observe: Observe, intentions: Intentions) -> None:
     if pulumi.runtime.is_dry_run() or intentions.notes.get(EVIDENCE_STEP) == UNASKED:
         return
     found = [as_seen(drift.device, each) for drift in intentions.drifts for each in drift.beside]
-    keep_beside(pulumi.get_stack(), intentions.run, found if observe == "always" else None)
+    keep_foreign_settings(
+        pulumi.get_stack(), intentions.run, found if observe == "always" else None
+    )
 
 
 def _parts_refused(

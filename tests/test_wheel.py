@@ -27,7 +27,7 @@ import pulumi
 
 from components.checks.site import load_checked_site
 from components.fabric import Fabric
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.remote.component import Remote
 from components.testing import Run, record_program
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from campaign.carried import Loss
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from lab.switches.cumulus.server import CumulusSwitch

@@ -130,7 +130,7 @@ def _in_place(site: Site, at: Circumstances, made: Decision) -> Generator[None]:
         "read_own_state": at.applied.follow,
         "note_names": giving(set[str]()),
         "_observe": at.finds,
-        "keep_beside": giving(None),
+        "keep_foreign_settings": giving(None),
         "_warn": made.messages.append,
         "_inform": made.messages.append,
     }

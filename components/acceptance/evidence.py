@@ -28,7 +28,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
-from components.core.difference import Beside, LostWay
+from components.core.difference import ForeignSetting, RoutingFault
 from components.core.errors import UsageError
 from components.model.jobs import LATENCY_TAIL_US, LossLimits
 from components.model.units import LARGEST_RDMA_MTU
@@ -301,7 +301,7 @@ class Unreachable(Seen):
     detail: str
 
 
-class BesideSeen(Seen):
+class ForeignSettingSeen(Seen):
     """A setting outside our management that breaks our traffic on one device."""
 
     device: str
@@ -344,7 +344,7 @@ class Evidence(Seen):
     """`host rail` of the probes outside of the scope."""
     last_proofs: dict[str, str] = Field(default_factory=dict[str, str])
     """`host rail` to the end of the last run before this one that proved it."""
-    beside: tuple[BesideSeen, ...] | None = Field(
+    beside: tuple[ForeignSettingSeen, ...] | None = Field(
         default=None, exclude_if=lambda each: each is None
     )
     """Settings outside our management, as found before the update; None: nothing was read."""
@@ -391,17 +391,17 @@ def parse_evidence(text: str) -> Evidence:
         raise UsageError(f"this is no acceptance evidence: {error}") from error
 
 
-def as_routing(device: str, lost: LostWay) -> RoutingSeen:
+def as_routing(device: str, lost: RoutingFault) -> RoutingSeen:
     """A lost route, for the evidence."""
     return RoutingSeen(
         device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind
     )
 
 
-def as_seen(device: str, beside: Beside) -> BesideSeen:
+def as_seen(device: str, beside: ForeignSetting) -> ForeignSettingSeen:
     """Convert one foreign setting to its form in the evidence."""
     found = beside.found
-    return BesideSeen(
+    return ForeignSettingSeen(
         device=device,
         kind=beside.kind,
         setting=f"{found.setting} of {found.where}",

@@ -15,10 +15,10 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from components.acceptance.acceptance_plan import AcceptancePlan
 from components.acceptance.evidence import Evidence, days_since
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
-from components.acceptance.plan import AcceptancePlan
 from components.acceptance.report.archive import (
     Archived,
     archived_evidence,

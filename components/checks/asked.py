@@ -10,12 +10,12 @@ from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
 from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
-from components.model.guards import SwitchGuards
+from components.model.guard_spec import SwitchGuards
 from components.model.places import subnets_of
 
 _DEFAULT_VLAN: Final = 1

@@ -9,7 +9,7 @@ from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, at, places
 from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
-from components.kubernetes.kubespray.wanted import LEFT, fights_ours
+from components.kubernetes.kubespray.wanted import LEFT, is_owned_variable
 from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -273,7 +273,7 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     """
     plane = spec.kubespray
     for name, value in plane.extra_vars.items() if plane else ():
-        if fights_ours(spec, name):
+        if is_owned_variable(spec, name):
             what = f"the variable {name} of kubespray is one that Railyard sets."
             fix = "remove it, and change the key of this file that it follows from."
             yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix)

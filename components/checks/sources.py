@@ -12,7 +12,7 @@ from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import crusoe_of
-from components.operators.plan import chart_values
+from components.operators.operators_plan import chart_values
 
 _ZEROS: Final = "0" * 64
 

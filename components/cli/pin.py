@@ -30,7 +30,7 @@ from components.core.errors import Bug, SpecError, UsageError
 from components.core.limits import read_text
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry
-from components.operators.plan import chart_values
+from components.operators.operators_plan import chart_values
 from components.reading.load import load_site
 from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve

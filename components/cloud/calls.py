@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from components.cloud.cloud_plan import CloudObject, CloudPlan
 from components.cloud.kinds import ObjectKind
-from components.cloud.plan import CloudObject, CloudPlan
 from components.core.plain_text import instances_in
 
 PREFLIGHT_STEP: Final = "cloud-preflight"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from components.cloud.cloud_plan import CloudObject, CloudPlan
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Patience
 from components.cloud.kinds import (
     KINDS,
@@ -20,7 +21,6 @@ from components.cloud.kinds import (
     get_by_id,
     list_kind,
 )
-from components.cloud.plan import CloudObject, CloudPlan
 from components.cloud.request import (
     ObjectRequest,
     ReadyRequest,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pulumi
 
-from components.containers.plan import KEYS, HostPayload, PayloadPlan
+from components.containers.container_plan import KEYS, HostPayload, PayloadPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, PayloadReady, gate
 from components.remote.objects import WithMade, host_step

@@ -75,7 +75,7 @@ def diff_settings(
 
 
 @dataclass(frozen=True, slots=True)
-class LostWay:
+class RoutingFault:
     """A routed link of a switch whose BGP differs from the file or is unknown."""
 
     where: str
@@ -94,7 +94,7 @@ class LostWay:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Beside:
+class ForeignSetting:
     """One setting outside the plan that harms its traffic, as read from a device."""
 
     kind: str

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
-from components.disruption.plan import (
+from components.disruption.disruption_plan import (
     REBOOT_VERB,
     UPGRADE_VERB,
     HostRebootStep,
@@ -15,6 +14,7 @@ from components.disruption.plan import (
     UpgradeGroup,
     UpgradeStep,
 )
+from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
 from components.disruption.request import groups_file, groups_text
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate

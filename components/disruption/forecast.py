@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.disruption.plan import HostRebootStep, RebootGroup
+from components.disruption.disruption_plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
 from components.hosts.keys.ask import (
     is_idle,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.core.difference import Beside, Difference, LostWay
+from components.core.difference import Difference, ForeignSetting, RoutingFault
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
@@ -70,7 +70,7 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class PlacementFault:
     """A card or a GPU in another place than the file says."""
 
     text: str
@@ -98,15 +98,15 @@ class DeviceDrift:
     cabling: tuple[str, ...] = ()
     """Switch ports that connect another device than the file names. No update can repair that, so
     it does not count as a difference."""
-    placement: tuple[Misplaced, ...] = ()
+    placement: tuple[PlacementFault, ...] = ()
     """Cards and GPUs of a host in other places than the file says; no update can repair that
     either."""
     tools: tuple[str, ...] = ()
     """Tools that are missing or altered on the host; an update sends them again."""
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[ForeignSetting, ...] = ()
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
-    routing: tuple[LostWay, ...] = ()
+    routing: tuple[RoutingFault, ...] = ()
     """Routed links of a switch without a session, or with too few routes. No update can repair
     that.
     """

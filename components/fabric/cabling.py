@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import Field
 
-from components.core.difference import LostWay
+from components.core.difference import RoutingFault
 from components.core.plain_text import one_line
 from components.fabric.links import link_addresses, list_links, routed_neighbours
 from components.fabric.network_plan import plan_routing
@@ -225,7 +225,7 @@ def _ways_to(
 
 def find_lost(
     links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
-) -> tuple[LostWay, ...]:
+) -> tuple[RoutingFault, ...]:
     """The faults of a switch's routed links in a reading.
 
     A neighbour outside `applied` cannot lose a session yet.
@@ -235,13 +235,13 @@ def find_lost(
     form = system_of(links.os).routed
     if seen.unread:
         what = f"the state of its BGP sessions is not known: {seen.unread}"
-        return (LostWay("switch", what, form.sessions, "unread"),)
+        return (RoutingFault("switch", what, form.sessions, "unread"),)
     known = links.ends.keys() if applied is None else applied.neighbors.keys()
     ends = {name: end for name, end in links.ends.items() if name in known}
     found = [*_lost(links, ends, seen, links.bfd if applied is None else applied.bfd)]
     if seen.routes_unread and links.networks:
         what = f"which next hops are in use is not known: {seen.routes_unread}"
-        found.append(LostWay("switch", what, form.routes, "unsaid"))
+        found.append(RoutingFault("switch", what, form.routes, "unsaid"))
     lost = {each.where for each in found}
     whole = {end.port: end.to for end in ends.values() if f"port {end.port}" not in lost}
     return (*found, *(() if seen.routes is None else _narrow(links, seen.routes, whole)))
@@ -249,16 +249,16 @@ def find_lost(
 
 def _lost(
     links: RoutedLinks, ends: Mapping[str, FarEnd], seen: Sessions, bfd: Collection[str]
-) -> Iterator[LostWay]:
+) -> Iterator[RoutingFault]:
     form = system_of(links.os).routed
     for name, end in ends.items():
         watched = name in links.bfd and name in bfd
         if what := _fault(end, seen.neighbors.get(name), watched=watched):
             fix = form.bfd_sessions if "BFD" in what else form.session.format(name)
-            yield LostWay(f"port {end.port}", what, fix)
+            yield RoutingFault(f"port {end.port}", what, fix)
     if seen.bfd_unread and links.bfd:
         what = f"whether BFD is up is not known: {seen.bfd_unread}"
-        yield LostWay("switch", what, form.bfd_sessions, "unsaid")
+        yield RoutingFault("switch", what, form.bfd_sessions, "unsaid")
 
 
 def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
@@ -295,7 +295,9 @@ def _plan_ways(
     return tuple(Way(to=tuple(to), ports=own) for own, to in found.items())
 
 
-def _narrow(links: RoutedLinks, routes: Networks, ends: Mapping[str, str]) -> Iterator[LostWay]:
+def _narrow(
+    links: RoutedLinks, routes: Networks, ends: Mapping[str, str]
+) -> Iterator[RoutingFault]:
     """Find links that lead to a network but are not its next hop.
 
     `ends` has the ports to judge, without the lost ones: each is named once.
@@ -317,7 +319,7 @@ def _narrow(links: RoutedLinks, routes: Networks, ends: Mapping[str, str]) -> It
                 if used
                 else f"there is no route to {some}, over {end} or another link"
             )
-            yield LostWay(f"port {port}", what, fix.format(network))
+            yield RoutingFault(f"port {port}", what, fix.format(network))
 
 
 def applied_networks(planned: Mapping[str, BgpState], applied: Mapping[str, BgpState]) -> Networks:

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from components.catalogue.switches import find_model
-from components.core.difference import ABSENT, Beside, Difference, Effect, LostWay
+from components.core.difference import ABSENT, Difference, Effect, ForeignSetting, RoutingFault
 from components.core.plain_text import counted
 from components.core.settings import asked
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.cabling import Networks, applied_networks, find_lost
 from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
-from components.fabric.guards import Look, find_beside, with_looks
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import IbState
-from components.fabric.plan import SwitchPlan
 from components.fabric.ports import plan_changes
 from components.fabric.state import BgpState, PortState, SwitchState, diff_states
+from components.fabric.switch_guards import Look, find_foreign_settings, with_guarded_settings
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Reading, Unsettable
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
@@ -164,7 +164,7 @@ def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
     was, asked = _last_applied(plan, applied), plan.desired
     if was is not None:
         asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
-    return with_looks(asked) if plan.guarded is not None else asked
+    return with_guarded_settings(asked) if plan.guarded is not None else asked
 
 
 def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan, ...]:
@@ -179,15 +179,15 @@ def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
     return applied_switch(recorded)[0] if recorded and recorded.stdin else None
 
 
-def beside_of_switch(
+def foreign_settings_of(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
-) -> tuple[Beside, ...]:
+) -> tuple[ForeignSetting, ...]:
     """The foreign settings of a switch that break our traffic."""
     if not isinstance(facts, SwitchState):
         return ()
     was = _last_applied(plan, applied) or SwitchState()
     look = Look(plan.os, facts, plan.desired, was, port_order(plan))
-    return find_beside(plan.guarded, look)
+    return find_foreign_settings(plan.guarded, look)
 
 
 def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
@@ -197,9 +197,9 @@ def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
     return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
 
 
-def lost_ways(
+def routing_faults(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None, networks: Networks
-) -> tuple[LostWay, ...]:
+) -> tuple[RoutingFault, ...]:
     """The routed links of a switch that carry no routes, or fewer than the file says."""
     was = _last_applied(plan, applied)
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:

@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import Frozen, Session
-from components.fabric.plan import SwitchPlan
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.device import parse_request
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.moves import SwitchEvidence, dump_evidence
-from components.fabric.plan import SwitchPlan
 from components.fabric.systems import driver_of
 from components.fabric.targets import digest_of, is_expected
 from components.remote.step import render_request

@@ -16,7 +16,7 @@ from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
-from components.model.guards import Guards
+from components.model.guard_spec import Guards
 from components.model.once import once
 
 BYTES_PER_KIB = 1024

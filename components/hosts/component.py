@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.hosts.plan import HostPlan, names_of
+from components.hosts.host_plan import HostPlan, names_of
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady, Underlay, gate
 from components.remote.objects import host_step, tools_step

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import HostState, split_key
-from components.hosts.guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
+from components.hosts.host_guards import ALL, OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
 from components.hosts.settings import CARD_SYSCTLS, conf_name
 from components.model.fabric import DSCP_PER_PRIORITY
 
@@ -31,7 +31,7 @@ _LEAST_MAX_MTU_BYTES: Final = 9216
 
 
 @dataclass(frozen=True, slots=True)
-class Harm:
+class HarmfulSetting:
     """A harmful value: its setting, a harmless value, and the traffic that suffers."""
 
     setting: str
@@ -82,13 +82,13 @@ def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _shared_class(card: SeenCard) -> Iterator[Harm]:
+def _shared_class(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that RoCE and CNPs each have a class without other priorities."""
     if not card["priority_classes"]:
         return
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
         if others := card.sharing(priority):
-            yield Harm(
+            yield HarmfulSetting(
                 "priority_classes",
                 card["priority_classes"],
                 OWN_CLASSES,
@@ -116,7 +116,7 @@ def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _starved(card: SeenCard) -> Iterator[Harm]:
+def _starved(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that only the class of CNPs is served strictly before RoCE's, and none before CNPs.
 
     RoCE's share must be at least the card's default.
@@ -127,8 +127,8 @@ def _starved(card: SeenCard) -> Iterator[Harm]:
     groups, used = _groups(algorithms), sorted(set(card.classes))
     roce, cnp = card.classes[card.host.priority], card.classes[card.host.cnp_priority]
 
-    def harm(breaks: str) -> Harm:
-        return Harm("ets", card["ets"], OWN_ALGORITHMS, breaks)
+    def harm(breaks: str) -> HarmfulSetting:
+        return HarmfulSetting("ets", card["ets"], OWN_ALGORITHMS, breaks)
 
     before_roce = [c for c in used if groups[c] > groups[roce] and c not in {roce, cnp}]
     before_cnp = [c for c in used if groups[c] > groups[cnp] and c != cnp]
@@ -148,7 +148,7 @@ def _starved(card: SeenCard) -> Iterator[Harm]:
         )
 
 
-def _limited(card: SeenCard) -> Iterator[Harm]:
+def _limited(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that the class of RoCE may send at line rate."""
     own = card.classes[card.host.priority]
     rate = card[f"tc{own}_rate"]
@@ -156,7 +156,7 @@ def _limited(card: SeenCard) -> Iterator[Harm]:
         kept = (card[f"tc{each}_rate"] or "unlimited" for each in range(8))
         rates = ["0" if each == "unlimited" else str(ceil(float(each))) for each in kept]
         rates[own] = "0"
-        yield Harm(
+        yield HarmfulSetting(
             f"tc{own}_rate",
             f"{rate} Gbit/s",
             "unlimited",
@@ -165,7 +165,7 @@ def _limited(card: SeenCard) -> Iterator[Harm]:
         )
 
 
-def _sorted_in(card: SeenCard) -> Iterator[Harm]:
+def _sorted_in(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that foreign DSCPs enter our priorities only by the default map, or as planned."""
     for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
         foreign = sorted(
@@ -180,7 +180,7 @@ def _sorted_in(card: SeenCard) -> Iterator[Harm]:
         if foreign:
             own = [str(dscp // DSCP_PER_PRIORITY) for dscp in foreign]
             sets = (f"set,{d},{p}" for d, p in zip(foreign, own, strict=True))
-            yield Harm(
+            yield HarmfulSetting(
                 f"priority of DSCP {_list(foreign)}",
                 str(priority),
                 ", ".join(dict.fromkeys(own)),
@@ -198,7 +198,7 @@ def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
     return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
 
 
-def _too_small(card: SeenCard) -> Iterator[Harm]:
+def _too_small(card: SeenCard) -> Iterator[HarmfulSetting]:
     """Check that RoCE's receive buffer holds the bytes that arrive before a pause takes effect."""
     sizes, _, of_priority = card["buffers"].partition("/")
     if not (card.host.pauses and of_priority):
@@ -210,7 +210,7 @@ def _too_small(card: SeenCard) -> Iterator[Harm]:
         card.plan.gbit_s, card.plan.mtu_bytes, int(cable_m) if cable_m.isdigit() else _CABLE_M
     )
     if size < needed:
-        yield Harm(
+        yield HarmfulSetting(
             "buffers",
             f"{size} bytes in buffer {number}",
             f"at least {needed}",
@@ -225,7 +225,7 @@ class Rule:
     kind: str
     keys: str
     """The keys that it judges, as the table of keys writes them."""
-    find: Callable[[SeenCard], Iterator[Harm]]
+    find: Callable[[SeenCard], Iterator[HarmfulSetting]]
     fix: str
     """The command, with `{netdev}` and `{harmless}`."""
 
@@ -309,7 +309,9 @@ SYSCTL_RULES: Final = (
 )  # fmt: skip
 
 
-def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple[Beside, ...]:
+def find_foreign_settings(
+    guarded: Guarded, desired: HostState, facts: HostState
+) -> tuple[ForeignSetting, ...]:
     """Find all settings outside the plan that harm our traffic on a host."""
     owned = frozenset(desired.values)
     return (
@@ -321,7 +323,7 @@ def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple
 
 def _of_cards(
     guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
-) -> Iterator[Beside]:
+) -> Iterator[ForeignSetting]:
     for plan in guarded.cards:
         begin = f"nic.{plan.pci}."
         seen = {key.removeprefix(begin): v for key, v in facts.items() if key.startswith(begin)}
@@ -334,10 +336,12 @@ def _of_cards(
                 fix = harm.fix or rule.fix.format(netdev=plan.netdev, harmless=harm.harmless)
                 where = f"nic {plan.pci}"
                 found = Difference(where, harm.setting, harm.actual, harm.harmless)
-                yield Beside(rule.kind, found, harm.breaks, fix)
+                yield ForeignSetting(rule.kind, found, harm.breaks, fix)
 
 
-def _of_vfs(guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]) -> Iterator[Beside]:
+def _of_vfs(
+    guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
+) -> Iterator[ForeignSetting]:
     for card in guarded.cards:
         vfs = {
             number: {
@@ -361,19 +365,19 @@ def _of_vfs(guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]) -
                 yield _vf_beside(card, rule, value, numbers)
 
 
-def _vf_beside(card: GuardedCard, rule: VfRule, value: str, numbers: list[int]) -> Beside:
+def _vf_beside(card: GuardedCard, rule: VfRule, value: str, numbers: list[int]) -> ForeignSetting:
     where = f"VF {', '.join(map(str, numbers))} of {card.pci}"
     fixes = (
         f"ip link set dev {card.netdev} vf {number} {rule.word} {rule.harmless}"
         for number in numbers
     )
     found = Difference(where, rule.setting, value, rule.harmless)
-    return Beside(rule.kind, found, rule.breaks, "; ".join(fixes))
+    return ForeignSetting(rule.kind, found, rule.breaks, "; ".join(fixes))
 
 
 def _of_sysctls(
     guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
-) -> Iterator[Beside]:
+) -> Iterator[ForeignSetting]:
     if not guarded.rails:
         return
     said: set[str] = set()
@@ -392,7 +396,7 @@ def _of_sysctls(
             harmless = CARD_SYSCTLS[rule.setting]
             name = key.removeprefix("kernel.sysctl.")
             found = Difference(*split_key(key), str(both[key]), harmless)
-            yield Beside("host.ip", found, breaks, f"sysctl -w {name}={harmless}")
+            yield ForeignSetting("host.ip", found, breaks, f"sysctl -w {name}={harmless}")
 
 
 def _by_route(rule: SysctlRule, netdev: str, facts: Mapping[str, str]) -> bool:

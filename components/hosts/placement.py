@@ -18,7 +18,7 @@ from itertools import groupby, takewhile
 from operator import itemgetter
 from typing import Final
 
-from components.drift.device_drift import Misplaced
+from components.drift.device_drift import PlacementFault
 from components.hosts.look import CardFact, HostLook, PciFunction
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -197,14 +197,14 @@ def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
     return Placement(host.gpus, direct, cards, host.hcas)
 
 
-def judge_placement(expected: Placement, look: HostLook) -> tuple[Misplaced, ...]:
+def judge_placement(expected: Placement, look: HostLook) -> tuple[PlacementFault, ...]:
     """Everything that differs from the file, in the order of the file; empty without a look."""
     return tuple(_judge(expected, look)) if look.seen else ()
 
 
-def _judge(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
+def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
     if expected.gpus and len(look.gpus) != expected.gpus:
-        yield Misplaced(
+        yield PlacementFault(
             f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}: look "
             "for a GPU that has fallen off the bus (dmesg, Xid 79), or correct hosts[].gpus"
         )
@@ -213,7 +213,7 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
     for card in expected.cards:
         found = look.card(card.pci)
         if found is None:
-            yield Misplaced(
+            yield PlacementFault(
                 f"there is no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or"
                 " is gone; `railyard discover` shows where the cards are"
             )
@@ -223,17 +223,17 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
         yield from _judge_gpus(expected, card, found, look)
 
 
-def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
+def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
     """The file does not list InfiniBand adapters: report a link below that of card and slot."""
     own = {card.pci for card in expected.cards}
     for found in look.cards:
         if found.link_layer == "InfiniBand" and found.pci not in own:
             adapter = ExpectedCard(found.pci, "InfiniBand", found.rdma, found.speed_gbit_s or 0)
             for each in _judge_link(adapter, found):
-                yield Misplaced(each.text.partition("; if ")[0])
+                yield PlacementFault(each.text.partition("; if ")[0])
 
 
-def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[Misplaced]:
+def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
     wanted = card.link_width or found.possible.width
     if wanted and found.link.width and found.link.width != wanted:
         limit = found.possible.width
@@ -243,34 +243,34 @@ def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[Misplaced]:
             fix = "the file is out of date"
         else:
             fix = "reseat the card or its riser, or change the slot's bifurcation in the BIOS"
-        yield Misplaced(
+        yield PlacementFault(
             f"{card.where} runs with {found.link.width} PCIe lanes, want {wanted}: {fix}; if "
             f"{found.link.width} is right, write link_width: {found.link.width}"
         )
     speed = card.link_gt_s or found.possible.gt_s
     if speed and found.link.gt_s and found.link.gt_s != speed:
-        yield Misplaced(
+        yield PlacementFault(
             f"{card.where} runs its PCIe link at {found.link.gt_s:g} GT/s, want {speed:g}: look at"
             " the slot's speed in the BIOS, the riser and the card's seat; if that is right, write "
             f"link_gt_s: {found.link.gt_s:g}"
         )
 
 
-def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[Misplaced]:
+def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
     speed = found.speed_gbit_s
     if speed is not None and speed != card.speed_gbit_s:
-        yield Misplaced(
+        yield PlacementFault(
             f"the port of {card.where} runs at {speed} Gbit/s, and the file says "
             f"{card.speed_gbit_s}: look at the cable or transceiver and at the switch port's "
             f"speed, or write speed_gbit_s: {speed}"
         )
     if card.lanes and found.lanes and found.lanes != card.lanes:
-        yield Misplaced(
+        yield PlacementFault(
             f"the port of {card.where} runs with {found.lanes} SerDes lanes, want {card.lanes}: a "
             f"lane of the cable or transceiver is bad; if that is right, write lanes: {found.lanes}"
         )
     if card.numa is not None and found.numa is not None and found.numa != card.numa:
-        yield Misplaced(
+        yield PlacementFault(
             f"{card.where} is on NUMA node {found.numa}, and the file says {card.numa}: was it "
             f"moved? Write numa: {found.numa}"
         )
@@ -278,11 +278,11 @@ def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[Misplaced]:
 
 def _judge_gpus(
     expected: Placement, card: ExpectedCard, found: CardFact, look: HostLook
-) -> Iterator[Misplaced]:
+) -> Iterator[PlacementFault]:
     for pci in card.gpu_pci:
         gpu = look.gpu(pci)
         if gpu is None:
-            yield Misplaced(
+            yield PlacementFault(
                 f"there is no GPU at {pci}, which the file gives to {card.where}: `railyard "
                 "discover` shows where the GPUs are"
             )
@@ -292,11 +292,11 @@ def _judge_gpus(
         if steps > allowed and (card.gpu_path or steps in _FAR):
             unknown = without_node(gpu, found) if steps == Distance.SYS else ""
             refused = expected.gpu_direct and steps == Distance.SYS and not unknown
-            yield Misplaced(_far_gpu(card, pci, steps, allowed, unknown), refused)
+            yield PlacementFault(_far_gpu(card, pci, steps, allowed, unknown), refused)
     if expected.gpu_direct and not card.gpu_pci and look.gpus:
         nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
         if nearest == Distance.SYS:
-            yield Misplaced(_no_gpu(card, without_node(found, *look.gpus)))
+            yield PlacementFault(_no_gpu(card, without_node(found, *look.gpus)))
 
 
 def _no_gpu(card: ExpectedCard, unknown: str) -> str:

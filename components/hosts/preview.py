@@ -11,9 +11,9 @@ from typing import Final
 from components.core.difference import Effect
 from components.core.key_values import HostState
 from components.core.problem import Finding
+from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
-from components.hosts.plan import HostPlan
 from components.hosts.software import (
     NEEDS_WORDS,
     NOT_THERE,

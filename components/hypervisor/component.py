@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.hypervisor.plan import HypervisorPlan, RebootStep
+from components.hypervisor.hypervisor_plan import HypervisorPlan, RebootStep
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
 from components.remote.objects import host_step, tools_step

@@ -18,7 +18,7 @@ from typing import Final
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.key_values import HostState, parse_state
 from components.hosts.scripts import host_call
-from components.hypervisor.plan import (
+from components.hypervisor.hypervisor_plan import (
     PASSED_THROUGH,
     Guest,
     RebootRequest,

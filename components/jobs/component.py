@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from components.jobs.plan import JobsPlan
+from components.jobs.job_plan import JobsPlan
 from components.kubernetes.handoffs import JobsReady, PodNetworkReady
 from components.kubernetes.objects import apply_manifests
 from components.remote.handoffs import gate

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from components.catalogue.version_pairs import VersionSetName
 from components.model.environments import CloudIb, Environment, Esxi, Hypervisor, InfiniBandFabric
 from components.model.fabric import OtherSwitch, Rail, Rdma, Switch
-from components.model.guards import Guards
+from components.model.guard_spec import Guards
 from components.model.hosts import Host, HostDefaults, HostGroup, HostName
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Acceptance, Containers, Jobs

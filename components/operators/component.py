@@ -12,7 +12,7 @@ from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 from components.kubernetes.handoffs import ClusterAccess, GpuReady
 from components.kubernetes.objects import access_environment, apply_manifests
 from components.kubernetes.planes.base import ClusterRef
-from components.operators.plan import ChartPlan, OperatorsPlan
+from components.operators.operators_plan import ChartPlan, OperatorsPlan
 from components.operators.restore import VERB, RestoreRequest, restore_step_name
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate

@@ -8,32 +8,37 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
-from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
-from components.cloud.plan import CloudPlan, plan_cloud
-from components.containers.plan import PayloadPlan, plan_payload
+from components.cloud.cloud_plan import CloudPlan, plan_cloud
+from components.containers.container_plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
+from components.disruption.disruption_plan import (
+    RebootGroup,
+    UpgradeGroup,
+    plan_reboots,
+    plan_upgrades,
+)
 from components.disruption.leave_plan import DepartureStep, PortsLeave, plan_departures, plan_ports
-from components.disruption.plan import RebootGroup, UpgradeGroup, plan_reboots, plan_upgrades
 from components.drift.device_drift import Watched
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import marking_of
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.keys.ask import Leftovers
-from components.hosts.plan import HostPlan, plan_hosts
-from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
-from components.jobs.plan import JobsPlan, plan_jobs
+from components.hypervisor.hypervisor_plan import HypervisorPlan, plan_hypervisors
+from components.jobs.job_plan import JobsPlan, plan_jobs
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import outlives
-from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Rdma
 from components.model.once import without_collector
 from components.model.owners import left_alone, runs_on_foreign_fabric
 from components.model.texts import fold_names
-from components.operators.plan import OperatorsPlan, plan_operators
-from components.pod_network.plan import PodNetworkPlan, plan_pod_network
+from components.operators.operators_plan import OperatorsPlan, plan_operators
+from components.pod_network.pod_network_plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct
 

@@ -17,7 +17,7 @@ import yaml
 
 from components.cloud.calls import CloudCall, list_calls
 from components.core.to_json import as_lines, flatten, to_json
-from components.fabric.plan import SwitchPlan, describe_start
+from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import ExecPlan
 from components.kubernetes.manifest import Manifest

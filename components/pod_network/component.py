@@ -6,7 +6,7 @@ import pulumi
 
 from components.kubernetes.handoffs import GpuReady, PodNetworkReady
 from components.kubernetes.objects import apply_manifests
-from components.pod_network.plan import PodNetworkPlan
+from components.pod_network.pod_network_plan import PodNetworkPlan
 from components.remote.handoffs import gate
 
 

@@ -11,14 +11,14 @@ from components.core.problem import Finding, Level
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
-from components.fabric.edit import lost_ways, networks_of
+from components.fabric.edit import networks_of, routing_faults
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
-from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
-from components.hosts.plan import HostPlan
-from components.hypervisor.plan import HypervisorPlan
+from components.hosts.host_plan import HostPlan
+from components.hypervisor.hypervisor_plan import HypervisorPlan
 from components.model.fabric import Switch
 from components.model.infiniband import Ufm
 from components.preflight.report import Neighbors
@@ -275,7 +275,7 @@ def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> It
     """Report links that carry fewer routes than applied, in the words of `railyard drift`."""
     networks = networks_of(plans, applied)
     for plan in plans:
-        for lost in lost_ways(plan, applied, seen.switch(plan.name), networks):
+        for lost in routing_faults(plan, applied, seen.switch(plan.name), networks):
             yield Finding(
                 plan.name,
                 "routing",

@@ -18,7 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
 from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
-from components.operators.plan import OperatorsPlan
+from components.operators.operators_plan import OperatorsPlan
 from components.plan.make import ClusterPlan
 from components.update.cluster import manifests_of, tried_pods
 

@@ -15,9 +15,9 @@ from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
 from components.cloud.calls import PREFLIGHT_STEP
+from components.cloud.cloud_plan import CloudPlan
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
-from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look
 from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError, RailyardError
@@ -29,10 +29,10 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
+from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
-from components.kubernetes.plan import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images

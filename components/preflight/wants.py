@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from components.artefacts.lock import Lock
 from components.catalogue.cluster_parts import CniPaths
 from components.core.plain_text import has_placeholder
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.kubernetes.kubespray.wanted import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec

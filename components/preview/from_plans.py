@@ -20,7 +20,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
-from components.operators.plan import ChartPlan
+from components.operators.operators_plan import ChartPlan
 from components.plan.make import ClusterPlan
 from components.preview.items import (
     Item,

@@ -251,7 +251,7 @@ _VERSIONS: Final = frozenset(
 """Patterns of versions: a bare number can only be the beginning of one."""
 
 
-def words_of(pattern: str) -> str:
+def describe_pattern(pattern: str) -> str:
     """Describe a pattern in words."""
     return PATTERNS[pattern][0] if pattern in PATTERNS else f"a text of the form {pattern}"
 
@@ -271,7 +271,7 @@ def offer_number(pattern: str, value: float) -> str:
     fits = isinstance(value, int) and pattern not in _VERSIONS and re.match(pattern, str(value))
     if fits:
         return f'write a text, with quotes: "{value}".'
-    return f"write {words_of(pattern)}, in quotes."
+    return f"write {describe_pattern(pattern)}, in quotes."
 
 
 SOURCES: Final = ("secret", "env", "command")

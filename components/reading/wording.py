@@ -27,12 +27,12 @@ from components.reading.members import (
 )
 from components.reading.patterns import (
     PATTERNS,
+    describe_pattern,
     mend_text,
     no_source,
     offer_number,
     open_secret,
     secret_path,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
 
 def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
-    wanted, better = words_of(pattern), mend_text(pattern, value)
+    wanted, better = describe_pattern(pattern), mend_text(pattern, value)
     what = f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.'
     fix = f"write {better or wanted}."
     return _problem("malformed", path, value, what, fix)

@@ -12,8 +12,8 @@ from typing import Final, Literal
 import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
-from components.acceptance.plan import plan_acceptance
 from components.acceptance.probes.nccl import nccl_command, scan_call
 from components.acceptance.probes.perftest import user_perftest
 from components.core.errors import Bug

@@ -42,7 +42,7 @@ from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable
 from components.pod_network.manifests import tolerations
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.remote.lines import parse_lines
 from components.update.proof import is_edited
 from components.update.seen import Seen

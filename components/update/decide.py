@@ -17,15 +17,15 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import Networks, find_wrong_cables
 from components.fabric.edit import (
-    beside_of_switch,
     drift_of_switch,
-    lost_ways,
+    foreign_settings_of,
     networks_of,
     ordered,
+    routing_faults,
 )
-from components.fabric.plan import SwitchPlan
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.harms import find_beside
+from components.hosts.harms import find_foreign_settings
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
@@ -81,7 +81,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         for watched in plan.watched
     )
     steps = with_placement(plan, steps, seen.devices)
-    steps = with_beside(plan, steps, seen.devices)
+    steps = with_foreign_settings(plan, steps, seen.devices)
     steps = with_ahead(plan, steps, applied)
     steps = _with_tools(plan, steps, applied, seen.devices)
     return (*(each.drift for each in objects), *switches, *steps)
@@ -103,7 +103,7 @@ def with_placement(
     return tuple(map(placed, drifts))
 
 
-def with_beside(
+def with_foreign_settings(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[DeviceDrift, ...]:
     """Add foreign settings that break RDMA traffic to the drift of each host."""
@@ -113,7 +113,7 @@ def with_beside(
         found, host = facts.get(drift.device), hosts.get(drift.step)
         if host is None or not isinstance(found, HostState):
             return drift
-        return replace(drift, beside=find_beside(host.guarded, host.desired, found))
+        return replace(drift, beside=find_foreign_settings(host.guarded, host.desired, found))
 
     return tuple(map(judged, drifts))
 
@@ -157,8 +157,8 @@ def _drift_of(
     return replace(
         drift,
         cabling=find_wrong_cables(switch.cables, neighbours),
-        beside=beside_of_switch(switch, applied, facts),
-        routing=lost_ways(switch, applied, facts, networks),
+        beside=foreign_settings_of(switch, applied, facts),
+        routing=routing_faults(switch, applied, facts, networks),
     )
 
 

@@ -15,7 +15,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, Watched, asked_of_step
 from components.fabric.device import observe_switch
 from components.fabric.edit import asked_of_switch
-from components.fabric.plan import SwitchPlan
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.hypervisor.reboot import explain_refusal
 from components.kubernetes.live.look import ClusterLook, look_at_cluster

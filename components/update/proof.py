@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Literal
 
+from components.acceptance.acceptance_plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.acceptance.evidence import MAX_AGE_DAYS, days_since
 from components.acceptance.handover import EVIDENCE_STEP, VERDICT_STEP
-from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.acceptance.report.text import PASSED_LINE
 from components.core.errors import UsageError
 from components.core.plain_text import counted

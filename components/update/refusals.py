@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
 from components.core.problem import Lines
@@ -32,12 +32,12 @@ from components.fabric.edit import (
     render_waves,
 )
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.plan import SwitchPlan
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
-from components.hypervisor.plan import reboots_refused
+from components.hypervisor.hypervisor_plan import reboots_refused
 from components.model.cluster import ClusterSpec
-from components.model.guards import Guards
+from components.model.guard_spec import Guards
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.step import OWN_CLIENT, RemoteStep
@@ -329,7 +329,7 @@ def guards_refused(
     )
 
 
-def _guard_refusal(device: str, beside: Beside, where: str) -> str:
+def _guard_refusal(device: str, beside: ForeignSetting, where: str) -> str:
     return (
         f"guards: {device}: {beside.setting}; it is not ours, and it breaks {beside.breaks}\n"
         f"  where  {where}; guards.{beside.kind} is refuse. Nothing was changed on any device.\n"

@@ -14,7 +14,7 @@ from typing import Final
 from components.core.key_values import HostState, parse_state, split_key
 from components.core.plain_text import matches
 from components.core.problem import Lines, Place, SpecPath, render_path
-from components.disruption.plan import chosen, due, judge_versions, recorded_release
+from components.disruption.disruption_plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable, Watched

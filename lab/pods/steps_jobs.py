@@ -12,7 +12,7 @@ import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
 from components.acceptance.probes.perftest import RAIL_ADDRESS
-from components.jobs.plan import MPI_NAMESPACE
+from components.jobs.job_plan import MPI_NAMESPACE
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
 from lab.cluster.document import docs_at, name_of, number_at, text_at

@@ -16,7 +16,13 @@ from typing import Final
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
-from components.hosts.plan import HostPlan, host_names, host_settings, plan_hosts, with_boot_unit
+from components.hosts.host_plan import (
+    HostPlan,
+    host_names,
+    host_settings,
+    plan_hosts,
+    with_boot_unit,
+)
 from components.model.cluster import ClusterSpec
 
 SITE: Final = Path(__file__).with_name("site.yaml")

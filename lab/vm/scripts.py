@@ -7,7 +7,7 @@ from typing import cast
 
 from components.core.errors import DeviceError
 from components.core.key_values import diff_states, parse_state
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.remote.tools import ToolCall
 from lab.keys import client_secrets
 from lab.steps import run_step_on_host

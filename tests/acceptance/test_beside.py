@@ -10,12 +10,12 @@ from components.acceptance.evidence import Evidence, as_seen, dump_evidence, par
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report import archive
 from components.acceptance.report.text import render_table
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from tests.lab_physics.site import Site, take_evidence
 
 FOUND = as_seen(
     "leaf-01",
-    Beside(
+    ForeignSetting(
         "switch.rewrite",
         Difference("port 1/1", "rewrite_dscp", "on", "off"),
         "the class of RoCE at the next hop",
@@ -71,14 +71,14 @@ def test_the_archive_hands_the_look_of_a_run_to_its_proof_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert archive.read_beside("dev", 3) is None
-    archive.keep_beside("dev", 3, [FOUND])
-    assert archive.read_beside("dev", 3) == (FOUND,)
-    assert archive.read_beside("dev", 4) is None
-    archive.keep_beside("dev", 4, ())
-    assert archive.read_beside("dev", 4) == (), "looked at, and nothing found"
-    archive.keep_beside("dev", 3, None)
-    assert archive.read_beside("dev", 3) is None
+    assert archive.read_foreign_settings("dev", 3) is None
+    archive.keep_foreign_settings("dev", 3, [FOUND])
+    assert archive.read_foreign_settings("dev", 3) == (FOUND,)
+    assert archive.read_foreign_settings("dev", 4) is None
+    archive.keep_foreign_settings("dev", 4, ())
+    assert archive.read_foreign_settings("dev", 4) == (), "looked at, and nothing found"
+    archive.keep_foreign_settings("dev", 3, None)
+    assert archive.read_foreign_settings("dev", 3) is None
     place = archive.run_folder("dev", 4) / archive.BESIDE
     place.write_text("half of a te")
-    assert archive.read_beside("dev", 4) is None
+    assert archive.read_foreign_settings("dev", 4) is None

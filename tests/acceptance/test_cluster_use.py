@@ -15,7 +15,7 @@ from components.acceptance.collect.turn import (
     needs_of,
     read_nodes,
 )
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.jobs.templates import number_objects
 from tests.golden.site import load_example
 

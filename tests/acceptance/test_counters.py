@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.acceptance.acceptance_plan import CounterSource, HopPlan
 from components.acceptance.collect import counters
 from components.acceptance.collect.counter_names import RDMA, READ, SHOW
 from components.acceptance.collect.counters import (
@@ -20,7 +21,6 @@ from components.acceptance.collect.counters import (
     read_snapshot,
 )
 from components.acceptance.evidence import HopRole
-from components.acceptance.plan import CounterSource, HopPlan
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.systems.base import PortCounters, PriorityCounters, Unread
 from components.plan.make import make_plan

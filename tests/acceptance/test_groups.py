@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import (
     Evidence,
     Limits,
@@ -16,7 +17,6 @@ from components.acceptance.evidence import (
 from components.acceptance.judge.nccl import nccl_floor
 from components.acceptance.judge.site import judge_evidence, pair_floor
 from components.acceptance.judge.verdict import Finding, Verdict, judge_groups
-from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.collect import run as collecting
 from components.acceptance.collect.run import look_at_fabric
 from components.acceptance.evidence import Evidence
@@ -14,7 +15,6 @@ from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.ib_facts import IbFacts
-from components.acceptance.plan import plan_acceptance
 from components.acceptance.probes.ib_limits import IbLimits, plan_ib_limits, plan_ib_looks
 from components.core.errors import UnreachableError
 from components.remote.host_session import HostAnswer

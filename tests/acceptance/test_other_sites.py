@@ -11,6 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.acceptance.acceptance_plan import (
+    ADAPTERS,
+    AcceptancePlan,
+    CounterSource,
+    HopPlan,
+    plan_acceptance,
+)
 from components.acceptance.collect import counters, probe_runs, run
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
@@ -22,16 +29,9 @@ from components.acceptance.handover import (
     render_accept_request,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import (
-    ADAPTERS,
-    AcceptancePlan,
-    CounterSource,
-    HopPlan,
-    plan_acceptance,
-)
 from components.acceptance.probes.on_hosts import HostProbe
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, Run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.plan import AcceptancePlan, ProbePlan
+from components.acceptance.acceptance_plan import AcceptancePlan, ProbePlan
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from tests.golden.site import changed_spec, load_example

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from components.acceptance.acceptance_plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
 from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.probe_runs import Round, run_all
@@ -21,7 +22,6 @@ from components.acceptance.collect.turn import Turn
 from components.acceptance.collect.waits import Body
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import DeviceError
 from tests.acceptance.fake_cluster import FakeCluster

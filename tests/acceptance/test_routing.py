@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.collect import counters
 from components.acceptance.collect.counters import lost_on_way, read_snapshot
 from components.acceptance.evidence import Evidence, RoutingSeen, dump_evidence, parse_evidence
@@ -16,11 +17,10 @@ from components.acceptance.handover import (
     render_accept_request,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
 from components.fabric.parts import Session, Sessions
 from components.fabric.systems.base import PortCounters
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.remote.step import Endpoint
 from tests.lab_physics.examples import example
 from tests.lab_physics.site import Site, take_evidence

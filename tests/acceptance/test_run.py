@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from components.acceptance.acceptance_plan import AcceptancePlan, CounterSource
 from components.acceptance.collect import cluster_jobs, probe_runs, run
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.run import collect_evidence
@@ -18,7 +19,6 @@ from components.acceptance.handover import (
     render_accept_request,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import AcceptancePlan, CounterSource
 from components.core.errors import Bug
 from components.plan.make import make_plan
 from components.remote.step import secrets_from

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from bench.sites import EIGHT_RAILS, site_text
+from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, Probe
 from components.acceptance.judge.site import judge_probe
-from components.acceptance.plan import AcceptancePlan, plan_acceptance
-from components.acceptance.probes import plan as probes_plan
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes import probe_plan as probes_plan
+from components.acceptance.probes.probe_plan import plan_probes
 from components.acceptance.probes.suites import (
     AT_ONCE,
     LIMIT_S,

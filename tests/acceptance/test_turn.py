@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from components.acceptance.acceptance_plan import AcceptancePlan, Policy
 from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Evidence
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import AcceptancePlan, Policy
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.report.text import PASSED_LINE, render_table
 from components.jobs.templates import GPU, number_objects

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.checks.site import load_checked_site
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from tests.checks.cases import CLEAN
 
 EOS = (

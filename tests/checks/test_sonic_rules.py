@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.asked import ALLOWED, check_exec_system
 from components.checks.site import check_site, load_checked_site
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
 from tests.checks.cases import CLEAN
 from tests.fabric.fabric_lab import routed_of

@@ -7,7 +7,7 @@ import pytest
 from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.checks.capability import nearest_model
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
 from components.model.switch_models import DescribedSwitch
 from components.reading.load import parse_site

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.cloud.plan import CloudPlan
+from components.cloud.cloud_plan import CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import Stack, answer_ssh, plan_of, running_cloud, site
 from tests.engine.fixtures import engine, session_engine

@@ -18,9 +18,9 @@ import pytest
 from components.cli.cloud import run_verb
 from components.cloud import instances
 from components.cloud.calls import CloudCall, list_calls
+from components.cloud.cloud_plan import CloudPlan, plan_cloud
 from components.cloud.crusoe_api import Patience
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
-from components.cloud.plan import CloudPlan, plan_cloud
 from components.cloud.request import PREVIOUS_OUTPUT
 from components.core.errors import RailyardError
 from components.core.plain_text import fill, instances_in, parse_facts

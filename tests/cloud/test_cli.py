@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from components.cloud.plan import CloudPlan
+from components.cloud.cloud_plan import CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import ROOT, SECRETS
 

@@ -27,7 +27,7 @@ sys.path.insert(0, {root!r})
 import pulumi
 from components.cloud import Instances
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
-from components.cloud.plan import plan_cloud
+from components.cloud.cloud_plan import plan_cloud
 from components.model.cluster import ClusterSpec
 from components.update.own_state import read_own_state
 from components.remote.component import Remote

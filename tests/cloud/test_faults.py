@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.cloud.calls import PREFLIGHT_STEP
-from components.cloud.plan import CloudPlan
+from components.cloud.cloud_plan import CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import Stack, answer_ssh, plan_of, running_cloud, site
 

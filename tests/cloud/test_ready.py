@@ -14,8 +14,8 @@ import pytest
 
 from components.cli.cloud import run_verb
 from components.cloud.calls import list_calls
+from components.cloud.cloud_plan import CloudPlan
 from components.cloud.crusoe_api import Patience
-from components.cloud.plan import CloudPlan
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from lab.cloud.crusoe.server import CrusoeCloud
 from lab.keys import host_key

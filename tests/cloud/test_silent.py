@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from components.cloud.cloud_plan import CloudPlan
 from components.cloud.observe import observe_cloud, silent_instances
-from components.cloud.plan import CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import QUICK, SECRETS, Stack
 

@@ -11,10 +11,10 @@ import pytest
 
 from components.cli.cloud import run_verb
 from components.cloud.calls import INSTANCE_CLAIMS, PREFLIGHT_STEP
+from components.cloud.cloud_plan import CloudPlan
 from components.cloud.crusoe_api import CloudError, OutOfStockError
 from components.cloud.kinds import Item
 from components.cloud.observe import Unread, cloud_drift, observe_cloud
-from components.cloud.plan import CloudPlan
 from components.core.errors import DeviceError, HostKeyError
 from lab.cloud.crusoe.model import VmType
 from lab.cloud.crusoe.server import CrusoeCloud

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.cli.payload import make_keys
-from components.containers.plan import HostPayload, PayloadPlan
+from components.containers.container_plan import HostPayload, PayloadPlan
 from components.core.key_values import parse_state
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall

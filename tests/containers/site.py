@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.containers.plan import PayloadPlan, plan_payload
+from components.containers.container_plan import PayloadPlan, plan_payload
 from components.model.cluster import ClusterSpec
 from components.reading.load import load_site
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.containers.plan import mpicont_text
+from components.containers.container_plan import mpicont_text
 
 PREFIX = (
     "PATH=/usr/local/mpi/bin:$PATH ; export PATH ; "

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components.containers.plan import build_digest, container_flags, dockerfile_text, plan_payload
+from components.containers.container_plan import (
+    build_digest,
+    container_flags,
+    dockerfile_text,
+    plan_payload,
+)
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Containers, ImageBuild, RegistryLogin

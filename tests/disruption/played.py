@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from components.core.errors import UnreachableError
-from components.disruption.plan import RebootGroup, plan_reboots
+from components.disruption.disruption_plan import RebootGroup, plan_reboots
 from components.disruption.reboot import HostRun
 from components.disruption.request import HostReboot
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.kubernetes.client import Answer, Body
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint

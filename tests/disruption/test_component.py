@@ -8,7 +8,7 @@ import pulumi
 import yaml
 
 from components.disruption import Reboots, Upgrades
-from components.disruption.plan import plan_upgrades
+from components.disruption.disruption_plan import plan_upgrades
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote

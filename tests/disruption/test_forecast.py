@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from components.core.key_values import HostState
+from components.disruption.disruption_plan import RebootGroup
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
-from components.disruption.plan import RebootGroup
 from components.model.cards import DriverPackage
 from components.model.cluster import Disruption
 from tests.disruption.played import groups_of

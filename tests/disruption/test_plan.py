@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.disruption.plan import REBOOT_VERB, group_hosts
+from components.disruption.disruption_plan import REBOOT_VERB, group_hosts
 from components.disruption.request import groups_text
+from components.hosts.host_plan import plan_hosts
 from components.hosts.keys.ask import needs_boot, needs_drain
-from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.hosts import Host
 from components.model.units import Ssh

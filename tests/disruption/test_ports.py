@@ -11,7 +11,7 @@ from components.core.errors import DeviceError
 from components.disruption.leave_plan import NodesLeave, PortsLeave, plan_ports
 from components.disruption.node import SWITCH
 from components.disruption.ports import PortsRun
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
 from tests.disruption.played import PlayedCluster, small_cluster
 from tests.golden.site import load_example

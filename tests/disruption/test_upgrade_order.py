@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.disruption.plan import judge_versions
+from components.disruption.disruption_plan import judge_versions
 
 
 @pytest.mark.parametrize(

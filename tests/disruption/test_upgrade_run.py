@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from components.core.errors import DeviceError, UnreachableError
+from components.disruption.disruption_plan import plan_upgrades
 from components.disruption.node import ANNOTATION
-from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade, parse_upgrade
 from components.disruption.upgrade import UpgradeRun
 from components.kubernetes.client import Calls

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.systems.ranges import collapse_vlans
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, cast
 
-from components.acceptance.plan import ProbePlan
+from components.acceptance.acceptance_plan import ProbePlan
 from components.core.to_json import as_lines, flatten, to_json
 from components.kubernetes.manifest import Manifest
 from components.plan.make import ClusterPlan

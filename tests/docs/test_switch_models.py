@@ -12,7 +12,7 @@ from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.switch_model import FOLDER, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import PlainFile, find_plain, list_plain
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.reading.load import parse_site
 from components.reading.schema import render_schema
 from lab.switches.front import front_of

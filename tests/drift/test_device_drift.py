@@ -19,9 +19,9 @@ from components.drift.device_drift import (
     render_drift,
 )
 from components.fabric.edit import asked_of_switch, drift_of_switch
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.difference import Beside, Difference, diff_settings
+from components.core.difference import Difference, ForeignSetting, diff_settings
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
     DeviceDrift,
-    LostWay,
-    Misplaced,
+    PlacementFault,
+    RoutingFault,
     Unreachable,
     Watched,
     asked_of_step,
@@ -43,7 +43,7 @@ WATCHED = Watched(
     beside=HostState({"c.z": "7"}),
 )
 MTU = Difference("port 1/2", "mtu_bytes", "1500", "9216")
-BESIDE = Beside("switch.rewrite", MTU, "the class of RoCE", "no rewrite")
+BESIDE = ForeignSetting("switch.rewrite", MTU, "the class of RoCE", "no rewrite")
 QUIET = DeviceDrift(
     device="n1",
     step="n1-host",
@@ -177,8 +177,8 @@ WORDS = (
     "mtu_bytes of port 1/2 is 1500, harmless is 9216; not ours, and it breaks the class of RoCE;"
     " fix: no rewrite"
 )
-LOST = LostWay("port swp1", "BGP with s:swp1 is Idle", "show it")
-UNSAID = LostWay("switch", "BFD is not known", "show it", "unsaid")
+LOST = RoutingFault("port swp1", "BGP with s:swp1 is Idle", "show it")
+UNSAID = RoutingFault("switch", "BFD is not known", "show it", "unsaid")
 CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "quiet": (QUIET, 0, ["n1           no drift"]),
     "unreachable": (
@@ -211,7 +211,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
          f"               {CABLE}"],
     ),
     "card": (
-        replace(QUIET, placement=(Misplaced("the card is gone"),), beside=(BESIDE,)),
+        replace(QUIET, placement=(PlacementFault("the card is gone"),), beside=(BESIDE,)),
         3,
         ["n1           placement: 1 thing(s) are not plugged in as the file says",
          "               the card is gone",
@@ -225,7 +225,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
          "               switch: BFD is not known; next: show it"],
     ),
     "routing not read": (
-        replace(QUIET, routing=(LostWay("switch", "nothing is known", "show it", "unread"),)),
+        replace(QUIET, routing=(RoutingFault("switch", "nothing is known", "show it", "unread"),)),
         4,
         ["n1           routing: not observed",
          "               switch: nothing is known; next: show it"],
@@ -253,7 +253,7 @@ def test_a_report_and_its_exit_code(name: str) -> None:
 
 
 def test_a_card_alone_is_no_clean_device() -> None:
-    assert drift_exit_code((replace(QUIET, placement=(Misplaced("the card is gone"),)),)) == 3
+    assert drift_exit_code((replace(QUIET, placement=(PlacementFault("the card is gone"),)),)) == 3
 
 
 def test_the_note_of_a_quiet_device_is_the_last_and_each_loss_counts() -> None:

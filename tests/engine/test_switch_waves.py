@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 import pytest
 
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.links import plan_waves
-from components.fabric.plan import plan_fabric
 from components.model.cluster import ClusterSpec, Disruption, SwitchWaves
 from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.emulators import make_switch

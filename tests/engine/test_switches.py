@@ -30,7 +30,7 @@ from components.fabric.edit import asked_of_switch, drift_of_switch
 from components.update.refusals import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
 from components.update.own_state import read_own_state
 from components.remote.component import Remote

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.systems.onyx.system import OnyxDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch

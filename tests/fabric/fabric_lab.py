@@ -11,7 +11,7 @@ from components.catalogue.switches import MODELS
 from components.checks.registry import RULES
 from components.core.problem import Problem
 from components.fabric.exchange import Exchange
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file, load_document

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from components.fabric.exchange import Exchange
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.parts import ALL_PORTS, IbState
-from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import DEFAULT_PARTITION

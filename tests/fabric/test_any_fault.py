@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from components.checks.registry import RULES
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import diff_states
 from components.fabric.systems.cumulus.patch import PATCH
 from tests.fabric.fabric_lab import Room

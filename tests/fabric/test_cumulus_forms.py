@@ -26,7 +26,7 @@ def read(name: str, *ports: str) -> Reading:
     return CumulusDriver().parse({CONFIG: text}, SwitchState(ports=asked))
 
 
-def words_of(reading: Reading) -> set[str]:
+def native_notes(reading: Reading) -> set[str]:
     return {*(read_list(reading.state.native[WHOLE]) or ())}
 
 
@@ -47,9 +47,9 @@ def test_a_public_configuration_of_5_1() -> None:
     assert bgp
     assert (bgp.asn, bgp.router_id) == (65101, "10.10.10.1")
     assert [*bgp.neighbors] == ["swp51", "peerlink.4094"]
-    rest = {word for word in words_of(found) if word.endswith("rest")}
+    rest = {word for word in native_notes(found) if word.endswith("rest")}
     assert rest == {"interface lo rest", "router bgp rest"}
-    assert SAVES not in words_of(found)
+    assert SAVES not in native_notes(found)
 
 
 def test_a_public_configuration_of_5_15() -> None:
@@ -59,7 +59,7 @@ def test_a_public_configuration_of_5_15() -> None:
     found = [port.access_vlan for port in state.ports.values()]
     assert found == [None, 10, 10, 20, 20, None]
     assert state.addresses == {"vlan10": ("172.17.1.1/24",)}
-    assert {NEW_WORDS, SAVES, "interface vlan10 rest"} <= words_of(read("5.15"))
+    assert {NEW_WORDS, SAVES, "interface vlan10 rest"} <= native_notes(read("5.15"))
 
 
 @pytest.mark.parametrize("keys", ["swp1,51-54", "swp2,6", "vlan10,20", "bond1-3", "10,20,30,40"])

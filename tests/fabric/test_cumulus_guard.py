@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Occupied, Unreadable
 from components.fabric.systems.cumulus.patch import find_id, find_stale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from tests.fabric.cumulus_lab import load_spec
 from tests.fabric.whole_intents import whole_of

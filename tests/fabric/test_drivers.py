@@ -20,7 +20,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.registry import RULES
 from components.core.errors import SpecError, UsageError
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.systems import driver_of, system_of
 from components.model.fabric import Switch
 from lab.switches.emulators import EMULATORS, make_switch

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, diff_states, list_vlans
 from components.fabric.systems.base import PauseCounters
 from components.model.cluster import ClusterSpec

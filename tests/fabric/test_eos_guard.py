@@ -9,7 +9,7 @@ import pytest
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import diff_states
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import Clock, load_spec, make_switch, talk

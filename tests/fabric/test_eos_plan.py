@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.catalogue.switches.switch_model import parse_release
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.system import EosDriver

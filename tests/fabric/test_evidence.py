@@ -16,9 +16,9 @@ from pydantic import JsonValue
 
 from components.fabric.device import BASELINE_VARIABLE, parse_request
 from components.fabric.edit import PACKED, every_key, pack_baseline, read_baseline, render_baseline
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.moves import describe_moves
 from components.fabric.parts import fold_ports, spread_ports
-from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.remote.step import render_request
 from tests.fabric.eos_lab import Clock

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
-from components.fabric.guards import with_looks
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.switch_guards import with_guarded_settings
 from components.fabric.systems.base import PauseCounters
 from components.fabric.systems.onyx.rows import parse_running
 from lab.switches.onyx.config import PortConfig
@@ -55,7 +55,7 @@ HISTORIES = st.lists(
 
 def _reads_alike(exchange: Exchange) -> None:
     """A look by the running configuration finds what the looks at each port find."""
-    for wanted in (DESIRED, with_looks(DESIRED)):
+    for wanted in (DESIRED, with_guarded_settings(DESIRED)):
         whole, each = exchange.read(wanted), exchange.read(wanted, each=True)
         assert whole.state == each.state
         if wanted.others is not None:
@@ -198,7 +198,7 @@ def test_a_look_is_as_long_for_64_ports_as_for_4(tmp_path: Path, ports: int) -> 
     assert apply(exchange, desired) == ()
     assert asked == ["show running-config", "configuration write"]
     asked.clear()
-    exchange.read(with_looks(desired))
+    exchange.read(with_guarded_settings(desired))
     assert asked == [
         "show running-config",
         "show vlan | json-print",

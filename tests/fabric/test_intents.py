@@ -14,7 +14,7 @@ from components.checks.site import check_site
 from components.core.errors import DeviceError
 from components.fabric.edit import preview_switch
 from components.fabric.effects import effect_of
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import diff_states
 from components.fabric.systems import driver_of
 from components.model.cluster import ClusterSpec

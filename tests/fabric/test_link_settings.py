@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.checks.links import fecs_of
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.ports import speeds_of
 from components.fabric.state import SwitchState
 from components.fabric.targets import plan_exec, why_no_exec

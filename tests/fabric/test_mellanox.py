@@ -12,9 +12,9 @@ import yaml
 from pydantic import TypeAdapter
 
 from components.fabric.edit import every_key, preview_switch
-from components.fabric.guards import Guarded, Look, find_beside
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
+from components.fabric.switch_guards import Guarded, Look, find_foreign_settings
 from components.fabric.systems import mellanox_cli, onyx
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
@@ -254,7 +254,10 @@ def test_factory_weights_starve_no_class(lowest: int, starved: int) -> None:
     classes = Guarded(
         mode="lossy_ecn", priority=4, traffic_class=4, dscp=32, cnp_priority=6, cnp_dscp=48
     )
-    assert len([each for each in find_beside(classes, look) if "share" in str(each)]) == starved
+    assert (
+        len([each for each in find_foreign_settings(classes, look) if "share" in str(each)])
+        == starved
+    )
 
 
 def test_the_factory_state_is_what_an_untouched_switch_shows(switch: OnyxSwitch) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.parts import IbState, MemberKind, PartitionState
-from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import target_of_apply
 from lab.switches.mlnxos.server import MlnxosSwitch

@@ -9,7 +9,7 @@ import pytest
 from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.switch_model import parse_release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, PortPlace
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.cluster import ClusterSpec

@@ -11,7 +11,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError
 from components.fabric.edit import preview_switch, render_waves
 from components.fabric.effects import collapse, group_settings
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from tests.fabric.eos_lab import Clock

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.catalogue.switches.systems import RECOMMENDED
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.ports import marking_of
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.model.fabric import Rdma

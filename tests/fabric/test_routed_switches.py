@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.settings import routing_settings
 from components.model.cluster import ClusterSpec

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.model.cluster import ClusterSpec
 from lab.views import PortView

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.core.difference import LostWay
+from components.core.difference import RoutingFault
 from components.fabric.cabling import (
     RoutedLinks,
     Way,
@@ -45,13 +45,13 @@ def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = Fal
     return rooms
 
 
-def lost(room: Room) -> tuple[LostWay, ...]:
+def lost(room: Room) -> tuple[RoutingFault, ...]:
     assert room.plan.links is not None
     links = room.plan.links.model_copy(update={"networks": plan_networks(SPECS[room.plan.os])})
     return find_lost(links, room.talk().look(room.plan.desired).sessions)
 
 
-def parts_of(found: Sequence[LostWay], wanted: list[dict[str, str]]) -> list[dict[str, str]]:
+def parts_of(found: Sequence[RoutingFault], wanted: list[dict[str, str]]) -> list[dict[str, str]]:
     """What is lost, each under the keys that are wanted of it."""
     return [
         {key: getattr(each, key) for key in keys} for each, keys in zip(found, wanted, strict=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters
 from lab.switches.sonic.config import Db

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import LONGEST, plan_exec, why_no_exec
 from lab.switches.sonic.server import SonicSwitch

@@ -16,7 +16,7 @@ from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.counters import parse_branch
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
-from components.fabric.systems.sonic.rows import read_rows, read_settings, words_of
+from components.fabric.systems.sonic.rows import native_notes, read_rows, read_settings
 
 CASES: Final[dict[str, Any]] = yaml.load(
     Path(__file__).with_name("sonic_rows.yaml").read_text(), Loader=yaml.CSafeLoader
@@ -70,12 +70,12 @@ def test_the_switch_and_who_else_uses_it() -> None:
     tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
     reading = SonicDriver().parse({CONFIG: json.dumps(tables)}, wanted)
     state = reading.state
-    assert (state.vlans, state.roce, words_of(state)) == (
+    assert (state.vlans, state.roce, native_notes(state)) == (
         (10, 111),
         "lossless",
         ("watchdog polled each 400 ms",),
     )
-    assert words_of(state, "held_rows") == ("DSCP_TO_TC_MAP|RAILYARD",)
+    assert native_notes(state, "held_rows") == ("DSCP_TO_TC_MAP|RAILYARD",)
     assert {*(read_rows(state) or {})} == {
         "BUFFER_PROFILE|pg_lossless_400000_300m_profile",
         "DSCP_TO_TC_MAP|RAILYARD",

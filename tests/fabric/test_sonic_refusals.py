@@ -12,7 +12,7 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.fabric.targets import target_of_apply
 from lab.switches.sonic.config import Db

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from tests.fabric.in_process import apply

@@ -10,7 +10,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.core.problem import Json
 from components.fabric.edit import preview_switch
-from components.fabric.plan import describe_start, plan_fabric
+from components.fabric.fabric_plan import describe_start, plan_fabric
 from components.fabric.ports import splits_of
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of

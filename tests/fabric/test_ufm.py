@@ -25,8 +25,8 @@ from components.fabric.device import (
     run_restore,
 )
 from components.fabric.exchange import Exchange
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.parts import IbState, MemberKind, PartitionState
-from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Unreadable
 from components.fabric.ufm.system import SM_CONF, UfmDriver

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from components.acceptance.acceptance_plan import HopPlan
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import HopRole
-from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PortCounters, Unread
 from components.fabric.systems.eos.system import EosDriver
 from components.fabric.systems.onyx import CONGESTION

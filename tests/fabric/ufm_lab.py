@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from lab.infiniband.ufm import Ufm, UfmServer
 from tests.artefacts.certificates import ADDRESS, Authority

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from hypothesis import strategies as st
 
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file
 from lab.switches.cumulus.server import CumulusSwitch

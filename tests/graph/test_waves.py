@@ -12,7 +12,7 @@ from components.checks.site import load_checked_site
 from components.drift.applied import Applied, AppliedStep
 from components.fabric import Fabric
 from components.fabric.edit import ordered
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from components.remote.component import Remote
 from components.testing import Graph, Run, record_program

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from components.core.key_values import HostState, parse_state
-from components.hosts.guards import Guarded, GuardedCard
-from components.hosts.harms import CARD_RULES, SYSCTL_RULES, VF_RULES, find_beside, headroom_bytes
-from components.model.guards import HostGuards
+from components.hosts.harms import (
+    CARD_RULES,
+    SYSCTL_RULES,
+    VF_RULES,
+    find_foreign_settings,
+    headroom_bytes,
+)
+from components.hosts.host_guards import Guarded, GuardedCard
+from components.model.guard_spec import HostGuards
 
 CARD = GuardedCard("0000:05:00.0", "enp5s0", gbit_s=100, mtu_bytes=9000, vfs=2)
 HOST = Guarded((CARD,), priority=3, cnp_priority=6, pauses=True, attached=True)
@@ -20,7 +26,7 @@ NIC, CONF = "nic.0000:05:00.0", "kernel.sysctl.net.ipv4.conf"
 def kinds(*lines: str, host: Guarded = HOST, ours: str = "") -> list[str]:
     facts = parse_state("".join(f"{line}\n" for line in lines))
     owned = HostState(dict.fromkeys(ours.split(), "x"))
-    return [f"{one.kind} {one.found.setting}" for one in find_beside(host, owned, facts)]
+    return [f"{one.kind} {one.found.setting}" for one in find_foreign_settings(host, owned, facts)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_of_device_and_all_the_greater_counts(
 ) -> None:
     lines = (f"{CONF}.enp5s0.{setting}={device}", f"{CONF}.all.{setting}={of_all}")
     facts = parse_state("".join(f"{line}\n" for line in lines))
-    said = find_beside(RAILS, HostState({}), facts)
+    said = find_foreign_settings(RAILS, HostState({}), facts)
     assert [one.found.where for one in said] == ([f"kernel.sysctl.{found}"] if found else [])
 
 

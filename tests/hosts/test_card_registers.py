@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from tests.fabric.switch_labs import LABS
 from tests.hosts.fake_host import make_fake, remove_tools, sh, tool
 

@@ -14,7 +14,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_of_step
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cards import Sriov
 from components.preview.items import settings_of_text
 from tests.golden.site import changed_spec, load_example

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.plan import plan_acceptance
+from components.acceptance.acceptance_plan import plan_acceptance
 from components.catalogue.operator_versions import gpu_branch, parse_driver_version
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.hosts.settings import kernel_settings
 from components.hosts.software import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.owners import has_own_rdma_driver
 from components.model.worker_kinds import with_instances
-from components.operators.plan import gpu_operator_values
+from components.operators.operators_plan import gpu_operator_values
 from tests.golden.site import load_example
 from tests.over_ssh.host_lab import load_spec
 

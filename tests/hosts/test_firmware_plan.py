@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.key_values import HostState
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.preview import host_changes, hosts_refused
 from components.hosts.software import pending_firmware
 from components.model.cards import Firmware, FirmwareFloor, HcaPf, version_number

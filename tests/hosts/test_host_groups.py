@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.hosts.plan import desired_state
+from components.hosts.host_plan import desired_state
 from components.model.cards import DriverPackage
 from components.model.hosts import HostGroup
 from tests.golden.site import load_example

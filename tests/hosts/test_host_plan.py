@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.containers.plan import containers_tool
+from components.containers.container_plan import containers_tool
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.plain_text import placeholder
+from components.hosts.host_plan import plan_hosts
 from components.hosts.keys.ask import lost_at_reboot
-from components.hosts.plan import plan_hosts
 from components.hosts.scripts import (
     boot_files_digest,
     boot_script_text,

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 
 from components.core.key_values import HostState
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.hosts.preview import hosts_refused
 from components.hosts.scripts import proxy_file, proxy_settings
 from components.model.cluster import ClusterSpec

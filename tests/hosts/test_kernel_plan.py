@@ -9,8 +9,8 @@ from components.checks.kernel import (
     check_hugepages,
     check_sysctl_conflict,
 )
+from components.hosts.host_plan import desired_state
 from components.hosts.keys.ask import lost_at_reboot
-from components.hosts.plan import desired_state
 from components.hosts.scripts import boot_unit_text
 from components.hosts.settings import kernel_settings, routing_settings
 from components.model.cards import Sriov

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from components.checks.site import check_loaded, load_checked_site
 from components.core.difference import Effect
 from components.core.problem import Json
+from components.hosts.host_plan import plan_hosts
 from components.hosts.keys.ask import (
     KEYS,
     expression,
@@ -29,7 +30,6 @@ from components.hosts.keys.ask import (
     needs_boot,
 )
 from components.hosts.keys.row import HostKey, effect_of
-from components.hosts.plan import plan_hosts
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.checks.site import check_loaded
 from components.core.key_values import parse_state
 from components.core.problem import Json
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.reading.load import load_config_value
 from components.reading.yaml_text import parse_yaml
 from tests.hosts.host_text import library_text

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from components.containers.plan import containers_tool
+from components.containers.container_plan import containers_tool
 from components.hosts.scripts import boot_script_text, discover_text, host_tool
-from components.hypervisor.plan import hypervisor_tool
+from components.hypervisor.hypervisor_plan import hypervisor_tool
 from components.kubernetes.planes.node_files import kubernetes_tool
 from components.remote.tools import strip_comments
 from tests.hosts.host_text import library_text, script_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.hosts.scripts import boot_unit_text
 from components.model.cards import HcaPf, HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.plan import desired_state
+from components.hosts.host_plan import desired_state
 from components.model.kernel import KernelSettings
 from tests.golden.site import changed_spec, load_example
 from tests.hosts.folder_host import FolderHost, folder_host

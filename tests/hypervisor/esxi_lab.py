@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from components.core.difference import Difference
 from components.core.key_values import HostState, diff_states, parse_state
-from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
+from components.hypervisor.hypervisor_plan import HypervisorPlan, plan_hypervisors
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.remote.host_session import HostAnswer, run_on_host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from components.hypervisor.plan import hypervisor_tool
+from components.hypervisor.hypervisor_plan import hypervisor_tool
 
 
 def library(deadline_s: float) -> str:

@@ -8,7 +8,7 @@ from typing import cast
 import pulumi
 
 from components.hypervisor import FirmwareReboots, Hypervisors
-from components.hypervisor.plan import plan_hypervisors
+from components.hypervisor.hypervisor_plan import plan_hypervisors
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from components.remote.lines import parse_lines

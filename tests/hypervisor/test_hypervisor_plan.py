@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from components.core.key_values import HostState, diff_states
-from components.hypervisor.plan import (
+from components.hypervisor.hypervisor_plan import (
     HypervisorPlan,
     hypervisor_call,
     plan_hypervisors,

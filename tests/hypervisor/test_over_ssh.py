@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from components.core.errors import DeviceError
-from components.hypervisor.plan import HypervisorPlan
+from components.hypervisor.hypervisor_plan import HypervisorPlan
 from components.hypervisor.reboot import explain_refusal
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
-from components.hypervisor.plan import HypervisorPlan, RebootRequest, parse_request
+from components.hypervisor.hypervisor_plan import HypervisorPlan, RebootRequest, parse_request
 from components.hypervisor.reboot import Reboot, run_reboot
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint, env_name

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.jobs.environment import job_script
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec

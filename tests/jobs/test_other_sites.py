@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.acceptance.probes.plan import ClusterProbes, plan_probes
+from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
 from components.jobs.deepspeed import deepspeed_workers
 from components.jobs.environment import (
@@ -18,7 +18,7 @@ from components.jobs.environment import (
     job_script,
     nccl_environment,
 )
-from components.jobs.plan import JobsPlan, plan_jobs
+from components.jobs.job_plan import JobsPlan, plan_jobs
 from components.jobs.templates import number_objects, sshd_command
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import with_instances

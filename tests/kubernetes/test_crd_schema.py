@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from pydantic import JsonValue
 
-from components.jobs.plan import MPI_OPERATOR_FILE
+from components.jobs.job_plan import MPI_OPERATOR_FILE
 from components.kubernetes.manifest import load_vendored, make_manifest, slim_schema
 from lab.cluster.api import Api, ApiError
 from lab.cluster.plane import ControlPlane

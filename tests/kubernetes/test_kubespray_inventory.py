@@ -11,6 +11,7 @@ import yaml
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
+from components.kubernetes.kubernetes_plan import plan_kubernetes, plan_request
 from components.kubernetes.kubespray.perform import edited_inventory
 from components.kubernetes.kubespray.state import Cluster, Keeper, State, UnderWay, inventory_digest
 from components.kubernetes.kubespray.tree import (
@@ -24,13 +25,12 @@ from components.kubernetes.kubespray.wanted import (
     OF_CONNECTION,
     VARIABLES,
     Source,
-    fights_ours,
+    is_owned_variable,
     owned_settings,
     parse_request,
     render_inventory,
     render_ssh_config,
 )
-from components.kubernetes.plan import plan_kubernetes, plan_request
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment
 from components.model.sources import Proxy, Registry, Sources
@@ -153,13 +153,13 @@ def test_workers_alone_have_the_fields_of_alignment(spec: ClusterSpec) -> None:
     ],
 )
 def test_alignment_and_a_variable_of_the_same_field_fight(spec: ClusterSpec, variable: str) -> None:
-    assert fights_ours(with_alignment(spec), variable)
-    assert not fights_ours(spec, variable)
+    assert is_owned_variable(with_alignment(spec), variable)
+    assert not is_owned_variable(spec, variable)
 
 
 def test_the_toolkit_of_the_operator_needs_nri(spec: ClusterSpec) -> None:
     assert files(spec)[VARIABLES]["nri_enabled"] is True
-    assert fights_ours(spec, "nri_enabled")
+    assert is_owned_variable(spec, "nri_enabled")
 
 
 def test_every_image_comes_from_the_registry_of_the_site(spec: ClusterSpec) -> None:

@@ -17,7 +17,7 @@ from typing import cast
 import pytest
 
 from components.kubernetes.manifest import Manifest
-from components.operators.plan import ChartPlan
+from components.operators.operators_plan import ChartPlan
 from lab.cluster.api import APPLY_PATCH, Api
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, as_doc, docs_at, name_of, namespace_of, number_at, text_at

@@ -10,8 +10,8 @@ from components.acceptance.digest import digest_log
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.probes.plan import image_jobs, plan_probes
 from components.acceptance.probes.probe_job import ProbeJob
+from components.acceptance.probes.probe_plan import image_jobs, plan_probes
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Programs
@@ -39,7 +39,7 @@ def look_at(spec: ClusterSpec, which: int = 0) -> list[Finding]:
 
 
 def limits_of(spec: ClusterSpec) -> Any:  # noqa: ANN401 - the judge of images asks none
-    from components.acceptance.plan import plan_acceptance  # noqa: PLC0415 - only here
+    from components.acceptance.acceptance_plan import plan_acceptance  # noqa: PLC0415 - only here
 
     return plan_acceptance(spec).limits
 

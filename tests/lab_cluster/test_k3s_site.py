@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from components.core.errors import DeviceError
-from components.jobs.plan import MPI_OPERATOR_FILE
+from components.jobs.job_plan import MPI_OPERATOR_FILE
 from components.kubernetes.manifest import load_vendored
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries

@@ -17,14 +17,14 @@ import pytest
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.owners import Way
-from components.operators.plan import plan_operators
+from components.operators.operators_plan import plan_operators
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
     pod_attachment,
     rail_attachment,
 )
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import (
     Doc,

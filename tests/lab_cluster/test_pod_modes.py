@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from components.acceptance.acceptance_plan import Policy, plan_acceptance
 from components.acceptance.collect.cluster_jobs import KubernetesApi, run_probe
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.plan import Policy, plan_acceptance
 from components.acceptance.probes.perftest import PairTest, perftest_job
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.manifest import Body, Manifest
-from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
 from components.model.worker_kinds import RailPair
-from components.operators.plan import plan_operators
+from components.operators.operators_plan import plan_operators
 from components.pod_network.attachment import expected_allocatable
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, as_doc, at, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod

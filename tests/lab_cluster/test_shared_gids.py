@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.jobs.environment import job_script
 from lab.cluster.document import Doc
 from lab.cluster.launcher import JOB_NAME, JOB_ROLE, run_launcher

@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 from pydantic import TypeAdapter
 
+from components.acceptance.acceptance_plan import CounterSource
 from components.acceptance.collect.counter_names import RDMA, READ, SHOW
 from components.acceptance.collect.counters import parse_ethtool
-from components.acceptance.plan import CounterSource
 from components.remote.step import Endpoint
 from lab.hosts.rootfs import tool_interpreter
 from tests.lab_hosts.conftest import PORT, SmallLab

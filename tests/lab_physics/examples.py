@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from components.acceptance.acceptance_plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.acceptance.collect.counters import Snapshot, measure_hops
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import Report, judge_evidence
-from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

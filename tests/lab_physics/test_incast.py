@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from components.acceptance.acceptance_plan import HopPlan
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Hop, Probe, ProbeEvidence
 from components.acceptance.judge.path import judge_losses
-from components.acceptance.plan import HopPlan
 from lab.hosts.port_counts import count_port
 from lab.physics.counters import Flow, deltas_of
 from lab.physics.path import Between, Endpoint, RailPath, Site, follow

@@ -14,13 +14,13 @@ from components.catalogue.operator_versions import (
     find_line,
 )
 from components.core.errors import SpecError
-from components.jobs.plan import plan_jobs
+from components.jobs.job_plan import plan_jobs
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane, Toleration
 from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
-from components.operators.plan import OperatorsPlan, node_labels, plan_operators
-from components.pod_network.plan import plan_pod_network
+from components.operators.operators_plan import OperatorsPlan, node_labels, plan_operators
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.testing import Graph, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from components.core.difference import Difference
 from components.core.key_values import HostState, diff_states, parse_state
-from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import RemoteStep, render_remote_command

@@ -20,8 +20,8 @@ from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from components.fabric import device
-from components.fabric.plan import plan_fabric
-from components.hosts.plan import plan_hosts
+from components.fabric.fabric_plan import plan_fabric
+from components.hosts.host_plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import run_on_host
 from components.remote.step import render_remote_command

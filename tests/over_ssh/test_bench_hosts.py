@@ -13,7 +13,7 @@ from bench.host_room import STACK, HostRoom, running_room
 from components.core.key_values import HostState
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.plan.make import ClusterPlan, make_plan
 from components.update.observe import observe_site
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cards import HostQos, Sriov
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import HostLab, running_hosts, without_driver

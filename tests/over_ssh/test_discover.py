@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from components.drift.applied import Applied
+from components.hosts.host_plan import HostPlan
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
-from components.hosts.plan import HostPlan
 from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.observe import observe_site

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hosts.software import pending_firmware
 from components.model.cards import Firmware, FirmwareFloor
 from components.model.cluster import ClusterSpec

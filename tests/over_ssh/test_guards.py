@@ -18,11 +18,11 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.fabric import device
 from components.fabric.device import observe_switch
-from components.fabric.edit import asked_of_switch, beside_of_switch, drift_of_switch
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.edit import asked_of_switch, drift_of_switch, foreign_settings_of
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
-from components.model.guards import Guards, SwitchGuards, kinds
+from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from components.update.refusals import guards_refused
 from tests.checks.cases import REGENERATE
@@ -81,10 +81,10 @@ def test_what_is_set_by_hand_is_said_and_nothing_else(system: str, tmp_path: Pat
         room.apply()
         asked = asked_of_switch(plan, applied)
         seen = observe_switch(room.endpoint, system, asked, room.secrets)
-        assert beside_of_switch(plan, applied, seen) == (), "as the plan left it"
+        assert foreign_settings_of(plan, applied, seen) == (), "as the plan left it"
         type_by_hand(room, played)
         seen = observe_switch(room.endpoint, system, asked, room.secrets)
-        beside = beside_of_switch(plan, applied, seen)
+        beside = foreign_settings_of(plan, applied, seen)
         drift = drift_of_switch(plan.name, plan.step, plan.desired, applied, seen)
     expected = {
         (row.kind, Difference(*each))
@@ -123,12 +123,12 @@ def test_what_is_to_be_repaired_is_ours_and_given_back(system: str, tmp_path: Pa
         def look() -> SwitchState:
             return observe_switch(room.endpoint, system, asked, room.secrets)
 
-        assert beside_of_switch(plan, applied, look()) == ()
+        assert foreign_settings_of(plan, applied, look()) == ()
         type_by_hand(room, played)
         drift = drift_of_switch(plan.name, plan.step, plan.desired, applied, look())
         found = {(each.where, each.setting) for each in drift.differences}
         assert found >= {(f"port {port}", row.found[1]) for row in played for port in ports_of(row)}
-        assert beside_of_switch(plan, applied, look()) == (), "ours is not said twice"
+        assert foreign_settings_of(plan, applied, look()) == (), "ours is not said twice"
         room.apply(room.request(baseline=baseline))
         again = drift_of_switch(plan.name, plan.step, plan.desired, applied, look())
         assert again.differences == ()
@@ -149,7 +149,7 @@ def test_a_lossless_switch_as_the_plan_left_it_has_nothing_beside(
         applied = as_applied(plan)
         asked = asked_of_switch(plan, applied)
         seen = observe_switch(room.endpoint, system, asked, room.secrets)
-    assert beside_of_switch(plan, applied, seen) == ()
+    assert foreign_settings_of(plan, applied, seen) == ()
     assert drift_of_switch(plan.name, plan.step, plan.desired, applied, seen).differences == ()
 
 

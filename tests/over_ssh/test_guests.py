@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.remote.host_session import HostAnswer
 from lab.hosts.tools.packages import put_package
 from lab.keys import host_key

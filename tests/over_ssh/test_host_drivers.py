@@ -16,7 +16,7 @@ import pytest
 
 from components.core.errors import UsageError
 from components.core.key_values import HostState
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cards import DriverPackage, DriverRepository
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError, UsageError
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.remote.host_session import connect_to_host
 from components.remote.send import run_files, run_remove_files
 from components.remote.sending import plan_files

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import diff_states, parse_state
 from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
-from components.hosts.harms import find_beside
-from components.hosts.plan import HostPlan
+from components.hosts.harms import find_foreign_settings
+from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
-from components.model.guards import Guards, HostGuards
+from components.model.guard_spec import Guards, HostGuards
 from tests.guards import Guard
 from tests.guards import rows as guards
 from tests.over_ssh.host_lab import HostLab, running_hosts
@@ -59,13 +59,13 @@ def lossless(spec: ClusterSpec, guards: HostGuards) -> ClusterSpec:
     return ClusterSpec.model_validate(value)
 
 
-def look(lab: HostLab, plan: HostPlan) -> tuple[tuple[Beside, ...], tuple[Difference, ...]]:
+def look(lab: HostLab, plan: HostPlan) -> tuple[tuple[ForeignSetting, ...], tuple[Difference, ...]]:
     """What one look, as an update does it, finds beside ours, and of ours."""
     watched = plan.watched
     answer = lab.run(plan, watched.observe, asked_of_step(watched, Applied()).render_short())
     assert answer.exit_status == 0, answer.stderr
     facts = parse_state(answer.stdout)
-    beside = find_beside(plan.guarded, plan.desired, facts)
+    beside = find_foreign_settings(plan.guarded, plan.desired, facts)
     return beside, diff_states(facts, plan.desired)
 
 
@@ -81,7 +81,7 @@ def spoil(lab: HostLab, plan: HostPlan) -> None:
     lab.sh(plan, "set -e\n" + "".join(f"{{ {line}; }} >/dev/null\n" for line in hands))
 
 
-def in_words(found: tuple[Beside, ...]) -> set[tuple[str, ...]]:
+def in_words(found: tuple[ForeignSetting, ...]) -> set[tuple[str, ...]]:
     texts = [
         (one.kind, one.found.where, one.found.setting, one.found.actual, one.found.desired)
         for one in found

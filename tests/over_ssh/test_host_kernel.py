@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
 from components.model.kernel import KernelSettings
 from tests.over_ssh.host_lab import HostLab, running_hosts

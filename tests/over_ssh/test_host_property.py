@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from components.hosts.plan import HostPlan
-from components.model.guards import Guards
+from components.hosts.host_plan import HostPlan
+from components.model.guard_spec import Guards
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.lab

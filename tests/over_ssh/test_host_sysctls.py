@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.kernel import KernelSettings
 from components.remote.host_session import HostAnswer
 from tests.over_ssh.host_lab import HostLab, running_hosts

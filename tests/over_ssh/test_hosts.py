@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.lab

@@ -21,7 +21,7 @@ from components.disruption.leave_plan import PortsLeave, plan_ports
 from components.disruption.node import ANNOTATION, SWITCH
 from components.disruption.ports import run_apply_drained
 from components.fabric.gate import place_file
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.base import ClusterRef
 from components.remote.tools import FOLDER
 from lab.cluster.document import doc_at, text_at

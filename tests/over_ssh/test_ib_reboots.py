@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from components.core.errors import DeviceError
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
 from lab.views import HostConfig
 from tests.disruption.played import PlayedCluster, make_node

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hosts.preview import hosts_refused
 from components.model.cards import DriverPackage, Firmware, HcaPf
 from components.model.cluster import ClusterSpec

@@ -20,7 +20,7 @@ from components.core.key_values import HostState, diff_states, parse_state
 from components.core.plain_text import fill, instances_in
 from components.drift.device_drift import Watched
 from components.kubernetes.kubeconfig import render_kubeconfig
-from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.members import CLUSTER_FOUND

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from components.core.errors import DeviceError
+from components.disruption.disruption_plan import plan_upgrades
 from components.disruption.node import ANNOTATION
-from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade
 from components.disruption.turn import open_cluster
 from components.disruption.upgrade import (

@@ -17,6 +17,7 @@ import pytest
 from components.artefacts.lock import Lock
 from components.core.errors import DeviceError
 from components.drift.applied import Applied
+from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.perform import (
     PREVIOUS_OUTPUT,
     run_kubespray,
@@ -24,7 +25,6 @@ from components.kubernetes.kubespray.perform import (
 )
 from components.kubernetes.kubespray.state import FOLDER
 from components.kubernetes.kubespray.wanted import Request
-from components.kubernetes.plan import plan_request
 from components.plan.make import make_plan
 from components.preflight.run import run_preflight
 from components.remote.step import env_name

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.hosts.preview import refuse_settings
 from components.model.cluster import ClusterSpec
 from tests.over_ssh.host_lab import HostLab, running_hosts

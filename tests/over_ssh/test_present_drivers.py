@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from components.core.key_values import HostState
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cards import ContainerToolkit, DriverPackage, DriverRepository
 from lab.views import HostConfig
 from tests.over_ssh.host_lab import HostLab, running_hosts

@@ -12,12 +12,12 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
+from components.disruption.disruption_plan import RebootGroup, plan_reboots
 from components.disruption.forecast import render_departures
-from components.disruption.plan import RebootGroup, plan_reboots
 from components.disruption.reboot import HostRun, run_reboot_host
 from components.disruption.request import HostReboot, groups_file, groups_text
-from components.hosts.plan import HostPlan, plan_hosts
-from components.kubernetes.plan import plan_kubernetes
+from components.hosts.host_plan import HostPlan, plan_hosts
+from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name

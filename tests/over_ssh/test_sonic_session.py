@@ -11,7 +11,7 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric import device
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.systems.sonic.driver import RELOAD_LOCK
 from components.fabric.targets import plan_exec
 from lab import keys

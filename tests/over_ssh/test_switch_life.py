@@ -18,7 +18,7 @@ from components.core.errors import (
     UsageError,
 )
 from components.fabric import device
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.remote.switch_session import open_session

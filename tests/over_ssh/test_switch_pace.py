@@ -16,7 +16,7 @@ import pytest
 from components.catalogue.switches import find_model
 from components.core.errors import Bug
 from components.fabric import device
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState
 from lab import keys
 from lab.switches.emulators import make_switch as make_lab_switch

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from components.core.key_values import diff_states, parse_state
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cards import HostQos, Sriov
 from tests.over_ssh.host_lab import HostLab, running_hosts
 from tests.over_ssh.test_vfs import DEVICE, PCI, one_card_spec

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.hosts.plan import HostPlan
+from components.hosts.host_plan import HostPlan
 from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
 from tests.golden.site import changed_spec

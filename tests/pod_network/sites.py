@@ -11,7 +11,7 @@ import yaml
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.owners import Way
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.reading.port_ranges import spread_document
 from tests.golden.site import EXAMPLES, changed_spec
 

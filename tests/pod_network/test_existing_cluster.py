@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.plan import plan_acceptance
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.acceptance_plan import plan_acceptance
+from components.acceptance.probes.probe_plan import plan_probes
 from components.catalogue.cluster_parts import CniPaths
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
@@ -18,7 +18,7 @@ from components.model.kubernetes import ClusterParts, CniFolders, ExistingPlane,
 from components.model.owners import cni_paths
 from components.plan.make import make_plan
 from components.pod_network.manifests import cni_check
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from tests.golden.site import load_example
 
 K3S = "/var/lib/rancher/k3s"

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.acceptance.probes.unproven import list_unproven
 from components.hosts.settings import rail_sysctls
 from components.jobs.environment import nccl_environment
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels
+from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import (
     expected_allocatable,
     pod_attachment,
     rail_attachment,
     server_address,
 )
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.pools import plan_pools
 from tests.golden.site import changed_spec
 from tests.pod_network.sites import make_site, plugin_config

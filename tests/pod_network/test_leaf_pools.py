@@ -13,9 +13,9 @@ import pytest
 from components.artefacts.listing import images_of
 from components.checks.pod_networks import check_pod_pool
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels
+from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.rails import Kept, Pool, pool_of, pools_of
 from tests.golden.site import changed_spec, load_example
 

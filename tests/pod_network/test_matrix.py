@@ -16,7 +16,7 @@ from components.model.owners import Way
 from components.model.pod_network import Ipam
 from components.pod_network.attachment import expected_allocatable, pod_attachment
 from components.pod_network.matrix import ADDRESSES, MATRIX, WAYS, Refused, Works
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from tests.pod_network.sites import PLANES, make_site
 
 PAGE = Path(__file__).parents[2] / "docs/reference/pod-networks.md"

@@ -12,7 +12,7 @@ import yaml
 from components.core.errors import SpecError
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.rails import probe_address
 from tests.golden.site import changed_spec, load_example
 from tests.pod_network.sites import make_site, plugin_config

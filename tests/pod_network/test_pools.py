@@ -10,8 +10,8 @@ import pytest
 from components.artefacts.listing import images_of
 from components.checks.pod_networks import check_multus_owner
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels, plan_operators
-from components.pod_network.plan import plan_pod_network
+from components.operators.operators_plan import node_labels, plan_operators
+from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.pools import plan_pools
 from tests.pod_network.sites import make_site
 

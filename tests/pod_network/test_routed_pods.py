@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_plan import plan_probes
 from components.checks.pod_networks import check_pod_route
-from components.fabric.plan import plan_fabric
+from components.fabric.fabric_plan import plan_fabric
 from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels
+from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import rail_attachment, server_address
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from lab.cluster.document import Doc
 from lab.cluster.nv_ipam import NoAddressError, NodeStore, give_address, give_prefixes
 from tests.pod_network.sites import make_site

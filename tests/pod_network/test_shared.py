@@ -13,7 +13,7 @@ from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
 from components.pod_network import PodNetwork
 from components.pod_network.networks import shared_plugin_config
-from components.pod_network.plan import PodNetworkPlan, plan_pod_network
+from components.pod_network.pod_network_plan import PodNetworkPlan, plan_pod_network
 from components.testing import record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access, waits_for_what_was_before

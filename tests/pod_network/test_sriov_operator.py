@@ -9,11 +9,11 @@ import pytest
 
 from components.core.key_values import parse_state
 from components.fabric.network_plan import plan_subnet
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.model.cluster import ClusterSpec
-from components.operators.plan import node_labels, plan_operators
+from components.operators.operators_plan import node_labels, plan_operators
 from components.pod_network.attachment import expected_allocatable
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from tests.pod_network.sites import make_site
 
 OF_HOSTS = {"network": {"chart": {"version": "26.4.1"}}}

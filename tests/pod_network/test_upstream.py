@@ -13,7 +13,7 @@ import yaml
 from components.disruption.node import PLUGIN_SOCKETS
 from components.model.cluster import ClusterSpec
 from components.pod_network.manifests import rule
-from components.pod_network.plan import plan_pod_network
+from components.pod_network.pod_network_plan import plan_pod_network
 from tests.pod_network.sites import make_site
 
 UPSTREAM: Final = yaml.safe_load((Path(__file__).parent / "upstream.yaml").read_text("utf-8"))

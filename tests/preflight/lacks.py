@@ -20,9 +20,9 @@ from components.core.key_values import HostState
 from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.hosts.preview import judge_gpus, judge_settings
-from components.hypervisor.plan import plan_hypervisors
+from components.hypervisor.hypervisor_plan import plan_hypervisors
 from components.model.infiniband import Ufm
 from components.model.units import SecretRef
 from components.plan.make import make_plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from components.drift.applied import Applied, AppliedStep
+from components.fabric.fabric_plan import plan_fabric
 from components.fabric.parts import Session, Sessions
-from components.fabric.plan import plan_fabric
 from components.preflight.judge_others import judge_links, list_neighbors
 from components.preflight.report import Neighbors, Preflight, render_html, render_json, render_text
 from components.update.seen import Seen

@@ -12,7 +12,7 @@ from components.core.key_values import HostState
 from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.hosts.plan import plan_hosts
+from components.hosts.host_plan import plan_hosts
 from components.hosts.preview import refuse_settings
 from components.preflight.artefacts import Artefact
 from components.preflight.judge_others import judge_session, judge_switch, read_refusals

@@ -9,7 +9,7 @@ import pytest
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.write import write_report
 from components.cli.app import say
-from components.core.difference import Beside, Difference, LostWay
+from components.core.difference import Difference, ForeignSetting, RoutingFault
 from components.core.plain_text import plain_text
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
@@ -53,8 +53,8 @@ FORGES = "gpu01\nleaf-02: drift: faked line"
     "said",
     [
         Difference("host", "hostname", FORGES, "gpu01"),
-        Beside("host.guard", Difference("host", "x", FORGES, "y"), FORGES, FORGES),
-        LostWay(FORGES, FORGES, FORGES),
+        ForeignSetting("host.guard", Difference("host", "x", FORGES, "y"), FORGES, FORGES),
+        RoutingFault(FORGES, FORGES, FORGES),
         FieldDrift("metadata.labels", FORGES, "gpu01"),
         ObjectDrift("Node gpu01", (FieldDrift("", FORGES, FORGES),)),
         find_wrong_cables(

@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from components.acceptance.collect.cluster_jobs import collection_of
-from components.jobs.plan import MPI_OPERATOR_FILE, plan_own_pods
+from components.jobs.job_plan import MPI_OPERATOR_FILE, plan_own_pods
 from components.kubernetes.manifest import load_vendored
 from components.submit import follow
 from lab.cluster.document import name_of, pairs_at, text_at

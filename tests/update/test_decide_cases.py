@@ -17,7 +17,7 @@ from components.cloud.observe import Gone
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Misplaced, Unreachable
+from components.drift.device_drift import DeviceDrift, PlacementFault, Unreachable
 from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
@@ -256,7 +256,7 @@ def test_a_cloud_that_does_not_answer_is_named_by_its_address() -> None:
 
 
 def test_of_what_is_misplaced_only_what_must_be_refused_is() -> None:
-    found = (Misplaced("the GPU is far", refused=True), Misplaced("the link is slow"))
+    found = (PlacementFault("the GPU is far", refused=True), PlacementFault("the link is slow"))
     (words,) = refusals(PLAN, as_applied(), (replace(drift_of("gpu01"), placement=found),))
     assert words == (
         "gpu01: placement: the GPU is far\n  where  gpu01 (nvidia@192.168.2.11:22); the check is of"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
-from components.model.guards import Guards, SwitchGuards, kinds
+from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
 from components.preflight.judge_others import read_refusals
 from components.update.decide import judge_drift
@@ -18,13 +18,13 @@ from tests.golden.site import load_example
 from tests.update.test_decide import as_applied, clean
 
 PLAN = make_plan(load_example("dgx-roce"), "dev")
-REWRITE = Beside(
+REWRITE = ForeignSetting(
     "switch.rewrite",
     Difference("port 1/1", "rewrite_dscp", "on", "off"),
     "the class of RoCE at the next hop",
     "interface ethernet 1/1 no qos rewrite dscp",
 )
-WEIGHT = Beside(
+WEIGHT = ForeignSetting(
     "switch.schedule",
     Difference("port 1/1", "tc3_weight", "1", "12"),
     "the rate of RoCE",
@@ -32,7 +32,7 @@ WEIGHT = Beside(
 )
 
 
-def with_beside(*found: Beside) -> tuple[DeviceDrift, ...]:
+def with_foreign_settings(*found: ForeignSetting) -> tuple[DeviceDrift, ...]:
     drifts = judge_drift(PLAN, as_applied(), Seen(clean()))
     return tuple(
         replace(each, beside=found) if each.device == "leaf-01" else each for each in drifts
@@ -40,8 +40,8 @@ def with_beside(*found: Beside) -> tuple[DeviceDrift, ...]:
 
 
 def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift() -> None:
-    assert drift_exit_code(with_beside()) == 0
-    drifts = with_beside(REWRITE, WEIGHT)
+    assert drift_exit_code(with_foreign_settings()) == 0
+    drifts = with_foreign_settings(REWRITE, WEIGHT)
     assert drift_exit_code(drifts) == 3
     lines = render_drift(drifts).splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("leaf-01 "))
@@ -54,7 +54,7 @@ def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift(
 
 
 def test_what_the_file_refuses_is_refused_at_once_and_what_it_warns_of_is_not() -> None:
-    drifts = with_beside(REWRITE, WEIGHT)
+    drifts = with_foreign_settings(REWRITE, WEIGHT)
     assert guards_refused(Guards(), PLAN, as_applied(), drifts) == ()
     only = Guards(switch=SwitchGuards(rewrite="refuse"))
     (words,) = guards_refused(only, PLAN, as_applied(), drifts)
@@ -77,7 +77,9 @@ def test_a_site_that_is_not_looked_at_refuses_nothing() -> None:
 
 
 def test_preflight_reads_the_refusal_as_one_about_the_switch() -> None:
-    words = guards_refused(Guards(default="refuse"), PLAN, as_applied(), with_beside(REWRITE))
+    words = guards_refused(
+        Guards(default="refuse"), PLAN, as_applied(), with_foreign_settings(REWRITE)
+    )
     (found,) = read_refusals(words, ("leaf-01", "gpu01"))
     assert (found.device, found.cause) == ("leaf-01", "guards")
 

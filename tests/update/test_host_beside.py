@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.core.key_values import HostState, parse_state
 from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
-from components.model.guards import Guards, HostGuards
+from components.model.guard_spec import Guards, HostGuards
 from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen

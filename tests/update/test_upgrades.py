@@ -8,7 +8,7 @@ import pytest
 
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
-from components.disruption.plan import due
+from components.disruption.disruption_plan import due
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.kubernetes.live.look import Asked, ClusterLook

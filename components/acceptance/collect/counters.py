@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
 from components.acceptance.collect.counter_names import (
     DATA_NAMES,
     ENDS,
@@ -26,8 +27,7 @@ from components.acceptance.collect.counter_names import (
     WAYS,
 )
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
-from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
-from components.core.difference import LostWay
+from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_lost
 from components.fabric.device import read_counted, read_counters
@@ -56,7 +56,9 @@ class Snapshot:
         default_factory=dict[tuple[str, str], tuple[Unread, ...]]
     )
     """(device, interface) to the answers in an unknown form."""
-    lost: Mapping[str, tuple[LostWay, ...]] = field(default_factory=dict[str, tuple[LostWay, ...]])
+    lost: Mapping[str, tuple[RoutingFault, ...]] = field(
+        default_factory=dict[str, tuple[RoutingFault, ...]]
+    )
     """Switch to its routed links that carry no routes."""
 
 
@@ -68,7 +70,7 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
     counters: dict[tuple[str, str], Counters] = {}
     unreachable: dict[str, str] = {}
     unread: dict[tuple[str, str], tuple[Unread, ...]] = {}
-    lost: dict[str, tuple[LostWay, ...]] = {}
+    lost: dict[str, tuple[RoutingFault, ...]] = {}
     for source, answer in zip(sources, answers, strict=True):
         device = source.endpoint.device
         if isinstance(answer, DeviceError):
@@ -90,7 +92,7 @@ class _Interface:
     unread: tuple[Unread, ...] = ()
 
 
-_Read = tuple[Mapping[str, _Interface], tuple[LostWay, ...]]
+_Read = tuple[Mapping[str, _Interface], tuple[RoutingFault, ...]]
 
 
 async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
@@ -109,7 +111,7 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
 
 def _read_switch(
     source: CounterSource, secrets: Mapping[str, str]
-) -> tuple[Mapping[str, PortCounters], tuple[LostWay, ...]]:
+) -> tuple[Mapping[str, PortCounters], tuple[RoutingFault, ...]]:
     """Read a switch's counters over one connection, and its routed links if the plan has any."""
     asked = (source.endpoint, source.os, source.interfaces, secrets)
     if source.links is None:

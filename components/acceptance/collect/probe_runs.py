@@ -12,6 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from components.acceptance.acceptance_plan import (
+    ADAPTERS,
+    AcceptancePlan,
+    CounterSource,
+    HopPlan,
+    ProbePlan,
+)
 from components.acceptance.collect.cluster_jobs import (
     Absent,
     ProbeRun,
@@ -29,13 +36,6 @@ from components.acceptance.collect.turn import Turn
 from components.acceptance.collect.waits import NOT_PLACED, Api
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Hop, Outcome, ProbeEvidence, Unreachable
-from components.acceptance.plan import (
-    ADAPTERS,
-    AcceptancePlan,
-    CounterSource,
-    HopPlan,
-    ProbePlan,
-)
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
 from components.acceptance.probes.suites import AT_ONCE
 from components.acceptance.report.archive import label_of, write_whole

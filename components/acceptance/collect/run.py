@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from components.acceptance.acceptance_plan import AcceptancePlan
 from components.acceptance.collect.cluster_jobs import (
     Absent,
     KubernetesApi,
@@ -31,10 +32,14 @@ from components.acceptance.collect.waits import Api
 from components.acceptance.evidence import MAX_AGE_DAYS, Evidence, LeftOut
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
-from components.acceptance.plan import AcceptancePlan
 from components.acceptance.probes.ib_limits import IbLook
 from components.acceptance.probes.suites import AT_ONCE
-from components.acceptance.report.archive import label_of, last_proofs, read_beside, subjects_of
+from components.acceptance.report.archive import (
+    label_of,
+    last_proofs,
+    read_foreign_settings,
+    subjects_of,
+)
 from components.core.errors import DeviceError, UsageError
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body
@@ -121,7 +126,7 @@ def collect_evidence(
         memlock=memlock,
         allocatable=allocatable,
         ib=seen,
-        beside=read_beside(request.stack, run),
+        beside=read_foreign_settings(request.stack, run),
         facts={"priority of the probes' pods": how} if how else {},
     )
     return found.model_copy(update=_not_asked(plan, proven))

@@ -13,8 +13,8 @@ from typing import Final
 
 from components.acceptance.between_leaves import is_telling
 from components.acceptance.evidence import (
-    BesideSeen,
     Evidence,
+    ForeignSettingSeen,
     Hop,
     Limits,
     ProbeEvidence,
@@ -92,7 +92,7 @@ def judge_causes(
     return found
 
 
-def _on_the_way(evidence: Evidence) -> Iterator[tuple[BesideSeen | RoutingSeen, set[str]]]:
+def _on_the_way(evidence: Evidence) -> Iterator[tuple[ForeignSettingSeen | RoutingSeen, set[str]]]:
     """Each setting and route with the probes that pass it."""
     for seen in evidence.beside or ():
         names = {

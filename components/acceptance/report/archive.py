@@ -20,8 +20,8 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.evidence import (
-    BesideSeen,
     Evidence,
+    ForeignSettingSeen,
     Probe,
     dump_evidence,
     parse_evidence,
@@ -34,7 +34,7 @@ FOLDER: Final = Path(".railyard")
 EVIDENCE: Final = "evidence.json"
 BESIDE: Final = "beside.json"
 """Foreign settings found by the update, for the proof."""
-_BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
+_BESIDE: Final = TypeAdapter(tuple[ForeignSettingSeen, ...])
 MOST_RUNS: Final = 50
 """How many runs are read, the newest first; a probe without a proof in them counts as never
 proven."""
@@ -88,7 +88,7 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
     return digest_of(text)
 
 
-def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> None:
+def keep_foreign_settings(stack: str, run: int, found: Sequence[ForeignSettingSeen] | None) -> None:
     """Archive the foreign settings found before an update, for the proof of that number.
 
     None means that nothing was read: the result of an earlier update with the same number is
@@ -101,7 +101,7 @@ def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> Non
     write_whole(place, _BESIDE.dump_json(tuple(found), indent=1).decode())
 
 
-def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
+def read_foreign_settings(stack: str, run: int) -> tuple[ForeignSettingSeen, ...] | None:
     """Read the foreign settings; None: the file is missing or cannot be read."""
     try:
         return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_text())

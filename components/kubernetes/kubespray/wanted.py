@@ -208,7 +208,7 @@ def pod_overhead_bytes(spec: ClusterSpec) -> int:
     return _IPIP_BYTES if said.get("calico_ipip_mode", "Never") != "Never" else 0
 
 
-def fights_ours(spec: ClusterSpec, variable: str) -> bool:
+def is_owned_variable(spec: ClusterSpec, variable: str) -> bool:
     """Whether Railyard sets this variable of `extra_vars` itself."""
     own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}
     if spec.kubespray and spec.kubespray.alignment and variable in _KUBELET_FIGHTS:

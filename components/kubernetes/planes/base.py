@@ -189,7 +189,7 @@ def node_in(step: RemoteStep) -> str:
 
 
 class ControlPlane(Protocol):
-    """One way to install Kubernetes; a new one needs a module here and a line in `plan.py`."""
+    """One way to install Kubernetes: a module here, and a line in `kubernetes_plan.py`."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
         """Plan the control plane and its nodes.

@@ -32,7 +32,7 @@ from components.kubernetes.manifest import make_manifest
 from components.kubernetes.objects import apply_manifests, ask_before_deletion
 from components.kubernetes.planes.base import ClusterRef
 from components.operators.component import Operators
-from components.operators.plan import ChartPlan, OperatorsPlan
+from components.operators.operators_plan import ChartPlan, OperatorsPlan
 from components.remote.component import Remote
 
 asked = json.loads(Path("asked.json").read_text())

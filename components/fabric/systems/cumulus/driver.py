@@ -18,7 +18,7 @@ from components.fabric.parts import WHOLE, Session, Sessions, is_default, source
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import base, bash_cli, frr
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.cumulus import beside, patch, rows, tree
+from components.fabric.systems.cumulus import non_rows, patch, rows, tree
 from components.fabric.systems.cumulus.patch import Line
 from components.fabric.systems.cumulus.rows import States, Tail
 from components.fabric.systems.cumulus.tree import ROCE, parse_profile
@@ -181,18 +181,18 @@ class CumulusDriver(base.Driver):
         states = (actual, target)
         moves = (
             *rows.vlan_lines(states),
-            *beside.profile_lines(states),
+            *non_rows.profile_lines(states),
             *rows.SPREADS.lines(actual, target, actual),
             *_port_lines(states),
             *rows.routing_lines(states),
         )
         # A line that unsets a port takes its split along, and parts have settings and neighbours
         # only while they exist. Without a split the lines stay in their order.
-        splits = (*beside.split_lines(states),)
+        splits = (*non_rows.split_lines(states),)
         going = [line for line in moves if splits and line.verb == "unset"]
         coming = [line for line in moves if not splits or line.verb == "set"]
         cable = () if target.roce == "none" else rows.CABLE.lines(actual, target, actual)
-        lines = (*going, *splits, *coming, *cable, *beside.mode_lines(states))
+        lines = (*going, *splits, *coming, *cable, *non_rows.mode_lines(states))
         return tuple(base.Change((line,)) for line in lines)
 
     def find_refusal(self, output: str) -> str | None:
@@ -228,7 +228,7 @@ class CumulusDriver(base.Driver):
             for port, commands in asked.items():
                 roce, queues, storms = (Answer(each, answers[each]) for each in commands)
                 watched = None if self.find_refusal(storms.text) else storms
-                found[port] = tree.read_counters(roce, queues, watched, beside.ROCE_PRIORITY)
+                found[port] = tree.read_counters(roce, queues, watched, non_rows.ROCE_PRIORITY)
             return found
 
         return base.Question((*chain(*asked.values()),), parse)
@@ -244,25 +244,25 @@ def _read(
 ) -> base.Reading:
     entries = tree.spelled(config, "interface")
     # Only the parts of a split port are in force.
-    plain = {name: entry for name, entry in entries.items() if not beside.is_only_split(entry)}
+    plain = {name: entry for name, entry in entries.items() if not non_rows.is_only_split(entry)}
     ports = {name: _read_port(plain.get(name)) for name in entries}
     own = rows.read_own(config, entries)
     native = {
         WHOLE: write_list(rows.all_words(config, entries, release)),
         **sources(adaptive_routing=own["adaptive_routing"] is not None),
-        **beside.read_holders(config, entries),
+        **non_rows.read_holders(config, entries),
     }
     if wanted.splits is not None:
-        splits, words = beside.read_splits(entries, ports, wanted)
+        splits, words = non_rows.read_splits(entries, ports, wanted)
         own, native = own | splits, native | words
     asked: dict[str, PortState] = {}
     for name, port in wanted.ports.items():
         entry, was = plain.get(name, {}), ports.get(name, _read_port(None))
-        more = beside.native_of(entry, port)
+        more = non_rows.native_of(entry, port)
         # A line sets one of these settings, although the file does not ask for it.
         if any(row.cell(port).value is None and row.cell(was).written for row in rows.PORT):
             more |= sources(rest=True)
-        qos = beside.read_qos(config if name in plain else {}, entry, given, port)
+        qos = non_rows.read_qos(config if name in plain else {}, entry, given, port)
         asked[name] = was.model_copy(update={**qos, "native": was.native | more})
     state = (given or SwitchState()).model_copy(update={**own, "native": native, "ports": asked})
     rest = {name: port for name, port in ports.items() if name not in wanted.ports}
@@ -286,10 +286,15 @@ def _read_port(entry: tree.Tree | None) -> PortState:
     words = ["up"] if said is None else [*said] if isinstance(said, dict) else [said]
     if words not in (["up"], ["down"]):
         raise ValueError(f"`link state` is {said!r}, neither up nor down")
-    named = beside.named_of(entry).items()
-    ours = [f"qos {section}" for section, name in named if name.startswith(beside.OURS)]
+    named = non_rows.named_of(entry).items()
+    ours = [f"qos {section}" for section, name in named if name.startswith(non_rows.OURS)]
     native |= sources(admin_up=True, rest=not tree.within(entry, (*rows.FRONT, *ours)))
-    update = {**values, **beside.read_member(entry), "admin_up": words == ["up"], "native": native}
+    update = {
+        **values,
+        **non_rows.read_member(entry),
+        "admin_up": words == ["up"],
+        "native": native,
+    }
     return port.model_copy(update=update)
 
 
@@ -326,7 +331,7 @@ def _admin_lines(was: PortState, port: PortState, _release: rows.Release) -> Ite
 _STEPS: Final = (
     # Before a port leaves the bridge: settings below `bridge` go with it.
     *(row.tails for row in rows.EDGE),
-    beside.member_lines,
+    non_rows.member_lines,
     *(row.tails for row in rows.LINK),
     _admin_lines,
     rows.WATCHDOG.tails,

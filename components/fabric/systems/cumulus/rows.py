@@ -1,8 +1,8 @@
 """The settings of a Cumulus switch as rows of NVUE's tree, with their reader and their writer.
 
 A row gives the path of a setting, its words, its first release, and the path that undo unsets. Only
-membership in the bridge, splits and RoCE are not rows (`beside.py`). Paths and keys: NVUE reference
-and the page "BGP, Configuration Example" of release 5.15 (lab/sources.md#cumulus).
+membership in the bridge, splits and RoCE are not rows (`non_rows.py`). Paths and keys: NVUE
+reference and the page "BGP, Configuration Example" of release 5.15 (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations

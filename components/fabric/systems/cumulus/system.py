@@ -9,7 +9,7 @@ from components.fabric.parts import WHOLE, write_list
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli, switch_system
 from components.fabric.systems.base import Drain
-from components.fabric.systems.cumulus import beside, rows, tree
+from components.fabric.systems.cumulus import non_rows, rows, tree
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.model.fabric import Rdma
 
@@ -22,14 +22,14 @@ def plan_intent(rdma: Rdma) -> switch_system.Intent:
     lossless = rdma.mode == "lossless"
     return switch_system.Intent(
         SwitchState(
-            pfc_priorities=(beside.ROCE_PRIORITY,) if lossless else None,
+            pfc_priorities=(non_rows.ROCE_PRIORITY,) if lossless else None,
             pfc_enabled=True if lossless else None,
             roce="lossless" if lossless else "lossy",
         ),
         PortState(
             trust="both",
-            ecn={beside.ROCE_PRIORITY: beside.GIVEN},
-            strict_classes=(beside.CNP_PRIORITY,),
+            ecn={non_rows.ROCE_PRIORITY: non_rows.GIVEN},
+            strict_classes=(non_rows.CNP_PRIORITY,),
         ),
     )
 
@@ -50,12 +50,12 @@ def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_sy
 SYSTEM: Final = switch_system.SwitchSystem(
     driver=CumulusDriver(),
     profile=switch_system.RoceProfile(
-        priority=beside.ROCE_PRIORITY,
-        cnp_priority=beside.CNP_PRIORITY,
-        ecn_min_bytes=beside.ECN_MIN_BYTES,
-        ecn_max_bytes=beside.ECN_MAX_BYTES,
+        priority=non_rows.ROCE_PRIORITY,
+        cnp_priority=non_rows.CNP_PRIORITY,
+        ecn_min_bytes=non_rows.ECN_MIN_BYTES,
+        ecn_max_bytes=non_rows.ECN_MAX_BYTES,
         mark_percent=100,
-        marked_classes=beside.MARKED_CLASSES,
+        marked_classes=non_rows.MARKED_CLASSES,
         # 150 KiB is 2.4 % more than 150,000 bytes; the hardware itself rounds to 153 or 156 KiB.
         ecn_tolerance=0.05,
         # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
@@ -73,7 +73,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
             "splits": "splits of ports",
             "adaptive_routing": "adaptive routing",
         },
-        given=({beside.ROCE_PRIORITY: beside.GIVEN},),
+        given=({non_rows.ROCE_PRIORITY: non_rows.GIVEN},),
     ),
     identity=IdentityQuestions(
         release=Field("nv config show -o json", r'"version": "Cumulus Linux ([^"]+)"'),

@@ -98,7 +98,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change,
     last = (plan.last | plan.touches for plan in plans)
     groups = [row for plan in plans for row in plan.groups]
     leaves = [row for plan in plans for row in plan.gone_rows]
-    spans = db.SPANNING in db.words_of(actual)
+    spans = db.SPANNING in db.native_notes(actual)
     parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
     return tuple(
         base.Change((line,))
@@ -190,7 +190,7 @@ def _own_rows(
     if before is None:
         return written, [], []
     kept = {row for plan in plans for row in plan.named} | {
-        *db.words_of(actual, "held_rows"),
+        *db.native_notes(actual, "held_rows"),
         *wanted,
         *before,
     }

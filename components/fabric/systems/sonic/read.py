@@ -136,7 +136,7 @@ POLL_MS: Final = 100
 RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""A note in `words_of`: the watchdogs of the switch see nothing."""
+"""A note in `native_notes`: the watchdogs of the switch see nothing."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
@@ -159,7 +159,7 @@ class ConfigDb:
     parts: Mapping[str, Tables]
     """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
     implied: tuple[str, ...]
-    """Notes that hold for all ports: `words_of` of a state."""
+    """Notes that hold for all ports: `native_notes` of a state."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:

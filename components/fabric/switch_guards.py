@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.core.difference import Beside, Difference
+from components.core.difference import Difference, ForeignSetting
 from components.core.settings import plain
 from components.fabric.effects import collapse
 from components.fabric.parts import Frozen
@@ -45,7 +45,7 @@ def guarded_of(rdma: Rdma) -> Guarded:
     return Guarded.model_validate({key: getattr(rdma, key) for key in Guarded.model_fields})
 
 
-def with_looks(asked: SwitchState) -> SwitchState:
+def with_guarded_settings(asked: SwitchState) -> SwitchState:
     """Add the settings that the rules check to those to read; this needs no further session."""
     ports = {
         name: port.model_copy(
@@ -225,7 +225,7 @@ class Look:
 
     os: str
     found: SwitchState
-    """The reading, with the settings that `with_looks` added."""
+    """The reading, with the settings that `with_guarded_settings` added."""
     wanted: SwitchState
     """The file's state: we own its keys, and the drift check reports on them."""
     was: SwitchState
@@ -234,7 +234,7 @@ class Look:
     """Port to its number on the switch."""
 
 
-def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
+def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignSetting, ...]:
     """Every foreign setting of a switch that breaks our traffic.
 
     `classes` is the file's plan; None on a switch without RoCE.
@@ -265,14 +265,16 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
         )
 
 
-def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
+def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> ForeignSetting:
     """Ports with the same hit share one finding."""
     where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
     text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
     share = "".join(filter(str.isdigit, hit.harmless)) or "12"
     fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
     fix += "; the other ports likewise" if len(ports) > 1 else ""
-    return Beside(kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix)
+    return ForeignSetting(
+        kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix
+    )
 
 
 BREAKS: Final[Mapping[str, str]] = {

@@ -18,8 +18,8 @@ from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
 from components.drift.applied import Applied
+from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import needs_boot, needs_drain
-from components.hosts.plan import HostPlan
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
 from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
-from components.fabric.guards import Guarded, guarded_of
 from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
 from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
@@ -21,6 +20,7 @@ from components.fabric.ports import (
     with_repairs,
 )
 from components.fabric.state import PortState, SwitchState
+from components.fabric.switch_guards import Guarded, guarded_of
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.ranges import named_vlans
