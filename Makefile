@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,14 @@ sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@build/sbom-tools/bin/pip install -q --disable-pip-version-check --require-hashes -r ci/sbom-requirements.lock
 	@$(PY) -c 'from components.project.write import runtime_pins; print(runtime_pins())' > build/sbom-packages.txt
 	@build/sbom-tools/bin/cyclonedx-py requirements build/sbom-packages.txt --pyproject pyproject.toml --output-file build/sbom.cdx.json
+
+build/docs-tools/ready: ci/docs-requirements.lock
+	@python3 -m venv build/docs-tools
+	@build/docs-tools/bin/pip install -q --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+docs: build/docs-tools/ready ## the docs site, at build/docs/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build --quiet --strict
 
 catalogue: ## what of the catalogue is behind its makers' lists, as a diff; wants a network
 	@bash lab/bootstrap.sh

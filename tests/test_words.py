@@ -1,35 +1,100 @@
-"""The texts that people read are plain English: a few words of a dialect are in none of them."""
+"""The texts that people read are plain English, by the number of stilted forms in each room.
+
+A room above the goal has a limit, its number when this was written; it may go down and never up.
+Rewrite a sentence as you would say it to a colleague. `.venv/bin/python -m tests.test_words` prints
+the present numbers.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from math import ceil
 from pathlib import Path
+from typing import Final, Literal
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-BANNED = re.compile(
+ROOT: Final = Path(__file__).parents[1]
+BANNED: Final = re.compile(
     r"\b(told|somebody|nobody|stands|anew|a hand|as it was left)\b(?!-)", re.IGNORECASE
 )
-PAGES = (
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "STYLE.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "components").rglob("*.md")),
+"""Words of riddles, which no text may have."""
+FORMS: Final = tuple(
+    re.compile(form)
+    for form in (
+        r"\b[Ww]here (?:it|there|they|this|that|none|nothing|no|one|each)\b",  # if
+        r"\b(?:is|are|was|has|have|takes|makes|knows|gives|needs|holds) (?:no|none|nothing)\b",
+        r"\bof (?:it|which|what|ours|theirs|others|them|these|those|such)\b",
+        r"\b[Ww]hat (?:is|was|has|had|goes|comes|stays|follows|lies|it|they|no|others)\b",
+        r"\b\w+ that (?:is|are|was|has|have|differs?|names?|holds?|lacks?|goes|comes)\b",
+        r"\b(?:by itself|by themselves|of its own|of their own|by hand)\b",
+        r"\b(?:shall|may not|ours|beside|likewise|so that)\b",
+        r"\b(?:is|are|was|be|nothing|none) said\b|\bsays? (?:so|nothing|it|no)\b",
+        r"\b(?:a look|looked at|looks at|bears?|lies|lay|stand)\b",
+    )
 )
+Kind = Literal["docstring", "message"]
+GOAL: Final[Mapping[str, int]] = {"docstring": 5, "message": 6, "page": 7}
+"""Stilted forms in 1,000 words of docstrings, messages (strings of five words or more), and pages.
+
+Well-written projects of this field have one to four.
+"""
+DOCSTRINGS: Final[Mapping[str, int]] = {
+    "cloud": 9,
+    "core": 6,
+    "discover": 7,
+    "operators": 7,
+    "plan": 6,
+    "project": 7,
+    "reading": 7,
+}
+"""Rooms above the goal in docstrings, with their limit."""
+MESSAGES: Final[Mapping[str, int]] = {
+    "acceptance": 10,
+    "artefacts": 42,
+    "checks": 22,
+    "cli": 21,
+    "cloud": 39,
+    "containers": 20,
+    "core": 23,
+    "discover": 42,
+    "disruption": 15,
+    "drift": 40,
+    "fabric": 23,
+    "hosts": 19,
+    "hypervisor": 13,
+    "jobs": 12,
+    "kubernetes": 23,
+    "model": 29,
+    "operators": 19,
+    "plan": 33,
+    "pod_network": 19,
+    "preflight": 19,
+    "preview": 15,
+    "project": 19,
+    "reading": 13,
+    "remote": 14,
+    "submit": 26,
+    "testing": 52,
+    "update": 15,
+}
+"""Rooms above the goal in messages, with their limit."""
 
 
-def texts_of(source: str) -> Iterator[tuple[int, str]]:
-    """Docstrings, messages and help of a module: each string of several words, with its line.
+def texts_of(source: str) -> Iterator[tuple[int, str, Kind]]:
+    """Each text of a module with its line: docstrings, and other strings of several words.
 
     A string of one word is a name or a value, such as the system user `nobody`. The holes of an
     f-string are one character each, so that its words stay together.
     """
     parts: set[int] = set()
+    alone: set[int] = set()
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr):
+            alone.add(id(node.value))
         if isinstance(node, ast.JoinedStr):
             parts |= {id(each) for each in node.values}
             pieces = [each.value if isinstance(each, ast.Constant) else "…" for each in node.values]
@@ -39,16 +104,66 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
         else:
             continue
         if len(text.split()) > 1:
-            yield node.lineno, text
+            yield node.lineno, text, "docstring" if id(node) in alone else "message"
 
 
 def found_in(source: str) -> list[str]:
     """Each banned word in the texts of a module, with the line on which its text begins."""
     return [
         f"{line}: {' '.join(word[0].split())}"
-        for line, text in texts_of(source)
+        for line, text, _ in texts_of(source)
         for word in BANNED.finditer(" ".join(text.split()))
     ]
+
+
+def _pages() -> tuple[Path, ...]:
+    first = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "STYLE.md", "SECURITY.md"))
+    return (*first, *sorted((ROOT / "docs").rglob("*.md")))
+
+
+def rooms() -> tuple[str, ...]:
+    """The rooms of components/."""
+    return tuple(sorted(path.parent.name for path in ROOT.glob("components/*/__init__.py")))
+
+
+@cache
+def room_texts(room: str, kind: Kind) -> tuple[str, ...]:
+    """The docstrings of a room, or its messages."""
+    shortest = 5 if kind == "message" else 2
+    return tuple(
+        text
+        for path in sorted((ROOT / "components" / room).rglob("*.py"))
+        for _, text, found in texts_of(path.read_text())
+        if found == kind and len(text.split()) >= shortest
+    )
+
+
+@cache
+def page_folders() -> Mapping[str, tuple[str, ...]]:
+    """The paragraphs of the pages of each folder, without code."""
+    found: dict[str, tuple[str, ...]] = {}
+    for page in _pages():
+        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        folder = str(page.parent.relative_to(ROOT))
+        found[folder] = (*found.get(folder, ()), *prose.split("\n\n"))
+    return found
+
+
+def count_forms(text: str) -> int:
+    """How many stilted forms a text has."""
+    return sum(len(form.findall(" ".join(text.split()))) for form in FORMS)
+
+
+def rate(texts: Iterable[str]) -> float:
+    """Stilted forms in 1,000 words."""
+    whole = " ".join(texts)
+    return 1000 * count_forms(whole) / max(1, len(re.findall(r"[A-Za-z']+", whole)))
+
+
+def worst(texts: Iterable[str]) -> str:
+    """The five texts to rewrite first."""
+    first = sorted(texts, key=count_forms, reverse=True)[:5]
+    return "rewrite: " + "\n".join(" ".join(text.split()) for text in first)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +192,41 @@ def test_texts_of_the_product_are_plain() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_are_plain(page: Path) -> None:
     text = " ".join(page.read_text().split())
     assert [word[0] for word in BANNED.finditer(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("The port has no VLAN.", 1),
+        ("What of it is ours goes where there is none.", 4),
+        ("If the port lacks a VLAN, write `vlan`.", 0),
+    ],
+)
+def test_what_counts_as_stilted(text: str, forms: int) -> None:
+    assert count_forms(text) == forms
+
+
+@pytest.mark.parametrize("room", rooms())
+@pytest.mark.parametrize(("kind", "limits"), [("docstring", DOCSTRINGS), ("message", MESSAGES)])
+def test_a_room_keeps_its_limit(room: str, kind: Kind, limits: Mapping[str, int]) -> None:
+    assert rate(room_texts(room, kind)) <= limits.get(room, GOAL[kind]), worst(
+        room_texts(room, kind)
+    )
+
+
+@pytest.mark.parametrize("folder", sorted(page_folders()))
+def test_a_folder_of_pages_keeps_its_limit(folder: str) -> None:
+    texts = page_folders()[folder]
+    assert rate(texts) <= GOAL["page"], worst(texts)
+
+
+if __name__ == "__main__":
+    for kind in ("docstring", "message"):
+        for each in rooms():
+            print(kind, each, ceil(rate(room_texts(each, kind))))  # noqa: T201
+    for name, paragraphs in page_folders().items():
+        print("pages", name, ceil(rate(paragraphs)))  # noqa: T201

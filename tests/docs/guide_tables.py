@@ -98,7 +98,9 @@ class Guide(Frozen):
     title: str
     document: str
     section: str
-    address: str
+    address: str = ""
+    """Of the page, or of the repository that holds `file`; empty if it was not recorded."""
+    file: str = ""
     version: str
     """The release or the commit that was read."""
     read: date
@@ -347,10 +349,17 @@ def _section(guide: Guide) -> str:
     played = f" {_PLAYED}" if guide.played else ""
     return (
         f"\n## {guide.title}\n\n"
-        f"[{guide.document}]({guide.address}), {guide.section}; {guide.version}, read {guide.read}."
+        f"{_document(guide)}, {guide.section}; {guide.version}, read {guide.read}."
         f" Site: `{guide.site}`{switch}. {guide.differs}{played}\n"
         + (f"\n| Not set | Reason |\n|---|---|\n{rows}" if rows else "")
     )
+
+
+def _document(guide: Guide) -> str:
+    if not guide.address:
+        return f"{guide.document} (address not recorded)"
+    file = f", `{guide.file}`" if guide.file else ""
+    return f"[{guide.document}]({guide.address}){file}"
 
 
 def _code(texts: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)]+)\)")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 
 
