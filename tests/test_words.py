@@ -56,7 +56,7 @@ MESSAGES: Final[Mapping[str, int]] = {
     "acceptance": 10,
     "artefacts": 42,
     "checks": 22,
-    "cli": 21,
+    "cli": 22,
     "cloud": 39,
     "containers": 20,
     "core": 23,

@@ -28,15 +28,15 @@ Kind = Literal["setting", "cabling", "placement", "foreign", "routing", "cluster
 SCHEMA_VERSION: Final = 1
 """Version of the JSON report; it rises when a key changes its meaning or goes."""
 _OWN: Final = "unit.railyard-"
-"""Units that only an update of Railyard makes: their absence is no fault of the site."""
+"""Only an update of Railyard makes these units, so an audit does not ask for them."""
 _UNMADE: Final = (
-    "instances of the cloud: not looked at: only a stack has their addresses (railyard drift)",
+    "cloud instances: not read: only a stack knows their addresses (railyard drift STACK)",
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Deviation:
-    """One fact that differs from the file, or a device that could not be read."""
+    """One deviation from the file, or one unread device."""
 
     device: str
     """A switch, a host, a service on a host, or `cluster`."""
@@ -47,7 +47,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """All that differs between a site file and its devices."""
+    """Every deviation of a site's devices from its file."""
 
     site: str
     read: tuple[str, ...]
@@ -108,7 +108,7 @@ def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit
 
 
 def judge_audit(site: str, plan: ClusterPlan, seen: Seen) -> Audit:
-    """Compare what was read with the plan, as drift does with what was applied."""
+    """Compare the readings with the plan, as drift compares them with the last update."""
     applied = as_planned(plan)
     every = judge_drift(plan, applied, seen)
     drifts = [each for each in every if each.applied]
