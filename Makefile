@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine bench-state lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 
 bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
 	@$(PY) -m bench.engine_cost
+
+bench-state: setup ## bytes of state that an update writes, with and without checkpoints, and what a kill loses
+	@$(PY) -m bench.state_cost
 
 sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@bash lab/bootstrap.sh

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from components.acceptance.handover import EVIDENCE_STEP
+from components.core.errors import UsageError
 from components.core.plain_text import counted, one_line
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
@@ -18,7 +19,7 @@ from components.kubernetes.live.look import CLUSTER, ClusterDrift
 from components.model.owners import not_touched
 from components.plan.make import ClusterPlan
 from components.remote.lines import render_lines
-from components.remote.step import render_request
+from components.remote.step import env_name, render_request
 from components.update.cluster import judge_cluster, manifests_of
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
@@ -103,7 +104,19 @@ def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit
         site: The name of the site, for the report.
         plan: The plan of the site file.
         secrets: Secret name to value.
+
+    Raises:
+        UsageError: A secret for a login is missing; the error lists all of them.
     """
+    ends = (*(each.endpoint for each in plan.switches), *(e.step.endpoint for e in plan.watched))
+    wanted = {name: end.device for end in ends for name in end.secret_names}
+    missing = [
+        f"\n  {env_name(name)}, to log in to {device}"
+        for name, device in wanted.items()
+        if not secrets.get(name)
+    ]
+    if missing:
+        raise UsageError(f"these secrets are not in the environment:{''.join(missing)}")
     return judge_audit(site, plan, observe_site(plan, secrets, as_planned(plan)))
 
 

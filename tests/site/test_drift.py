@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,25 @@ def test_dscp_trust_lost_is_named_by_acceptance_and_repaired_with_three_drifts(
     assert len(preview.lines) <= MOST_LINES + 16
     assert "gpu02: drift: mtu_bytes of nic 0000:05:00.0 is 1500, want 9000" in preview.lines
     assert any("gpu01: drift: " in message for message in preview.messages)
+    found = audit(standing, 3)
+    assert {each["device"] for each in found} == {"leaf-01", "gpu01", "gpu02"}
+    assert {each["kind"] for each in found} == {"setting"}
+    assert {"trust of port 1/2 is L2, want L3", MTU_DRIFT} <= {each["text"] for each in found}
 
     assert "acceptance passed" in standing.up().must()
     assert standing.settings() == left
     assert standing.preview().quiet
+    assert audit(standing, 0) == []
+
+
+def audit(site: Playground, code: int) -> list[dict[str, str]]:
+    """The deviations that `railyard audit` finds with the file alone, without the stack."""
+    secrets = {
+        f"RAILYARD_SECRET_{name.upper()}": site.pulumi("config", "get", f"railyard:{name}").must()
+        for name in ("ssh_private_key", "switch_password")
+    }
+    text = site.railyard("audit", "Pulumi.dev.yaml", "--format", "json", **secrets).must(code)
+    return json.loads(text)["deviations"]
 
 
 def test_a_setting_beside_ours_is_said_and_refused_where_the_file_says_so(

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from components.core.difference import ABSENT
+from components.core.errors import UsageError
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
 from components.fabric.state import SwitchState
 from components.plan.make import ClusterPlan, make_plan
-from components.update.audit import Audit, as_planned, judge_audit
+from components.update.audit import Audit, as_planned, judge_audit, run_audit
 from components.update.decide import judge_drift
 from components.update.seen import Facts, Seen
 from tests.golden.site import load_example
@@ -78,6 +79,14 @@ def test_an_unread_device_is_worse_than_a_difference() -> None:
     assert f"{leaf.name:<12} not read\n{'':<12}   unread    no answer within 10 s" in text
     assert leaf.name not in found.read
     assert text.endswith("Nothing was changed.")
+
+
+def test_missing_secrets_are_named_at_once_before_any_device_is_read() -> None:
+    with pytest.raises(UsageError) as refused:
+        run_audit("dgx-roce", PLAN, {})
+    text = str(refused.value)
+    assert "RAILYARD_SECRET_SWITCH_PASSWORD, to log in to leaf-01" in text
+    assert "RAILYARD_SECRET_SSH_PRIVATE_KEY, to log in to " in text
 
 
 def test_json_names_its_version_and_every_deviation() -> None:
