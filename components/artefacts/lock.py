@@ -22,7 +22,7 @@ from components.artefacts.listing import Artefact, Kind, artefacts_of
 from components.artefacts.naming import Manifest, digest_of, parse_image
 from components.core.errors import SpecError
 from components.core.limits import read_text
-from components.core.problem import Lines, Place, Problem, SpecPath
+from components.core.problem import Finding, Lines, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen, Sha256
 from components.reading.yaml_text import parse_yaml
@@ -100,7 +100,7 @@ def lock_path(site: Path) -> Path:
     return site.with_name(f"{site.stem}.lock.yaml")
 
 
-def read_lock(site: Path | None) -> tuple[Lock, tuple[Problem, ...]]:
+def read_lock(site: Path | None) -> tuple[Lock, tuple[Finding, ...]]:
     """Read the lock of a site; an unreadable file is a problem, a missing one an empty lock.
 
     Args:
@@ -118,7 +118,7 @@ def read_lock(site: Path | None) -> tuple[Lock, tuple[Problem, ...]]:
     return parse_lock(text, path)
 
 
-def parse_lock(text: str, path: Path) -> tuple[Lock, tuple[Problem, ...]]:
+def parse_lock(text: str, path: Path) -> tuple[Lock, tuple[Finding, ...]]:
     """Read the text of a lock."""
     parsed = parse_yaml(text, str(path))
     empty = Lock(path=path, exists=True)
@@ -131,7 +131,7 @@ def parse_lock(text: str, path: Path) -> tuple[Lock, tuple[Problem, ...]]:
     return Lock({entry.key: entry for entry in found.artefacts}, path, exists=True), ()
 
 
-def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Problem:
+def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Finding:
     place = cast("SpecPath", detail["loc"])
     known = (place[:end] for end in range(len(place), -1, -1))
     line = next((found for part in known if (found := lines.line_of(part))), 1)
@@ -139,13 +139,13 @@ def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Problem:
     return _problem(path, f"is no lock: {where}: {detail['msg']}", line)
 
 
-def _problem(path: Path, what: str, line: int) -> Problem:
-    return Problem(
-        LOCK_RULE,
+def _problem(path: Path, what: str, line: int) -> Finding:
+    return Finding(
         f"{path.name} {what}.",
         (Place((), None, str(path), line),),
         f"remove it and run `railyard pin {path.name.replace('.lock.yaml', '.yaml')}` again, or "
         "bring back the version that was committed.",
+        rule=LOCK_RULE,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from components.checks import site_files
 from components.checks.rule import Finding, Findings, Rule, at, rule_of
-from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -138,8 +137,8 @@ class Waived:
 
 
 def waive(
-    spec: ClusterSpec, problems: Sequence[Problem]
-) -> tuple[list[Problem], tuple[Waived, ...]]:
+    spec: ClusterSpec, problems: Sequence[Finding]
+) -> tuple[list[Finding], tuple[Waived, ...]]:
     """Leave out problems of rules that the file waives.
 
     Returns:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from pydantic import BaseModel
 
-from components.core.problem import Place, Problem, Severity, SpecPath
+from components.core.judge import Judge, describe
+from components.core.problem import Finding, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.reading.wording import show_value
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem before its rule is added."""
-
-    what: str
-    where: tuple[Place, ...]
-    fix: str
-    severity: Severity = "error"
-
 
 Findings: TypeAlias = Iterator[Finding]
 """The findings that a rule yields."""
@@ -74,32 +63,24 @@ def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Fin
         yield Finding(what.replace("{}", place.value or ""), (place, other), fix)
 
 
-def named(rule: str, findings: Iterable[Finding]) -> Iterator[Problem]:
-    """Turn each finding of one rule into a separate problem."""
-    for each in findings:
-        yield Problem(rule, each.what, each.where, each.fix, each.severity)
+def named(rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Add the name of the rule to each of its findings."""
+    return (replace(each, rule=rule) for each in findings)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule; `rule_of` makes it from a function."""
+class Rule(Judge[ClusterSpec]):
+    """One rule on the file; `rule_of` makes it from a function."""
 
-    check: Check
-    name: str
-    text: str
-    """Its demand and the reason, for the reference."""
-
-    def problems(self, spec: ClusterSpec) -> Iterator[Problem]:
+    def problems(self, spec: ClusterSpec) -> Iterator[Finding]:
         """Run it, and join findings with the same words into one problem with several places."""
-        places: dict[tuple[str, str, Severity], dict[Place, None]] = {}
-        for found in self.check(spec):
-            said = (found.what, found.fix, found.severity)
-            places.setdefault(said, {}).update(dict.fromkeys(found.where))
-        for (what, fix, severity), where in places.items():
-            yield Problem(self.name, what, tuple(where), fix, severity)
+        places: dict[Finding, dict[Place, None]] = {}
+        for found in self.findings(spec):
+            places.setdefault(replace(found, where=()), {}).update(dict.fromkeys(found.where))
+        for said, where in places.items():
+            yield replace(said, where=tuple(where))
 
 
 def rule_of(check: Check) -> Rule:
-    """Make the rule of a function: `check_mtu_chain` is `mtu-chain`, its docstring the text."""
-    name = str(getattr(check, "__name__", "")).removeprefix("check_").replace("_", "-")
-    return Rule(check, name, inspect.getdoc(check) or "")
+    """Make the rule of a function, with the needs that `@needs` declares."""
+    return Rule(check, *describe(check))

@@ -23,7 +23,7 @@ from components.checks.site_files import (
     find_unpinned,
 )
 from components.core.errors import SpecError
-from components.core.problem import Json, Lines, Place, Problem, SpecPath
+from components.core.problem import Finding, Json, Lines, Place, SpecPath
 from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
@@ -56,7 +56,7 @@ CAUSES: Final = frozenset(
 """Rules whose fix changes the results of other rules: they are reported first."""
 
 
-def group_problems(problems: Iterable[Problem], spec: ClusterSpec | None) -> tuple[Problem, ...]:
+def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tuple[Finding, ...]:
     """Join problems of one rule that differ only in names and places.
 
     Args:
@@ -68,7 +68,7 @@ def group_problems(problems: Iterable[Problem], spec: ClusterSpec | None) -> tup
         all, and their number in `more`.
     """
     names = frozenset(_names(spec)) if spec else frozenset[str]()
-    groups: dict[tuple[str, ...], list[Problem]] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for problem in sorted(problems, key=lambda p: (p.line, p.rule, p.what)):
         what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
@@ -108,7 +108,7 @@ def _target(word: str, names: frozenset[str]) -> bool:
     return bool(colon) and switch in names and port in names
 
 
-def _join(group: Sequence[Problem]) -> Problem:
+def _join(group: Sequence[Finding]) -> Finding:
     first, more = group[0], len(group) - 1
     if not more:
         return first
@@ -117,7 +117,7 @@ def _join(group: Sequence[Problem]) -> Problem:
     return replace(first, what=text, where=where, more=more)
 
 
-def _counted(group: Sequence[Problem]) -> str:
+def _counted(group: Sequence[Finding]) -> str:
     """The others of a group in words: `31 more ports`."""
     first, more = group[0], len(group) - 1
     path = first.where[0].path if first.where else ()
@@ -137,7 +137,7 @@ class CheckedSite:
     file: str
     spec: ClusterSpec | None
     """None if there is an error; warnings keep it."""
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     """Errors and warnings, causes first and then by line; alike ones are joined."""
     waived: tuple[Waived, ...] = ()
     """The waivers of the file, with the number of problems that they hide."""
@@ -188,12 +188,12 @@ _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routi
 are silenced."""
 
 
-def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
+def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:
     """Run every rule on a spec, and leave out waived problems; paths only, no lines."""
     return tuple(waive(spec, _run_rules(spec))[0])
 
 
-def _run_rules(spec: ClusterSpec) -> list[Problem]:
+def _run_rules(spec: ClusterSpec) -> list[Finding]:
     return [problem for rule in RULES for problem in rule.problems(spec)]
 
 
@@ -247,7 +247,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
 
 
-def _without_twins(problems: list[Problem]) -> list[Problem]:
+def _without_twins(problems: list[Finding]) -> list[Finding]:
     """Leave out problems of rules about cables while two devices have one name."""
     if all(problem.rule != "duplicate-name" for problem in problems):
         return problems
@@ -255,14 +255,14 @@ def _without_twins(problems: list[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.rule not in blind]
 
 
-def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
+def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
     """Replace places that the file lacks: a host of a cloud by its pool."""
     paths = ((place, written_at(spec, place.path)) for place in problem.where)
     places = (place if path == place.path else Place(path) for place, path in paths)
     return replace(problem, where=tuple(dict.fromkeys(places)))
 
 
-def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Problem]:
+def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Finding]:
     """Run the rules on files next to the site; a text without a file has none."""
     if loaded.secrets is not None:
         for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key)):
@@ -274,7 +274,7 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Pro
         yield from named("bundle", check_bundle(spec, lock, project))
 
 
-def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
+def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
     """Whether a rule only found a value that replaced a wrong one."""
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
     nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
@@ -294,7 +294,7 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     )
 
 
-def _follows(problem: Problem, loaded: Loaded) -> bool:
+def _follows(problem: Finding, loaded: Loaded) -> bool:
     """Whether a problem only follows from another mistake in the file.
 
     The system of a switch decides the names of its ports, and a misspelt key also counts as

@@ -34,7 +34,8 @@ from components.checks.render import render_problem
 from components.checks.site import check_loaded
 from components.cli.app import command_app, say
 from components.core.errors import SpecError
-from components.core.problem import Problem
+from components.core.problem import Finding
+from components.core.report import finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import Loaded, load_site
@@ -64,7 +65,7 @@ def versions(
     site's versions are refused or it cannot be read, 2 unknown file.
     """
     tables = list_catalogue()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     if file is not None:
         loaded = load_site(file)
         if loaded.spec is None:
@@ -77,7 +78,11 @@ def versions(
             title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
             for title, t in tables.items()
         }
-        said = {"as_of": str(AS_OF), "tables": found, "problems": [asdict(p) for p in problems]}
+        said = {
+            "as_of": str(AS_OF),
+            "tables": found,
+            "problems": [finding_json(p) for p in problems],
+        }
         say(json.dumps(said, indent=1))
     else:
         texts = [_render(title, table) for title, table in tables.items()]
@@ -155,7 +160,7 @@ def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
         yield [TITLES[name], version, f"line {line}" if line is not None else chosen]
 
 
-def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
+def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Finding, ...]:
     """The findings of the rules on versions; only `railyard check` applies waivers."""
     return tuple(
         loaded.places.locate_all(problem)

@@ -1,4 +1,4 @@
-"""`Problem`: one mistake in the file; `Finding`: one thing wrong with a device."""
+"""`Finding`: one thing that is wrong with the file or with a device, and its places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 """A value as a YAML or JSON file holds it."""
 SpecPath: TypeAlias = tuple[str | int, ...]
 """Place of a value below `railyard:cluster`: keys and list positions."""
-Severity: TypeAlias = Literal["error", "warning"]
+Severity: TypeAlias = Literal["error", "unreachable", "warning"]
+"""`error`: an update would be refused or fail. `unreachable`: the device did not answer, so nothing
+is known. `warning`: an update works, but something is wrong."""
 
 _PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
@@ -43,23 +45,43 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One mistake: the fault, its places, and how to fix it."""
+class Finding:
+    """One thing that is wrong: the fault, its places or its device, and how to fix it.
 
-    rule: str
+    Every judge yields this type: those of the file, of a reading of devices, and of an update.
+    """
+
     what: str
-    """One sentence with the actual values."""
-    where: tuple[Place, ...]
-    fix: str
+    """One sentence with the actual values; without the device, if that has a field."""
+    where: tuple[Place, ...] = ()
+    """The values of the file that it is about, or one place in words."""
+    fix: str = ""
     severity: Severity = "error"
+    rule: str = ""
+    """The kind of fault, for example `clock`: a report joins the findings that share it."""
+    device: str = ""
+    """Its name in the file; `this machine` for the one that runs Railyard; empty for the site."""
+    actual: str = ""
+    """The value on the device."""
+    wanted: str = ""
+    """The value that the file wants; for a misspelt key, the key that was probably meant."""
     more: int = 0
-    """How many problems with the same words are joined to this one; `where` has all their
+    """How many findings with the same words are joined to this one; `where` has all their
     places."""
 
     @property
     def line(self) -> int:
         """The first line it is about, for sorting; 0 without one."""
         return self.where[0].line or 0 if self.where else 0
+
+    def rated(self, severity: Severity) -> Finding:
+        """Return the same finding with another severity."""
+        return replace(self, severity=severity)
+
+
+def on_device(device: str, rule: str, what: str, actual: str, wanted: str, fix: str) -> Finding:
+    """Report one fault of a device, with its actual and its wanted value."""
+    return Finding(what, (), fix, "error", rule, device, actual, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,35 +144,16 @@ class Lines:
         default = defaults and missing and place.value is not None
         return replace(place, file=self.file, line=found.line if found else None, default=default)
 
-    def locate_all(self, problem: Problem, *, defaults: bool = True) -> Problem:
-        """Add file and line to each place of a problem."""
-        where = tuple(self.locate(place, defaults=defaults) for place in problem.where)
-        return replace(problem, where=where)
+    def locate_all(self, found: Finding, *, defaults: bool = True) -> Finding:
+        """Add file and line to each place of a finding."""
+        where = tuple(self.locate(place, defaults=defaults) for place in found.where)
+        return replace(found, where=where)
 
 
-Level = Literal["problem", "unreachable", "warning"]
-"""`problem`: an update would be refused or fail. `unreachable`: the device did not answer, so
-nothing is known. `warning`: an update works, but something is wrong."""
 GOOD: Final = 0
 PROBLEMS: Final = 1
 UNREACHABLE: Final = 4
 """Exit codes, as everywhere in the command line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One fault of one device, in values."""
-
-    device: str
-    """Its name in the file; `this machine` for the one that runs Railyard."""
-    cause: str
-    """The kind of fault, for example `clock`: a report joins the devices that share it."""
-    what: str
-    """One sentence without the device, the same words for each device that shares the cause."""
-    actual: str
-    wanted: str
-    fix: str
-    severity: Level = "problem"
 
 
 def exit_code(findings: tuple[Finding, ...]) -> int:
@@ -158,4 +161,4 @@ def exit_code(findings: tuple[Finding, ...]) -> int:
     found = {finding.severity for finding in findings}
     if "unreachable" in found:
         return UNREACHABLE
-    return PROBLEMS if "problem" in found else GOOD
+    return PROBLEMS if "error" in found else GOOD

@@ -10,7 +10,7 @@ from typing import Final
 
 from components.core.difference import Effect
 from components.core.key_values import HostState
-from components.core.problem import Finding
+from components.core.problem import Finding, on_device
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
@@ -221,12 +221,12 @@ def refuse_settings(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> t
         facts: Device name to its observed state; a host without one is left out.
     """
     return tuple(
-        f"{found.cause}: {found.what}\n  where  {found.device}: {found.actual}; wanted:"
+        f"{found.rule}: {found.what}\n  where  {found.device}: {found.actual}; wanted:"
         f" {found.wanted}\n  fix    {found.fix}"
         for plan in plans
         if isinstance(seen := facts.get(plan.name), HostState)
         for found in judge_settings(plan, seen.values)
-        if found.severity == "problem"
+        if found.severity == "error"
     )
 
 
@@ -243,19 +243,19 @@ def _refused_cards(
         if setting == "netdev":
             what = f"the network device of the card at {pci} has another name than the file says."
             fix = "write the name that the host uses in hosts[].nics[].netdev"
-            yield Finding(device, "netdev", what, has, want, fix)
+            yield on_device(device, "netdev", what, has, want, fix)
         elif setting == "eswitch_now":
             what = f"the embedded switch of the card at {pci} is in another mode."
             fix = "say which mode you want: hosts[].nics[].sriov.eswitch"
-            yield Finding(device, "eswitch", what, has, want, fix)
+            yield on_device(device, "eswitch", what, has, want, fix)
         elif setting == "lldpad" and has == "running":
             what = "lldpad runs, and would overwrite PFC and DCBX."
             fix = "systemctl disable --now lldpad.socket lldpad.service"
-            yield Finding(device, "lldpad", what, has, "not running", fix)
+            yield on_device(device, "lldpad", what, has, "not running", fix)
         elif setting == "serial":
             what = f"another card is at {pci} than the file says."
             fix = "correct hosts[].nics[]: `railyard discover` reads address and serial"
-            yield Finding(device, "serial", what, has, want, fix)
+            yield on_device(device, "serial", what, has, want, fix)
 
 
 def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -265,7 +265,7 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
         if has == "managed":
             what = "NetworkManager has rail cards: it runs DHCP there and removes other addresses."
             fix = "nothing: the update takes them from it, and their links stay up"
-            yield Finding(device, "network-manager", what, pci, "unmanaged", fix, "warning")
+            yield on_device(device, "network-manager", what, pci, "unmanaged", fix).rated("warning")
         elif has.startswith("managed"):
             what = "NetworkManager sets up a rail card, and would not any more after the update."
             fix = (
@@ -273,7 +273,7 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
                 " delete the card's profile (nmcli connection show), with the address in"
                 " hosts[].nics[].address; or set host_defaults.manage.network_manager: false"
             )
-            yield Finding(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
+            yield on_device(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
 
 
 def _not_present(device: str, there: str, wanted: str) -> Finding:
@@ -300,7 +300,7 @@ def _not_present(device: str, there: str, wanted: str) -> Finding:
             "install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
             " doca_ofed and a source; {kind: inbox} is the kernel's own driver"
         )
-    return Finding(device, "rdma-driver", what, there, wanted, fix)
+    return on_device(device, "rdma-driver", what, there, wanted, fix)
 
 
 def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -308,14 +308,14 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
     if kind and has in _OFED and has != kind:
         what = "another RDMA driver is installed than the file says."
         fix = "write the kind that is there in host_defaults.driver, or take it off first"
-        yield Finding(device, "rdma-driver", what, has, kind, fix)
+        yield on_device(device, "rdma-driver", what, has, kind, fix)
     present, there = wanted.get("driver.present", ""), seen.get("driver.present", "")
     if present and there and there != present:
         yield _not_present(device, there, present)
     for key, cause, what, fix in _VERSIONS:
         want, runs = wanted.get(key, ""), seen.get(key, "")
         if want and runs and runs not in {want, "unsupported"}:
-            yield Finding(device, cause, what, runs, want, fix)
+            yield on_device(device, cause, what, runs, want, fix)
 
 
 _VERSIONS: Final = (
@@ -349,4 +349,4 @@ def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Findi
         return ()
     what = "the host has another number of GPUs than the file says."
     fix = "correct hosts[].gpus; where one is missing, look at its seat and power (dmesg)"
-    return (Finding(device, "gpus", what, str(len(look.gpus)), str(wanted), fix),)
+    return (on_device(device, "gpus", what, str(len(look.gpus)), str(wanted), fix),)

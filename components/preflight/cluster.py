@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import Deadline, end_within
-from components.core.problem import Finding
+from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
 from components.kubernetes.client import TRIES, Calls, KubernetesCalls, make_client
 from components.kubernetes.kubeconfig import choose_context
@@ -48,13 +48,15 @@ def look_at_cluster(
     except UnreachableError as error:
         return (_lack("api", "the cluster's API is not reached.", error, "unreachable"),)
     except DeviceError as error:
-        return (_lack("api", "the cluster is not as the file says.", error, "problem"),)
+        return (_lack("api", "the cluster is not as the file says.", error, "error"),)
 
 
-def _lack(cause: str, what: str, error: Exception, severity: Any) -> Finding:  # noqa: ANN401 - a Severity
+def _lack(cause: str, what: str, error: Exception, severity: Severity) -> Finding:
     words, _, fix = str(error).partition("\n  fix    ")
     default = "look at the secret kubeconfig, and at the way to its server"
-    return Finding(CLUSTER, cause, what, words, "a cluster to use", fix or default, severity)
+    return on_device(CLUSTER, cause, what, words, "a cluster to use", fix or default).rated(
+        severity
+    )
 
 
 def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
         what = "the kubeconfig's user lacks permissions for an update."
         actual = f"may not {shown}{more}"
         fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
-        yield Finding(CLUSTER, "rights", what, actual, "the rights of `railyard rbac SITE`", fix)
+        yield on_device(CLUSTER, "rights", what, actual, "the rights of `railyard rbac SITE`", fix)
 
 
 def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:

@@ -11,7 +11,7 @@ from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.web import FetchError, length_of, measure
 from components.checks.site_files import refused_unpinned
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding
+from components.core.problem import Finding, on_device
 from components.model.cluster import ClusterSpec
 from components.project.engine import HERE
 
@@ -43,7 +43,7 @@ def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ..
         return ()
     names = ", ".join(each.name for each in unpinned.artefacts)
     what = "not everything that the site brings has a checksum, and an update refuses that."
-    return (Finding(HERE, "not-pinned", what, names, "all pinned", unpinned.fix),)
+    return (on_device(HERE, "not-pinned", what, names, "all pinned", unpinned.fix),)
 
 
 def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple[Finding, ...]:
@@ -105,4 +105,4 @@ def _lack(found: Artefact, what: str, actual: str, wanted: str, fix: str) -> Fin
         cause = f"image-{found.path[-1] if found.path[-1] != 'image' else found.path[-2]}"
     else:
         cause = f"artefact-{found.name}"
-    return Finding(HERE, cause.replace(" ", "-"), what, actual, wanted, fix)
+    return on_device(HERE, cause.replace(" ", "-"), what, actual, wanted, fix)

@@ -13,7 +13,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS,
     PROBE_DRIVERS_SINCE,
 )
-from components.core.problem import Finding, Level
+from components.core.problem import Finding, Severity, on_device
 from components.preflight.artefacts import LATER, judge_files, judge_images
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
@@ -58,9 +58,9 @@ class _Case:
         actual: str,
         wanted: str,
         fix: str,
-        severity: Level = "problem",
+        severity: Severity = "error",
     ) -> Finding:
-        return Finding(self.wants.device, cause, what, actual, wanted, fix, severity)
+        return on_device(self.wants.device, cause, what, actual, wanted, fix).rated(severity)
 
 
 def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
@@ -87,7 +87,7 @@ def _clock(case: _Case) -> Iterator[Finding]:
         shown,
         f"within {CLOCK_OFF_S:g} s",
         f"run a time service on both: {case.installer} install chrony, and `chronyc makestep`",
-        "problem" if off_s > CLOCK_WRONG_S else "warning",
+        "error" if off_s > CLOCK_WRONG_S else "warning",
     )
 
 
@@ -160,7 +160,7 @@ def _selinux(case: _Case) -> Iterator[Finding]:
             f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package)"
             " and run `railyard pin`, so that the node gets it by dnf before K3s; or by hand: dnf"
             f" install -y container-selinux, the same for that package, {LATER}",
-            "warning" if case.fact("k3s") else "problem",
+            "warning" if case.fact("k3s") else "error",
         )
 
 
@@ -213,11 +213,11 @@ def _mib(kib: str) -> str:
 def _disk(case: _Case) -> Iterator[Finding]:
     needs = {"/var/lib": (POD_ROOM, "warning")} if case.wants.kubelet else {}
     if case.wants.driver_room:
-        needs |= {"/": (DRIVER_ROOM_KIB, "problem")}
+        needs |= {"/": (DRIVER_ROOM_KIB, "error")}
     for folder, (kib, severity) in needs.items():
         free = case.fact(f"disk.{folder}")
         if free.isdigit() and int(free) < kib:
-            full: Level = "problem" if severity == "problem" or not int(free) else "warning"
+            full: Severity = "error" if severity == "error" or not int(free) else "warning"
             what = f"there is little room in {folder}."
             wanted = f"{kib >> 10} MiB free"
             clean = "dnf clean all" if case.installer == "dnf" else "apt-get clean"
@@ -235,7 +235,7 @@ def _packages(case: _Case) -> Iterator[Finding]:
             "dnf check; dnf remove --duplicates"
             if case.fact("packages") == "dnf"
             else "dpkg --configure -a; apt-get -f install",
-            "problem" if case.wants.packages else "warning",
+            "error" if case.wants.packages else "warning",
         )
     if damage := case.fact("package_db"):
         yield case.find(
@@ -244,7 +244,7 @@ def _packages(case: _Case) -> Iterator[Finding]:
             damage,
             "`rpm --verifydb` that ends well",
             "rpm --rebuilddb",
-            "problem" if case.wants.packages else "warning",
+            "error" if case.wants.packages else "warning",
         )
     if holder := case.fact("lock"):
         yield case.find(
@@ -255,7 +255,7 @@ def _packages(case: _Case) -> Iterator[Finding]:
             "wait for it, or stop it: systemctl stop dnf-automatic.timer packagekit"
             if case.fact("packages") == "dnf"
             else "wait for it, or stop it: systemctl stop unattended-upgrades apt-daily",
-            "problem" if case.wants.packages else "warning",
+            "error" if case.wants.packages else "warning",
         )
     if case.wants.packages and not case.fact("packages"):
         what = "there is neither apt-get nor dnf, and the file asks for packages."
@@ -324,7 +324,7 @@ def _names(case: _Case) -> Iterator[Finding]:
                 if own
                 else "look at /etc/resolv.conf, and at what that DNS server may answer",
                 # Its step writes the names of the site into /etc/hosts.
-                "warning" if own else "problem",
+                "warning" if own else "error",
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from components.catalogue.environments import FIRST_ATS, parse_release
-from components.core.problem import Finding, Level
+from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
@@ -32,7 +32,7 @@ _SLOW: Final = re.compile(r"accepted the login, but did not finish")
 _REFUSAL: Final = re.compile(
     r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
 )
-_SEVERITIES: Final[dict[str, Level]] = {
+_SEVERITIES: Final[dict[str, Severity]] = {
     "lost": "warning",
     "unread": "unreachable",
     "unsaid": "warning",
@@ -49,7 +49,8 @@ def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
                 "a file of the host sets up a rail card, too: two then set address, MTU and link."
             )
             fix = "take the card out of that file, and write its address in hosts[].nics[].address"
-            yield Finding(plan.name, "card-file", what, f"{pci} in {files}", "none", fix, "warning")
+            has = f"{pci} in {files}"
+            yield on_device(plan.name, "card-file", what, has, "none", fix).rated("warning")
     says = facts.get("cloud.manage_etc_hosts", "")
     if _YES.search(says) and any(key.startswith("hosts") for key in wanted):
         what = "cloud-init writes /etc/hosts again at each boot, without the names of the site."
@@ -66,7 +67,7 @@ _YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
 
 def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) -> Finding:
     fix = f"echo '{wanted}' >/etc/cloud/cloud.cfg.d/99-railyard.cfg; user data that says else wins"
-    return Finding(device, f"cloud-init-{topic}", what, actual, wanted, fix, "warning")
+    return on_device(device, f"cloud-init-{topic}", what, actual, wanted, fix).rated("warning")
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
@@ -79,14 +80,14 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
     if _SUDO.search(text):
         what = "the login may not become root without a password."
         fix = "add as root, with visudo: USER ALL=(root) NOPASSWD: ALL"
-        return _session(device, "sudo", what, text, fix, "problem")
+        return _session(device, "sudo", what, text, fix, "error")
     if _KEY.search(text):
         what = "the login is refused."
         fix = (
             "look at ssh.user, and at the secret that the device's ssh names; an ESXi host takes"
             " a key of ECDSA or RSA, and none of ed25519"
         )
-        return _session(device, "login", what, text, fix, "problem")
+        return _session(device, "login", what, text, fix, "error")
     if _SLOW.search(text):
         what = "the device let us in, and its answer did not come."
         fix = (
@@ -104,9 +105,9 @@ def _session(
     what: str,
     actual: str,
     fix: str,
-    severity: Level = "unreachable",
+    severity: Severity = "unreachable",
 ) -> Finding:
-    return Finding(device, cause, what, actual, "a session that reads", fix, severity)
+    return on_device(device, cause, what, actual, "a session that reads", fix).rated(severity)
 
 
 def judge_switch(switch: Switch, identity: Identity) -> tuple[Finding, ...]:
@@ -120,16 +121,16 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     if identity.release and _numbers(switch, identity.release) != _numbers(switch, switch.release):
         what = "the switch runs another release than the file says, which decides what it can do."
         fix = f"write the release that it runs, such as {system.a_release}, or update it"
-        yield Finding(switch.name, "switch-release", what, identity.release, switch.release, fix)
+        yield on_device(switch.name, "switch-release", what, identity.release, switch.release, fix)
     if identity.model and not _same_model(identity.model, switch.model):
         what = "the switch is another model than the file says."
         fix = "write its model in switches[].model, or correct the address"
-        yield Finding(switch.name, "switch-model", what, identity.model, switch.model, fix)
+        yield on_device(switch.name, "switch-model", what, identity.model, switch.model, fix)
     if identity.rights:
         what = "the switch does not let this login configure it."
         wanted = f"a user who may configure {system.driver.title}"
         fix = "give the user the role that configures, or name another one in ssh.user"
-        yield Finding(switch.name, "switch-rights", what, identity.rights, wanted, fix)
+        yield on_device(switch.name, "switch-rights", what, identity.rights, wanted, fix)
 
 
 def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
@@ -139,9 +140,9 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
     if not identity.release:
         what = "UFM does not say its release, so that it is not known whether it takes partitions."
         fix = "compare the release yourself, in its Settings"
-        yield Finding(ufm.name, "ufm-release", what, "no answer", least, fix, "warning")
+        yield on_device(ufm.name, "ufm-release", what, "no answer", least, fix).rated("warning")
     elif system.parse_release(identity.release) < system.min_release:
-        yield Finding(
+        yield on_device(
             ufm.name,
             "ufm-release",
             f"this release of UFM {system.older}.",
@@ -150,7 +151,7 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
             f"update UFM to {least} or later, such as {system.a_release}",
         )
     if identity.rights:
-        yield Finding(
+        yield on_device(
             ufm.name,
             "ufm-rights",
             "UFM does not let this login make partitions.",
@@ -169,7 +170,8 @@ def _silent(switch: Switch, identity: Identity) -> Iterator[Finding]:
         if not has:
             what = f"the switch does not say its {part}, which is then not compared with the file."
             fix = f"compare the {part} yourself, on the switch"
-            yield Finding(switch.name, f"switch-{part}", what, "no answer", wanted, fix, "warning")
+            lack = on_device(switch.name, f"switch-{part}", what, "no answer", wanted, fix)
+            yield lack.rated("warning")
 
 
 def _numbers(switch: Switch, release: str) -> object:
@@ -197,11 +199,11 @@ def _judge_release(device: str, runs: str, wanted: str) -> Iterator[Finding]:
     if known is not None and known < FIRST_ATS:
         what = f"ESXi {runs} is not supported: atsSupport begins with {FIRST_ATS.text}."
         fix = f"update ESXi to {FIRST_ATS.text} or later"
-        yield Finding(device, "esxi-release", what, runs, FIRST_ATS.text, fix)
+        yield on_device(device, "esxi-release", what, runs, FIRST_ATS.text, fix)
     elif runs and runs != wanted:
         what = "the hypervisor runs another release than the file says."
         fix = "write the release that it runs; it decides about atsSupport"
-        yield Finding(device, "esxi-release", what, runs, wanted, fix)
+        yield on_device(device, "esxi-release", what, runs, wanted, fix)
 
 
 def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> Iterator[Finding]:
@@ -211,17 +213,17 @@ def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> It
         if key == "kernel.atsSupport.configured":
             what = "the hypervisor has no kernel setting atsSupport."
             fix = "update ESXi: it begins with 7.0U2"
-            yield Finding(plan.name, "ats-support", what, runs, "7.0U2 or later", fix)
+            yield on_device(plan.name, "ats-support", what, runs, "7.0U2 or later", fix)
         elif key.startswith("pci.") and key.endswith(".current_owner"):
             pci = key.removeprefix("pci.").removesuffix(".current_owner")
             what = f"there is no PCI device {pci}."
             fix = "correct environment.hypervisors[].vms[]: esxcli hardware pci list"
-            yield Finding(plan.name, "esxi-pci", what, "absent", pci, fix)
+            yield on_device(plan.name, "esxi-pci", what, "absent", pci, fix)
         elif key.startswith("vm.") and key.endswith(".power"):
             vm = key.removeprefix("vm.").removesuffix(".power")
             what = f"there is no one virtual machine {vm}."
             fix = "make it, or write the name that `vim-cmd vmsvc/getallvms` lists"
-            yield Finding(plan.name, "esxi-vm", what, "absent", vm, fix)
+            yield on_device(plan.name, "esxi-vm", what, "absent", vm, fix)
 
 
 def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding, ...]:
@@ -239,7 +241,7 @@ def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding
         )
         named = next((name for name in devices if re.search(rf"\b{re.escape(name)}\b", text)), "")
         topic = parts["topic"] if parts else "update"
-        found.append(Finding(named or "the site", topic, what, where, "as the file says", fix))
+        found.append(on_device(named or "the site", topic, what, where, "as the file says", fix))
     return tuple(found)
 
 
@@ -276,12 +278,11 @@ def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> It
     networks = networks_of(plans, applied)
     for plan in plans:
         for lost in routing_faults(plan, applied, seen.switch(plan.name), networks):
-            yield Finding(
+            yield on_device(
                 plan.name,
                 "routing",
                 "a routed link does not carry what the file says.",
                 f"{lost.where}: {lost.what}",
                 "every neighbour and network of the file",
                 lost.fix,
-                _SEVERITIES[lost.kind],
-            )
+            ).rated(_SEVERITIES[lost.kind])

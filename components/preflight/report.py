@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Final
 
 from components.acceptance.report.html_parts import page, section, table
 from components.core.plain_text import counted
-from components.core.problem import Finding, Level, exit_code
+from components.core.problem import Finding, Severity, exit_code
+from components.core.report import finding_json, on_one_device
 
-ORDER: Final[tuple[Level, ...]] = ("unreachable", "problem", "warning")
+ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
+_WORDS: Final[Mapping[Severity, str]] = {
+    "error": "problem",
+    "unreachable": "missing answer",
+    "warning": "warning",
+}
 _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
 
@@ -72,7 +78,7 @@ class Preflight:
         """0 for success or warnings, 1 for problems, 4 if a device did not answer."""
         return exit_code(self.findings)
 
-    def count(self, severity: Level) -> int:
+    def count(self, severity: Severity) -> int:
         """Count the findings of one severity."""
         return sum(each.severity == severity for each in self.findings)
 
@@ -81,7 +87,7 @@ class Preflight:
         """Findings grouped by cause and fix, the worst first."""
         found: dict[tuple[str, ...], list[Finding]] = {}
         for each in self.findings:
-            found.setdefault((each.severity, each.cause, each.what, each.fix), []).append(each)
+            found.setdefault((each.severity, each.rule, each.what, each.fix), []).append(each)
         groups = [Group(tuple(each)) for each in found.values()]
         return tuple(sorted(groups, key=lambda group: ORDER.index(group.first.severity)))
 
@@ -89,9 +95,7 @@ class Preflight:
     def summary(self) -> str:
         """The last line of text and HTML."""
         counts = ", ".join(
-            counted(self.count(kind), "missing answer" if kind == "unreachable" else kind)
-            for kind in ("problem", "unreachable", "warning")
-            if self.count(kind)
+            counted(self.count(kind), word) for kind, word in _WORDS.items() if self.count(kind)
         )
         looked = f"{counted(len(self.devices), 'device')} looked at"
         if self.unmade:
@@ -119,9 +123,9 @@ def _left_out(found: Preflight) -> Iterator[str]:
 
 def _group(group: Group) -> str:
     first = group.first
-    mark = "" if first.severity == "problem" else f" ({first.severity})"
+    mark = "" if first.severity == "error" else f" ({first.severity})"
     return "\n".join(
-        [f"{first.cause}{mark}: {first.what}", *_devices(group), f"  fix    {first.fix}"]
+        [f"{first.rule}{mark}: {first.what}", *_devices(group), f"  fix    {first.fix}"]
     )
 
 
@@ -129,8 +133,7 @@ def _devices(group: Group) -> Iterator[str]:
     width = max(len(each.device) for each in group.findings[:_SHOWN])
     for number, each in enumerate(group.findings[:_SHOWN]):
         label = "where" if number == 0 else "     "
-        wanted = f"; wanted: {each.wanted}" if each.wanted else ""
-        yield f"  {label}  {each.device:<{width}}  {each.actual}{wanted}"
+        yield f"  {label}  {on_one_device(each, width)}"
     if (left := len(group.findings) - _SHOWN) > 0:
         yield f"         and {left} more"
 
@@ -144,24 +147,24 @@ def render_json(found: Preflight) -> str:
         "no_login": list(found.no_login),
         "neighbors": [asdict(each) for each in found.neighbors],
         "exit_code": found.exit_code,
-        "findings": [asdict(each) for each in found.findings],
+        "findings": [finding_json(each) for each in found.findings],
     }
     return json.dumps(body, indent=1, ensure_ascii=False)
 
 
-_BADGES: Final[dict[Level, str]] = {
-    "problem": "failed",
+_BADGES: Final[dict[Severity, str]] = {
+    "error": "failed",
     "unreachable": "error",
     "warning": "skipped",
 }
-"""Level to a class of the acceptance report's style."""
+"""Severity to a class of the acceptance report's style."""
 _SHOWN_NAMES: Final = 3
 """Most devices that the overview lists for one cause; its section lists all."""
 _STYLE: Final = """\
 section table { table-layout: fixed; }
 section th:first-child { width: 20%; }
 td code { word-break: normal; overflow-wrap: anywhere; }
-@media (min-width: 48rem) { td.cause { white-space: nowrap; } }
+@media (min-width: 48rem) { td.rule { white-space: nowrap; } }
 @media print { section { break-inside: avoid; } }
 """
 """Equal column widths in all sections, and no broken words on wide screens."""
@@ -185,7 +188,7 @@ def _head(found: Preflight) -> str:
 
 def _overview(found: Preflight) -> str:
     rows = [
-        f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.cause)}</td>'
+        f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.rule)}</td>'
         f"<td>{_words(group.first.what)}</td><td>{escape(_names(group))}</td></tr>"
         for group in found.groups
     ]
@@ -203,7 +206,7 @@ def _words(text: str) -> str:
     return _COMMAND.sub(r"<code>\1</code>", escape(text))
 
 
-def _badge(severity: Level) -> str:
+def _badge(severity: Severity) -> str:
     return f'<span class="badge {_BADGES[severity]}">{severity}</span>'
 
 
@@ -216,7 +219,7 @@ def _cause(group: Group) -> str:
         for each in group.findings
     )
     return section(
-        f"{_badge(first.severity)} {escape(first.cause)}",
+        f"{_badge(first.severity)} {escape(first.rule)}",
         f"<p>{_words(first.what)}</p>",
         table(("Device", "Is", "Wanted"), rows),
         f"<p><strong>Fix</strong> {_words(first.fix)}</p>",
@@ -234,7 +237,7 @@ def _neighbors(found: Preflight) -> str:
 def _table(found: Preflight) -> str:
     good = '<span class="badge passed">good</span>'
     causes = {
-        name: "; ".join(escape(each.cause) for each in found.findings if each.device == name)
+        name: "; ".join(escape(each.rule) for each in found.findings if each.device == name)
         for name in found.devices
     }
     cells = [(name, lacks or good) for name, lacks in causes.items()]

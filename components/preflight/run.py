@@ -23,7 +23,7 @@ from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError, RailyardError
 from components.core.key_values import HostState
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding, Lines
+from components.core.problem import Finding, Lines, on_device
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
@@ -92,7 +92,7 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
             "kubespray-environment", what, error, "its requirements, with their hashes"
         )
     if shutil.which("ssh") is None:
-        yield Finding(
+        yield on_device(
             HERE,
             "kubespray-ssh",
             "there is no ssh, by which Ansible reaches the nodes.",
@@ -105,7 +105,7 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
 def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
     words, _, fix = str(error).partition("\n  fix    ")
     default = "see what it says, and run the same by hand"
-    return Finding(HERE, cause, what, " ".join(words.split()), wanted, fix or default)
+    return on_device(HERE, cause, what, " ".join(words.split()), wanted, fix or default)
 
 
 CLOUD = "the cloud"
@@ -137,7 +137,7 @@ def look_at_cloud(
 def _lack(topic: Topic, words: str) -> Finding:
     actual, _, fix = words.partition(": ")
     default = "correct environment.provision, or see what the cloud's console has"
-    return Finding(CLOUD, f"cloud-{topic}", _WHAT[topic], actual, "as planned", fix or default)
+    return on_device(CLOUD, f"cloud-{topic}", _WHAT[topic], actual, "as planned", fix or default)
 
 
 def _unread(error: CloudError) -> Finding:
@@ -145,8 +145,8 @@ def _unread(error: CloudError) -> Finding:
     what = "the cloud's API does not say what there is."
     fix = "look at environment.provision and at the two secrets of its API"
     # A refusal is an answer: the keys are wrong or lack permission.
-    severity = "problem" if error.status in {401, 403} else "unreachable"
-    return Finding(CLOUD, "cloud-api", what, words, "an answer", fix, severity)
+    severity = "error" if error.status in {401, 403} else "unreachable"
+    return on_device(CLOUD, "cloud-api", what, words, "an answer", fix).rated(severity)
 
 
 HOST_DEADLINE_S: Final = 180.0
@@ -270,7 +270,7 @@ def _devices(spec: ClusterSpec) -> tuple[str, ...]:
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
     for name in secret_names(spec):
         if not secrets.get(name):
-            yield Finding(
+            yield on_device(
                 HERE,
                 f"secret-{name}",
                 f"the secret {name} is not known.",
@@ -287,7 +287,7 @@ def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
         actual = f"{chart.name} {chart.version} is not in the lock"
         wanted = "a chart whose images the lock names"
         fix = "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand"
-        yield Finding(HERE, "chart-images", what, actual, wanted, fix, "warning")
+        yield on_device(HERE, "chart-images", what, actual, wanted, fix).rated("warning")
 
 
 def _judge(

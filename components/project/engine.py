@@ -20,7 +20,7 @@ from typing import Final, cast
 import yaml
 
 from components.core.errors import UsageError
-from components.core.problem import Finding
+from components.core.problem import Finding, on_device
 from components.model.cluster import ClusterSpec
 from components.project.lab_marks import (
     devices_outside_lab,
@@ -216,7 +216,7 @@ def _judge(engine: Engine) -> Iterator[Finding]:
 
 
 def _lack(cause: str, what: str, actual: str, wanted: str, fix: str) -> Finding:
-    return Finding(HERE, cause, what, actual, wanted, fix)
+    return on_device(HERE, cause, what, actual, wanted, fix)
 
 
 def _at_least(version: str, wanted: str) -> bool:
@@ -334,7 +334,7 @@ def salt_of(file: Path) -> str:
 
 
 def _no_lab(real: tuple[str, ...], stack: str) -> Finding:
-    return Finding(
+    return on_device(
         HERE,
         "lab-claim",
         "`railyard:lab` is true, and devices of the site are not on loopback addresses.",

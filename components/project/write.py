@@ -369,7 +369,7 @@ def _plugin_steps(engine: Engine) -> tuple[tuple[str, ...], ...]:
 def render_findings(findings: Sequence[Finding]) -> str:
     """Findings of one device as text, each with its values and its fix."""
     return "\n".join(
-        f"{each.cause}: {each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n"
+        f"{each.rule}: {each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n"
         f"  fix    {each.fix}"
         for each in findings
     )

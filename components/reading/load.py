@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
-from components.core.problem import Json, Lines, Place, Problem, SpecPath
+from components.core.problem import Finding, Json, Lines, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
 from components.model.places import with_ways
@@ -58,7 +58,7 @@ class Loaded:
     """The result of reading a file: a spec, or problems; never both a spec and an error."""
 
     spec: ClusterSpec | None
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     places: Lines
     partial: ClusterSpec | None = None
     """The spec without its wrong parts, so the rules can still run on the rest."""
@@ -69,7 +69,7 @@ class Loaded:
     it."""
     secrets: StackSecrets | None = None
     """The secrets of the stack file; None for a plain site file."""
-    marks: tuple[Problem, ...] = ()
+    marks: tuple[Finding, ...] = ()
     """Lines with example values that `railyard init` wrote and the user has not changed."""
     path: Path | None = None
     """The file with the site, next to which its lock is; None if the site is in no file."""
@@ -163,7 +163,7 @@ class _Stack:
         """Report one problem of the key that names the site."""
         shown = value if isinstance(value, str) else None
         place = self.text.lines.locate(Place(("config", SITE_KEY), shown), defaults=False)
-        problem = Problem("site-file", what, (place,), fix)
+        problem = Finding(what, (place,), fix, rule="site-file")
         return Loaded(None, (*self.text.problems, problem), self.text.lines)
 
 
@@ -201,9 +201,9 @@ def _is_broken(parsed: YamlText) -> bool:
     return any(problem.rule == "yaml-syntax" for problem in parsed.problems)
 
 
-def _no_settings(file: str, value: Json) -> Problem:
+def _no_settings(file: str, value: Json) -> Finding:
     what = "is empty" if value is None or value == {} else "holds no settings"
-    return Problem(
+    return Finding(
         rule="wrong-type",
         what=f"the file {what}; a site is a mapping that begins with `name:`.",
         where=(Place((), None, file, 1),),
@@ -211,11 +211,11 @@ def _no_settings(file: str, value: Json) -> Problem:
     )
 
 
-def _no_cluster(file: str, value: Json) -> Problem:
+def _no_cluster(file: str, value: Json) -> Finding:
     config = value.get("config") if isinstance(value, dict) else None
     written = list(config) if isinstance(config, dict) else []
     near = next((key for key in written if did_you_mean(key, _SITES)), None)
-    return Problem(
+    return Finding(
         rule="missing-key",
         what=f"the stack's configuration has neither `{SITE_KEY}` nor `{CONFIG_KEY}`"
         f"{f'; did you mean it by `{near}`?' if near and near not in _SITES else '.'}",
@@ -339,7 +339,7 @@ def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
     return value
 
 
-def find_marks(text: str, file: str) -> tuple[Problem, ...]:
+def find_marks(text: str, file: str) -> tuple[Finding, ...]:
     """Report one problem for each kind of marked value, with all of its lines."""
     places: dict[str, list[Place]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -347,11 +347,11 @@ def find_marks(text: str, file: str) -> tuple[Problem, ...]:
             place = Place((), found["value"].strip().removeprefix("- "), file, number)
             places.setdefault(found["words"], []).append(place)
     return tuple(
-        Problem(
-            _EXAMPLE_RULE,
+        Finding(
             f"{len(where)} line{' is' if len(where) == 1 else 's are'} marked as the example's.",
             tuple(where),
             f"write {words}; then delete the comment `{MARK.strip()} …`.",
+            rule=_EXAMPLE_RULE,
         )
         for words, where in places.items()
     )

@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from components.core.problem import Json, Problem, SpecPath
+    from components.core.problem import Finding, Json, SpecPath
 
 
-def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]:
+def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Finding, ...]:
     """Find numbers written as text and the like, which pydantic would quietly convert.
 
     A quoted number is a number for pydantic, and `true` is 1; in a file that people review, a
@@ -80,7 +80,7 @@ def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]
     return tuple(_loose(model, value, ()))
 
 
-def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Problem]:
+def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Finding]:
     if not isinstance(value, dict):
         return
     for key, item in value.items():
@@ -89,7 +89,7 @@ def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Prob
             yield from _loose_field(info, item, (*path, key))
 
 
-def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Problem]:
+def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Finding]:
     annotation: object = info.annotation
     members = models_in(annotation)
     inner = member_for(members, value)
@@ -105,7 +105,7 @@ def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Probl
         yield from _loose(inner, value, path)
 
 
-def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Problem]:
+def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Finding]:
     kinds = _kinds_of(annotation)
     lists = [kind for kind in kinds if get_origin(kind) is tuple]
     if lists and isinstance(value, list):

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from components.catalogue.switches.switch_model import MODE
-from components.core.problem import Place, Problem, SpecPath, render_path
+from components.core.problem import Finding, Place, SpecPath, render_path
 from components.model.cards import (
     CARD_SERIAL,
     FIRMWARE_VERSION,
@@ -301,14 +301,14 @@ one."""
 _FORMS: Final = "{secret: NAME}, {env: NAME} or {command: [PROGRAM, ARGUMENT]}"
 
 
-def no_source(path: SpecPath) -> Problem:
+def no_source(path: SpecPath) -> Finding:
     """Report an unknown key of a secret; if it resembles one of the three, it is a misspelling."""
     key = str(path[-1])
     near = get_close_matches(key.lower(), SOURCES, 1, _NEAR)
     meant = _OTHER_WORDS.get(key.lower()) or next(iter(near), None)
     if meant is None or key.lower() == _SEALED:
         return open_secret(path)
-    return Problem(
+    return Finding(
         rule="unknown-key",
         what=f"`{key}` is not a key of {render_path(path[:-1])}. Did you mean `{meant}`?",
         where=(Place(path, "(not shown)"),),
@@ -316,12 +316,12 @@ def no_source(path: SpecPath) -> Problem:
     )
 
 
-def secret_path(path: SpecPath, value: object) -> Problem | None:
+def secret_path(path: SpecPath, value: object) -> Finding | None:
     """Report the path of a file in place of a secret's reference; None for other values."""
     if not isinstance(value, str) or not _PATH.fullmatch(value):
         return None
     name = _name_for(path)
-    return Problem(
+    return Finding(
         rule="wrong-type",
         what=f"{render_path(path)} is a path: {value}; a reference to a secret is expected.",
         where=(Place(path, value),),
@@ -341,9 +341,9 @@ def _whole(value: str) -> str:
     return re.sub(r"^(~|\$HOME|\$\{HOME\})/", "/home/NAME/", value)
 
 
-def open_secret(path: SpecPath) -> Problem:
+def open_secret(path: SpecPath) -> Finding:
     """Report a value in place of a reference, without showing it: reports get around."""
-    return Problem(
+    return Finding(
         rule="wrong-type",
         what=f"{render_path(path)} holds a value where a reference to a secret is expected.",
         where=(Place(path, "(not shown)"),),

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
+from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
 from components.model.units import PORT_TARGET
 from components.reading.yaml_text import YamlText
@@ -41,11 +41,11 @@ class _Spread:
     ports: dict[str, Json] = field(default_factory=dict[str, Json])
     written: dict[str, str] = field(default_factory=dict[str, str])
     """Port to its key in the file."""
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[Finding] = field(default_factory=list[Finding])
 
     def refuse(self, keys: Sequence[str], what: str, fix: str) -> None:
         places = tuple(Place((*self.path, key), key) for key in keys)
-        self.problems.append(Problem(RULE, what, places, fix))
+        self.problems.append(Finding(what, places, fix, rule=RULE))
 
 
 def spread_ports(text: YamlText) -> YamlText:

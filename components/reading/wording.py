@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from components.catalogue.switches.systems import FOREIGN_SYSTEMS
 from components.core.plain_text import one_line
-from components.core.problem import Place, Problem, SpecPath, render_path
+from components.core.problem import Finding, Place, SpecPath, render_path
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
 from components.reading.members import (
@@ -106,7 +106,7 @@ def _other_number(one: str, other: str) -> bool:
     return one != other and _DIGIT.sub("0", one) == _DIGIT.sub("0", other)
 
 
-def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Problem]:
+def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Finding]:
     """Turn one refusal of the model into a problem.
 
     Args:
@@ -122,7 +122,7 @@ def is_refinement(detail: ErrorDetails) -> bool:
     return detail["type"] in {REFUSED, "string_pattern_mismatch", *_BOUNDS}
 
 
-def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
+def wrong_type(path: SpecPath, value: object, wanted: str) -> Finding:
     """Report that a value has the wrong kind."""
     kind = _kind_of(value)
     hint = " (without quotes)" if isinstance(value, str) and "number" in wanted else ""
@@ -135,8 +135,8 @@ def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
     return _problem("wrong-type", path, value, what, fix)
 
 
-def _problem(rule: str, path: SpecPath, value: object, what: str, fix: str) -> Problem:
-    return Problem(rule, what, (Place(path, show_value(value)),), fix)
+def _problem(rule: str, path: SpecPath, value: object, what: str, fix: str) -> Finding:
+    return Finding(what, (Place(path, show_value(value)),), fix, rule=rule)
 
 
 def _kind_of(value: object) -> str:
@@ -155,9 +155,9 @@ def _kind_of(value: object) -> str:
             return "a mapping"
 
 
-def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
+def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Finding:
     doc = _doc_of(owner, str(path[-1]))
-    return Problem(
+    return Finding(
         rule="missing-key",
         what=f"{render_path(path[:-1])} has no `{path[-1]}`, which it needs.",
         where=(Place(path),),
@@ -165,7 +165,7 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
     )
 
 
-def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
     if owner is SecretRef:
         return no_source(path)
     known = sorted(owner.model_fields) if owner else []
@@ -176,7 +176,7 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return _problem("unknown-key", path, detail["input"], what, fix)
 
 
-def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     context = detail.get("ctx", {})
     choices = _choices(context)
     value = _tag(detail) if "tag" in context else detail["input"]
@@ -225,7 +225,7 @@ def _tag(detail: ErrorDetails) -> object:
     return cast("dict[str, object]", detail["input"]).get(keys[0]) if keys else None
 
 
-def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
     """Report a value that fits none of the allowed kinds."""
     kinds: tuple[ErrorDetails, ...] = detail.get("ctx", {}).get("kinds", ())
     choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
@@ -239,7 +239,7 @@ def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return _problem("unknown-choice", path, value, what, fix)
 
 
-def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     key, words = _BOUNDS[detail["type"]]
     limit = detail.get("ctx", {}).get(key)
     what = f"{render_path(path)} is {show_value(detail['input'])}, and it must be {words} {limit}."
@@ -247,7 +247,7 @@ def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     return _problem("out-of-range", path, detail["input"], what, fix)
 
 
-def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
     wanted, better = describe_pattern(pattern), mend_text(pattern, value)
     what = f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.'
@@ -278,7 +278,7 @@ _LONGEST_REASON: Final = 300
 """Limit in characters for a library's explanation."""
 
 
-def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     value = detail["input"]
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
     if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
@@ -288,7 +288,7 @@ def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     return _problem("malformed", path, value, what, fix)
 
 
-def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     """Report an error with the words of the type that raised it."""
     context, value = detail.get("ctx", {}), detail["input"]
     known = cast("Sequence[str]", context.get("known", ()))
@@ -325,7 +325,7 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
 """Words in the model's error to a correction of the value."""
 
 
-def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
     if SecretRef in models_at(owner, path[-1:]):
         return secret_path(path, detail["input"]) or open_secret(path)
     value, wanted = detail["input"], _KINDS.get(detail["type"], "another value")
@@ -342,7 +342,7 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return replace(problem, fix=offer_number(pattern, value))
 
 
-def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
     """Report a list with too few or too many entries."""
     context, key = detail.get("ctx", {}), str(path[-1])
     info = owner.model_fields.get(key) if owner else None
@@ -359,7 +359,7 @@ def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return _problem("out-of-range", path, detail["input"], what, fix)
 
 
-def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     limit = detail.get("ctx", {}).get("max_length")
     what = (
         f"{render_path(path)} has {len(str(detail['input']))} characters, "
@@ -369,7 +369,7 @@ def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     return _problem("out-of-range", path, detail["input"], what, fix)
 
 
-_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] = {
+_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Finding]]] = {
     "missing": _missing,
     "union_tag_not_found": _missing,
     "union_tag_invalid": _choice,

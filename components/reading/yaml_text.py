@@ -16,7 +16,7 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
+from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.reading.loose import TAG, plain_scalar, tagged_scalar
 
 _MERGE: Final = TAG + "merge"
@@ -39,7 +39,7 @@ class YamlText:
 
     value: Json
     lines: Lines
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
     def below(self, *prefix: str) -> YamlText:
         """The part below `prefix`; paths are shortened by it, lines stay the file's."""
@@ -103,7 +103,7 @@ class _Reader:
 
     file: str
     events: Iterator[_Event]
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[Finding] = field(default_factory=list[Finding])
     path: list[str | int] = field(default_factory=list[str | int])
     anchors: dict[str, _Anchored] = field(default_factory=dict[str, _Anchored])
     known: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -274,7 +274,7 @@ class _Reader:
 
     def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
         self.problems.append(
-            Problem(
+            Finding(
                 rule="duplicate-key",
                 what=f"the key {path[-1]!r} is written twice, and only one of them can hold.",
                 where=(
@@ -287,7 +287,7 @@ class _Reader:
 
     def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
         place = Place(path, file=self.file, line=line)
-        self.problems.append(Problem("yaml-syntax", f"{what}.", (place,), f"{fix}."))
+        self.problems.append(Finding(f"{what}.", (place,), f"{fix}.", rule="yaml-syntax"))
 
 
 def _check_tag(event: _Event) -> None:
@@ -371,7 +371,8 @@ def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
     line = why.line
     shown = written[line - 1].strip()[:80] if line and line <= len(written) else None
     place = Place((), shown, file, line or 1)
-    return YamlText(None, Lines(file), (Problem("yaml-syntax", why.what, (place,), why.fix),))
+    found = Finding(why.what, (place,), why.fix, rule="yaml-syntax")
+    return YamlText(None, Lines(file), (found,))
 
 
 def _reason(error: YAMLError) -> str:

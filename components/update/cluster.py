@@ -279,7 +279,7 @@ def parts_refused(findings: tuple[Finding, ...]) -> tuple[str, ...]:
         f"{each.device}: {each.what}\n  where  {each.actual}; wanted: {each.wanted}. Nothing was"
         f" changed.\n  fix    {each.fix}"
         for each in findings
-        if each.severity == "problem"
+        if each.severity == "error"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.checks.site import load_checked_site
-from components.core.problem import Problem
+from components.core.problem import Finding
 from tests.checks.cases import CLEAN, ROOT
 
 _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
@@ -17,7 +17,7 @@ _DEB = "doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb"
 _NIC = 'pci: "0000:05:00.0", netdev: enp5s0, vfs: 8, numa: 0'
 
 
-def _problems(folder: Path, *edits: tuple[str, str], base: Path | None = None) -> list[Problem]:
+def _problems(folder: Path, *edits: tuple[str, str], base: Path | None = None) -> list[Finding]:
     text = (base or CLEAN).read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text

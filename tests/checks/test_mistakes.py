@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
 from components.cli.main import app
-from components.core.problem import Problem
+from components.core.problem import Finding
 from tests.checks.cases import CASES, CLEAN, ROOT
 
 BASES: Final = {
@@ -107,7 +107,7 @@ MISTAKES: Final = (
 )  # fmt: skip
 
 
-def _problems(folder: Path, text: str) -> tuple[Problem, ...]:
+def _problems(folder: Path, text: str) -> tuple[Finding, ...]:
     path = folder / "site.yaml"
     path.write_text(text, encoding="utf-8")
     return load_checked_site(path).problems
@@ -153,7 +153,7 @@ def test_a_warning_stays_one(tmp_path: Path) -> None:
     assert (found.severity, found.more) == ("warning", 1)
 
 
-def _two_makers(folder: Path, *links: str) -> tuple[Problem, ...]:
+def _two_makers(folder: Path, *links: str) -> tuple[Finding, ...]:
     """EOS and SONiC with links between them, each with these words after its far end."""
     text = BASES["mixed-fabric"].read_text(encoding="utf-8")
     for after, ours, far, theirs in (

@@ -9,7 +9,7 @@ from typing import Any
 
 from components.catalogue.switches import MODELS
 from components.checks.registry import RULES
-from components.core.problem import Problem
+from components.core.problem import Finding
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
@@ -274,7 +274,7 @@ def applied_rooms(spec: ClusterSpec, folder: Path) -> list[Room]:
     return rooms
 
 
-def problems_of(name: str, site: dict[str, Any]) -> list[Problem]:
+def problems_of(name: str, site: dict[str, Any]) -> list[Finding]:
     """Problems that one rule finds in a site."""
     spec = ClusterSpec.model_validate(site)
     return [found for rule in RULES if rule.name == name for found in rule.problems(spec)]

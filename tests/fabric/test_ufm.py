@@ -272,7 +272,7 @@ def test_preflight_asks_its_release_and_the_rights_of_the_login(
         endpoint = replace(plan.endpoint, user=user)
         password = {"ufm_password": ufm.users[user][0]}
         _, identity = look_at_switch(endpoint, "ufm", plan.desired, password)
-        return [each.cause for each in judge_ufm(manager, identity) if each.fix]
+        return [each.rule for each in judge_ufm(manager, identity) if each.fix]
 
     assert lacks("6.19.3 build 6", "admin") == []
     assert lacks("6.15.0", "admin") == []

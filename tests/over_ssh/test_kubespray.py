@@ -240,7 +240,7 @@ def test_preflight_asks_for_what_kubespray_needs(lab: HostLab) -> None:
         plan, secrets = make_plan(site, STACK), client_secrets(STACK)
         found = run_preflight(site, plan, secrets, Applied(), PROJECT, Lock()).findings
     assert {host: lab.snapshot(host) for host in HOSTS} == before
-    assert {(each.device, each.cause) for each in found} - UNPLAYED == {
+    assert {(each.device, each.rule) for each in found} - UNPLAYED == {
         ("gpu01", "port-6443"),
         ("mgmt01", "port-2380"),
     }

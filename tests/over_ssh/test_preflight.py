@@ -262,7 +262,7 @@ WORLDS = {
 
 def test_a_good_host_lacks_what_the_lab_lacks(lab: HostLab) -> None:
     before = lab.snapshot("gpu01")
-    assert {(each.device, each.cause) for each in look(lab.spec)} == UNPLAYED
+    assert {(each.device, each.rule) for each in look(lab.spec)} == UNPLAYED
     assert lab.snapshot("gpu01") == before
 
 
@@ -283,7 +283,7 @@ def test_one_look_names_all_that_is_lacking_and_nothing_else(lab: HostLab, name:
             ports.enter_context(silent(address[host], port))
         found = look(world.edit(lab.spec))
     assert {host: lab.snapshot(host) for host in address} == before
-    lacks = {(each.device, each.cause): each for each in found}
+    lacks = {(each.device, each.rule): each for each in found}
     assert lacks.keys() - UNPLAYED == world.found.keys()
     for key, shown in world.found.items():
         assert shown in lacks[key].actual, key

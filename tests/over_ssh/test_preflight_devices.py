@@ -73,7 +73,7 @@ def test_a_sonic_login_without_sudo_is_named(tmp_path: Path) -> None:
         assert look(with_room(room), room.secrets, room.lab.plan.name) == {}
         room.switch.fault(["read-only", "on"])
         (found,) = look(with_room(room), room.secrets, room.lab.plan.name).values()
-    assert found.cause == "sudo"
+    assert found.rule == "sudo"
     assert "a password is required" in found.actual
 
 

@@ -29,4 +29,4 @@ def files_lock(spec: ClusterSpec) -> Lock:
 
 def causes(found: tuple[Finding, ...], device: str) -> dict[str, Finding]:
     """What is wrong with one device, by cause."""
-    return {each.cause: each for each in found if each.device == device}
+    return {each.rule: each for each in found if each.device == device}

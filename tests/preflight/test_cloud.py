@@ -60,7 +60,7 @@ def test_what_the_cloud_has_not_is_named_before_anything_is_made(
         found = look(cloud, *edits)
         assert {**cloud.snapshot(), "requests": 0} == before
     assert shown in found[cause].actual
-    assert found[cause].severity == "problem"
+    assert found[cause].severity == "error"
     assert found[cause].fix
 
 
@@ -84,8 +84,8 @@ def test_wrong_keys_and_an_api_that_is_down_are_told_apart(tmp_path: Path) -> No
         (refused,) = look(cloud, crusoe_access_key="of-another").values()
         cloud.fault(["500", "9"])
         (down,) = look(cloud).values()
-    assert (refused.cause, refused.severity) == ("cloud-api", "problem")
-    assert (down.cause, down.severity) == ("cloud-api", "unreachable")
+    assert (refused.rule, refused.severity) == ("cloud-api", "error")
+    assert (down.rule, down.severity) == ("cloud-api", "unreachable")
 
 
 def test_these_are_the_causes_that_are_played_here() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from components.artefacts.lock import Lock, write_lock
 from components.cli import preflight as cli
-from components.core.problem import Finding
+from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -21,7 +21,7 @@ from tests.graph.locked import lock_of
 
 __all__ = ["railyard"]
 SITE = EXAMPLES / "dgx-roce" / "site.yaml"
-CLOCK = Finding("gpu01", "clock", "the clock differs.", "2 h behind", "within 1 s", "run chrony")
+CLOCK = on_device("gpu01", "clock", "the clock differs.", "2 h behind", "within 1 s", "run chrony")
 
 
 class Looked:
@@ -86,7 +86,10 @@ def test_a_file_needs_no_stack(
 def test_problems_are_exit_1_and_a_missing_answer_is_4(railyard: Call, looked: Looked) -> None:
     looked.findings = (CLOCK,)
     assert railyard("preflight", str(SITE)).code == 1
-    looked.findings = (CLOCK, Finding("gpu02", "reach", "no.", "a", "b", "c", "unreachable"))
+    looked.findings = (
+        CLOCK,
+        on_device("gpu02", "reach", "no.", "a", "b", "c").rated("unreachable"),
+    )
     assert railyard("preflight", str(SITE)).code == 4
 
 
@@ -95,7 +98,7 @@ def test_the_forms_go_to_a_file_where_one_is_named(
 ) -> None:
     looked.findings = (CLOCK,)
     shown = json.loads(railyard("preflight", str(pinned), "--format", "json").out)
-    assert shown["findings"][0]["cause"] == "clock"
+    assert shown["findings"][0]["rule"] == "clock"
     page = tmp_path / "page.html"
     done = railyard("preflight", str(SITE), "--format", "html", "--out", str(page))
     assert done.code == 1

@@ -83,13 +83,13 @@ def test_what_this_machine_lacks_is_named_alone(
 ) -> None:
     BROKEN[cause](machine)
     (found,) = machine.judge(tmp_path)
-    assert (found.device, found.cause) == ("this machine", cause)
+    assert (found.device, found.rule) == ("this machine", cause)
     assert found.fix
 
 
 def test_a_machine_without_pulumi_is_named_too(machine: Machine, tmp_path: Path) -> None:
     machine.take("pulumi")
-    assert [each.cause for each in machine.judge(tmp_path)] == ["pulumi"]
+    assert [each.rule for each in machine.judge(tmp_path)] == ["pulumi"]
 
 
 def test_these_are_the_causes_that_are_played_here() -> None:

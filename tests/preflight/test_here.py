@@ -67,7 +67,7 @@ def test_a_chart_as_the_lock_has_it_is_good_and_another_is_named(
         named = {"repo": repo, "chart": "gpu-operator"}
         assert look(site(**named), tmp_path, DIGEST) == ()
         (changed,) = look(site(**named), tmp_path, "1" * 64)
-        assert (changed.cause, changed.actual, changed.wanted) == ("chart-gpu", DIGEST, "1" * 64)
+        assert (changed.rule, changed.actual, changed.wanted) == ("chart-gpu", DIGEST, "1" * 64)
         (old,) = look(site(**named | {"version": "v25.1.0"}), tmp_path)
         assert "has no release v25.1.0; the newest are v26.3.3" in old.actual
         (other,) = look(site(repo=repo, chart="gpu-operater"), tmp_path)
@@ -116,7 +116,7 @@ def test_files_that_are_sent_are_asked_for_here_and_not_by_hosts(tmp_path: Path)
         spec = site().model_copy(update={"sources": Sources(mirror=mirror)})
         reach, lock = Reach(spec, {}), lock_of(spec)
         found = [each for a in fetched_here(reach) for each in look_here(reach, a, lock, tmp_path)]
-    causes = {each.cause: each.actual for each in found}
+    causes = {each.rule: each.actual for each in found}
     assert set(causes) == {"artefact-k3s", "artefact-k3s-install-script", "chart-gpu"}
     assert f"{served.address}/github.com/k3s-io/k3s/" in causes["artefact-k3s"]
     assert [each for each in artefacts_of(spec, lock) if each.kind == "file"] == []
@@ -131,7 +131,7 @@ def test_a_file_that_is_sent_is_compared_with_the_lock(tmp_path: Path) -> None:
         (asked,) = (each for each in fetched_here(reach) if each.name == "k3s-install-script")
         (found,) = look_here(reach, asked, lock, tmp_path)
         entry = lock.entries["file", asked.name]
-        assert found.cause == "artefact-k3s-install-script"
+        assert found.rule == "artefact-k3s-install-script"
         assert found.actual == hashlib.sha256(b"#!/bin/sh\n").hexdigest()
         assert found.wanted == entry.sha256
         assert "railyard pin SITE --update k3s-install-script" in found.fix
@@ -296,7 +296,7 @@ def test_rights_that_are_missing_are_named_together() -> None:
     )
     assert one.actual.endswith("update, escalate, bind clusterroles")
     assert one.fix.startswith("railyard rbac SITE")
-    assert one.severity == "problem"
+    assert one.severity == "error"
 
 
 def test_another_version_is_named_and_no_right_is_asked() -> None:
@@ -310,9 +310,9 @@ def test_an_api_that_does_not_answer_is_unreachable() -> None:
     spec = existing()
     text = kubeconfig("http://127.0.0.1:1")
     (found,) = look_at_cluster(spec, make_plan(spec, "x"), Applied(), text)
-    assert (found.cause, found.severity) == ("api", "unreachable")
+    assert (found.rule, found.severity) == ("api", "unreachable")
 
 
 def test_this_is_the_cause_that_is_played_here(tmp_path: Path) -> None:
     (found,) = look(site(chart="charts/gpu-operator"), tmp_path)
-    assert {found.cause} == PLAYED["tests/preflight/test_here.py"]
+    assert {found.rule} == PLAYED["tests/preflight/test_here.py"]

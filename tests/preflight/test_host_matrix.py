@@ -33,7 +33,7 @@ def test_a_kind_of_host_is_accepted_or_refused_with_what_to_do(name: str) -> Non
     found = (*host(facts), *files(facts)) if facts is not None else tuple(hypervisor)
     for setting, value in row.get("card", {}).items():
         found += settings(f"nic.0000:05:00.0.{setting}", value)
-    assert {each.cause: each.severity for each in found} == row["found"]
+    assert {each.rule: each.severity for each in found} == row["found"]
     fixes = " ".join(each.fix for each in found)
     for words in row.get("says", []):
         assert words in fixes

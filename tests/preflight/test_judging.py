@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from components.core.key_values import HostState
-from components.core.problem import Finding
+from components.core.problem import Finding, on_device
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.host_plan import plan_hosts
@@ -37,7 +37,7 @@ from tests.preflight.lacks import (
 @pytest.mark.parametrize("cause", LACKS)
 def test_one_thing_wrong_is_one_finding(cause: str) -> None:
     (found,) = LACKS[cause]()
-    assert found.cause == cause
+    assert found.rule == cause
     assert found.what.endswith(".")
     assert found.actual
     assert found.fix
@@ -49,7 +49,7 @@ def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert foreign("good") == ()
     assert host({"port.10250": "used", "kubelet": "kubelet"}, wants=SPRAYED) == ()
     (strange,) = host({"port.10250": "used", "k3s": "k3s-agent"}, wants=SPRAYED)
-    assert strange.cause == "port-10250"
+    assert strange.rule == "port-10250"
     assert judge_engine(WHOLE) == ()
     assert switch() == ()
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()
@@ -60,7 +60,7 @@ def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:
     assert host({"selinux": "1", "k3s_policy": "there"}) == ()
     assert host({"selinux": "1"}, wants=SPRAYED) == ()
     (found,) = host({"selinux": "1"})
-    assert found.severity == "problem"
+    assert found.severity == "error"
     assert "write kubernetes.source.selinux_policy: https://github.com/k3s-io/" in found.fix
     assert "dnf install -y container-selinux" in found.fix
     (found,) = host({"selinux": "1", "k3s": "k3s"})
@@ -72,17 +72,17 @@ def test_a_node_that_gets_the_policy_of_the_file_needs_dnf_for_it() -> None:
     enforcing = {"selinux": "1", "packages": "dnf"}
     assert host(enforcing, wants=named) == ()
     (found,) = host({**enforcing, "packages": "apt-get"}, wants=named)
-    assert found.cause == "selinux"
+    assert found.rule == "selinux"
     policy = Artefact("k3s-selinux", "file", "/opt/k3s-selinux.rpm", "a" * 64, ("gpu01",))
     named["gpu01"] = replace(named["gpu01"], artefacts=(policy,))
     assert host({"sum.k3s-selinux": "absent"}, wants=named) == ()  # no SELinux there
     (found,) = host({**enforcing, "sum.k3s-selinux": "absent"}, wants=named)
-    assert found.cause == "artefact-k3s-selinux"
+    assert found.rule == "artefact-k3s-selinux"
 
 
 @pytest.mark.parametrize(
     ("seconds", "severity"), [(0, None), (1, None), (-1, None), (30, "warning"), (-30, "warning"),
-                              (3600, "problem"), (-3600, "problem")],
+                              (3600, "error"), (-3600, "error")],
 )  # fmt: skip
 def test_a_clock_is_as_wrong_as_it_is(seconds: int, severity: str | None) -> None:
     found = [each.severity for each in host({"time": str(1_790_000_000 + seconds)})]
@@ -113,7 +113,7 @@ def test_a_switch_is_compared_as_it_names_itself(
 ) -> None:
     mixed = load_example("mixed-fabric")
     one = next(each for each in mixed.switches if each.os == system)
-    assert {each.cause for each in judge_switch(one, says)} == wrong
+    assert {each.rule for each in judge_switch(one, says)} == wrong
 
 
 def test_an_esxi_that_is_too_old_for_everything_is_named_as_such() -> None:
@@ -140,7 +140,7 @@ def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
     changed = {**seen["gpu01"].values, "nic.0000:05:00.0.netdev": "ens1f0np0"}
     (text,) = refuse_settings(plans, {**seen, "gpu01": HostState(changed)})
     (found,) = read_refusals([text], ["gpu01", "gpu02"])
-    assert (found.device, found.cause) == ("gpu01", "netdev")
+    assert (found.device, found.rule) == ("gpu01", "netdev")
     assert "gpu01: ens1f0np0; wanted: enp5s0" in text
 
 
@@ -148,14 +148,14 @@ def report(*findings: Finding) -> Preflight:
     return Preflight("site", ("leaf-01", "gpu01", "gpu02"), findings)
 
 
-def find(device: str, severity: str = "problem", cause: str = "clock") -> Finding:
+def find(device: str, severity: str = "error", cause: str = "clock") -> Finding:
     words = ("the clock differs.", "2 h behind", "within 1 s", "run <chrony>")
-    return replace(Finding(device, cause, *words), severity=severity)
+    return replace(on_device(device, cause, *words), severity=severity)
 
 
 @pytest.mark.parametrize(
     ("severities", "code"),
-    [((), 0), (("warning",), 0), (("problem", "warning"), 1), (("problem", "unreachable"), 4)],
+    [((), 0), (("warning",), 0), (("error", "warning"), 1), (("error", "unreachable"), 4)],
 )
 def test_the_exit_code_is_that_of_the_worst(severities: tuple[str, ...], code: int) -> None:
     assert report(*(find("gpu01", each) for each in severities)).exit_code == code
@@ -208,7 +208,7 @@ def test_a_driver_that_should_be_there_is_judged_by_what_the_host_answers(
     wanted: str, there: str, words: str
 ) -> None:
     (found,) = settings("driver.present", there, {"driver.present": wanted})
-    assert (found.cause, found.actual, found.wanted) == ("rdma-driver", there, wanted)
+    assert (found.rule, found.actual, found.wanted) == ("rdma-driver", there, wanted)
     assert words in found.what
     assert not settings("driver.present", wanted, {"driver.present": wanted})
 

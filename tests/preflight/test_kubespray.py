@@ -35,7 +35,7 @@ def site(**changes: object) -> ClusterSpec:
 
 
 def look(spec: ClusterSpec, project: Path = PROJECT) -> dict[str, Finding]:
-    return {each.cause: each for each in look_at_kubespray(spec, project)}
+    return {each.rule: each for each in look_at_kubespray(spec, project)}
 
 
 def test_another_tree_is_named_with_its_checksum() -> None:

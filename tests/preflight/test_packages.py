@@ -49,7 +49,7 @@ class RpmHost:
         environ = {key: str(path) for key, path in told.items()}
         path = f"{self.tools}:{os.environ['PATH']}"
         found = ask(HostWants("gpu01", packages=installs), environ | {"PATH": path})
-        return {each.cause: each for each in found}
+        return {each.rule: each for each in found}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_transaction_that_was_cut_off_is_named_by_what_is_there_twice(rpm_host
 def test_a_damaged_database_is_named_in_rpms_words(rpm_host: RpmHost) -> None:
     rpm_host.says.write_text("error: rpmdbNextIterator: skipping h#  12 blob size(8): BAD\n")
     found = rpm_host.ask()["package-db"]
-    assert (found.severity, found.fix) == ("problem", "rpm --rebuilddb")
+    assert (found.severity, found.fix) == ("error", "rpm --rebuilddb")
     assert "blob size" in found.actual
     assert rpm_host.ask(installs=False) == {}  # nothing is installed there, so it is not asked
 

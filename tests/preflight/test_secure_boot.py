@@ -39,7 +39,7 @@ def install(fake: Path, name: str, signer: str) -> None:
 def found(fake: Path, wants: HostWants) -> dict[str, Finding]:
     environ = {"PATH": f"{fake}:{TOOLS}", "FAKE": str(fake)}
     causes = ("signature-", "secure-boot", "gpu-driver-loaded")
-    return {each.cause: each for each in ask(wants, environ) if each.cause.startswith(causes)}
+    return {each.rule: each for each in ask(wants, environ) if each.rule.startswith(causes)}
 
 
 def test_modules_of_the_distribution_are_no_lack(fake: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_module_whose_key_is_not_enrolled_is_named_with_its_key(
 def test_a_module_without_a_signature_is_refused_too(fake: Path) -> None:
     module(fake, "nvidia", filename="/lib/modules/x/updates/dkms/nvidia.ko", version="580.1")
     (lack,) = found(fake, HostWants("gpu01")).values()
-    assert (lack.cause, lack.actual) == ("signature-nvidia", "it has no signature")
+    assert (lack.rule, lack.actual) == ("signature-nvidia", "it has no signature")
 
 
 def test_what_is_built_into_the_kernel_needs_no_signature(fake: Path) -> None:
@@ -80,7 +80,7 @@ def test_without_secure_boot_every_key_is_good(fake: Path) -> None:
 def test_a_driver_that_is_built_here_needs_a_key_that_is_enrolled(fake: Path) -> None:
     builds = HostWants("gpu01", driver_room=True, packages=True)
     (lack,) = found(fake, builds).values()
-    assert lack.cause == "secure-boot"
+    assert lack.rule == "secure-boot"
     assert "mokutil --import" in lack.fix
     assert MOK in lack.fix
     tool(fake, "ofed_info", "echo MLNX_OFED_LINUX-24.10-1.1.4.0:")

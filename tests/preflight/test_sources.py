@@ -35,7 +35,7 @@ def image_wants(address: str, *, plain_http: bool = False) -> HostWants:
 
 
 def causes(found: tuple[Finding, ...]) -> dict[str, Finding]:
-    return {each.cause: each for each in found if each.cause.startswith(("artefact", "image"))}
+    return {each.rule: each for each in found if each.rule.startswith(("artefact", "image"))}
 
 
 def test_an_artefact_with_its_checksum_is_good(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_an_image_that_is_not_there_is_named(tmp_path: Path) -> None:
         registry = served.address.removeprefix("http://")
         wants = image_wants(f"{registry}/team/nccl:1.3", plain_http=True)
         found = causes(ask(wants))
-    assert (found["image-jobs"].actual, found["image-jobs"].severity) == ("404", "problem")
+    assert (found["image-jobs"].actual, found["image-jobs"].severity) == ("404", "error")
 
 
 def test_a_port_that_is_taken_and_one_that_is_free(tmp_path: Path) -> None:
@@ -161,13 +161,13 @@ def test_a_port_that_is_taken_and_one_that_is_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         used = listening.getsockname()[1]
         wants = HostWants("gpu01", own_addresses=("127.0.0.1",), ports=(used,))
-        assert f"port-{used}" in {each.cause for each in ask(wants)}
+        assert f"port-{used}" in {each.rule for each in ask(wants)}
         elsewhere = HostWants("gpu01", own_addresses=("127.0.0.9",), ports=(used,))
-        assert f"port-{used}" not in {each.cause for each in ask(elsewhere)}
+        assert f"port-{used}" not in {each.rule for each in ask(elsewhere)}
         asks = HostWants("gpu01", peers=(("127.0.0.1", used),))
-        assert not [each for each in ask(asks) if each.cause.startswith("peer-")]
+        assert not [each for each in ask(asks) if each.rule.startswith("peer-")]
     asks = HostWants("gpu01", peers=(("127.0.0.1", used),))  # refused: the machine answers
-    assert not [each for each in ask(asks) if each.cause.startswith("peer-")]
+    assert not [each for each in ask(asks) if each.rule.startswith("peer-")]
 
 
 @pytest.mark.parametrize(

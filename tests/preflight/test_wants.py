@@ -200,7 +200,7 @@ def test_the_device_of_the_nodes_address_is_found_by_it() -> None:
     wanted = HostWants("here", node_address="127.0.0.1", pod_mtu_bytes=1450)
     assert ask(wanted) == ()
     (found,) = ask(replace(wanted, pod_mtu_bytes=65_500, pod_overhead_bytes=50))
-    assert (found.cause, found.actual) == ("pod-mtu", "lo carries 65536")
+    assert (found.rule, found.actual) == ("pod-mtu", "lo carries 65536")
     assert "take 14 from kubernetes.mtu_bytes" in found.fix
 
 

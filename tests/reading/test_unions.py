@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from components.core.problem import Problem, SpecPath
+from components.core.problem import Finding, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition
 from components.model.units import Frozen
@@ -26,7 +26,7 @@ class _Outer(Frozen):
     optional: _Inner | None = None
 
 
-def _words(model: type[BaseModel], value: object) -> list[tuple[SpecPath, Problem]]:
+def _words(model: type[BaseModel], value: object) -> list[tuple[SpecPath, Finding]]:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(value)
     settled = settle_unions(caught.value.errors(include_url=False), model)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from components.core.problem import Problem
+from components.core.problem import Finding
 from components.model.cluster import ClusterSpec
 from components.reading.load import parse_site
 from components.reading.members import models_in, pattern_of
@@ -21,7 +21,7 @@ _SEVEN = "[0, 0, 0, 0, 0, 0, 0]"
 _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
 
 
-def _problems(defaults: str) -> list[Problem]:
+def _problems(defaults: str) -> list[Finding]:
     text = CLEAN.read_text(encoding="utf-8")
     text = re.sub(r"(?m)^host_defaults: .*$", f"host_defaults: {{{defaults}}}", text)
     return list(parse_site(text, "x").problems)

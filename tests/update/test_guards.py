@@ -81,7 +81,7 @@ def test_preflight_reads_the_refusal_as_one_about_the_switch() -> None:
         Guards(default="refuse"), PLAN, as_applied(), with_foreign_settings(REWRITE)
     )
     (found,) = read_refusals(words, ("leaf-01", "gpu01"))
-    assert (found.device, found.cause) == ("leaf-01", "guards")
+    assert (found.device, found.rule) == ("leaf-01", "guards")
 
 
 def test_every_kind_has_a_way_and_another_has_none() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from components.checks.site import load_checked_site
-from components.core.problem import Finding, Level
+from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
 from components.kubernetes.live.parts_look import PartsAsked
 from components.plan.make import make_plan
@@ -88,9 +88,11 @@ def test_of_each_namespace_one_pod_is_tried_that_asks_for_most() -> None:
 
 
 def test_problems_refuse_an_update_and_warnings_do_not() -> None:
-    def finding(severity: Level) -> Finding:
-        return Finding("cluster", "multus-foreign", "Two.", "a", "none", "write theirs", severity)
+    def finding(severity: Severity) -> Finding:
+        return on_device("cluster", "multus-foreign", "Two.", "a", "none", "write theirs").rated(
+            severity
+        )
 
-    assert parts_refused((finding("warning"), finding("problem"))) == (
+    assert parts_refused((finding("warning"), finding("error"))) == (
         "cluster: Two.\n  where  a; wanted: none. Nothing was changed.\n  fix    write theirs",
     )

@@ -112,7 +112,7 @@ def site(name: str) -> tuple[ClusterSpec, ClusterPlan]:
 
 
 def causes(found: tuple[Finding, ...]) -> list[str]:
-    return [each.cause for each in found]
+    return [each.rule for each in found]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> N
         "mpi_operator-foreign",
         "object-there",
     ]
-    assert {found[0].cause, lack.cause} <= HERE
+    assert {found[0].rule, lack.rule} <= HERE
     assert found[0].actual.startswith("DaemonSet kube-system/multus (multus-cni:v4.3.0")
     assert lack.actual.startswith("may not ")
     assert "daemonsets in kube-system" in lack.actual
@@ -167,7 +167,7 @@ def test_parts_of_others_are_missed_until_they_are_there_and_ready(cluster: Clus
     assert "shared_device_plugin-absent" in causes(found)
     assert "gpu_operator-policy" in causes(found)
     assert "namespace" not in causes(found)
-    (absent,) = [each for each in found if each.cause == "runtime-class"]
+    (absent,) = [each for each in found if each.rule == "runtime-class"]
     assert absent.actual == "no RuntimeClass nvidia; there are none"
     definition = load_vendored("components.pod_network", "multus-crd-v4.3.0.json.gz")[0]
     images = {"kube-multus-ds": MULTUS, "rdma-shared-dp-ds-of-owner": PLUGIN}
@@ -186,7 +186,7 @@ def test_parts_of_others_are_missed_until_they_are_there_and_ready(cluster: Clus
         cluster.remove(definition, *sets)
     assert not {"multus-absent", "multus-definition", "multus-not-ready"} & {*causes(found)}
     assert not {each for each in causes(found) if each.startswith("shared_device_plugin")}
-    (multus,) = [each for each in refused if each.cause == "multus-foreign"]
+    (multus,) = [each for each in refused if each.rule == "multus-foreign"]
     assert multus.actual == "DaemonSet kube-system/kube-multus-ds (multus-cni:v4.2.1-thick)"
 
 
@@ -203,8 +203,8 @@ def test_a_part_of_others_that_is_not_ready_says_why(cluster: Cluster) -> None:
         (same,) = find_not_ready(calls, Asked(objects=(text,)))
     finally:
         cluster.remove(text)
-    (found,) = [each for each in judged if each.cause == "mpi_operator-not-ready"]
-    assert found.cause in HERE
+    (found,) = [each for each in judged if each.rule == "mpi_operator-not-ready"]
+    assert found.rule in HERE
     assert found.actual.startswith(
         "Deployment kube-system/mpi-operator: 0 of 1 pods are ready (pod"
     )
@@ -220,8 +220,8 @@ def test_a_policy_that_forbids_our_pods_is_named_by_a_dry_run(cluster: Cluster) 
         judged = cluster.judge("theirs.yaml")
     finally:
         cluster.kubectl("label", "namespace", "default", f"{label}-")
-    (found,) = [each for each in judged if each.cause == "pod-policy"]
-    assert found.cause in HERE
+    (found,) = [each for each in judged if each.rule == "pod-policy"]
+    assert found.rule in HERE
     assert found.what == "a policy forbids pods of this site in default."
     assert 'violates PodSecurity "baseline:latest"' in found.actual
     assert "IPC_LOCK" in found.actual

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version_in
 from components.catalogue.operator_versions import nri_works
-from components.core.problem import Finding, Level
+from components.core.problem import Finding, Severity, on_device
 from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.live.parts_look import PartsAsked, PartsLook, Workload, managers_of
 from components.kubernetes.live.why import state_of, troubles_of
@@ -91,9 +91,9 @@ def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
 
 
 def _finding(
-    cause: str, what: str, actual: str, wanted: str, fix: str, severity: Level = "problem"
+    cause: str, what: str, actual: str, wanted: str, fix: str, severity: Severity = "error"
 ) -> Finding:
-    return Finding(CLUSTER, cause, what, actual, wanted, fix, severity)
+    return on_device(CLUSTER, cause, what, actual, wanted, fix).rated(severity)
 
 
 def _nodes(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
@@ -294,7 +294,7 @@ def _absent(row: ClusterPart, part: Part) -> Iterator[Finding]:
         f"look for it on a node, or write kubernetes.components.{part}: ours"
         if unseen
         else f"install it, or write kubernetes.components.{part}: ours",
-        "warning" if unseen else "problem",
+        "warning" if unseen else "error",
     )
 
 

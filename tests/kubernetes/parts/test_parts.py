@@ -44,7 +44,7 @@ def look(**more: Any) -> PartsLook:  # noqa: ANN401 - its fields
 
 
 def causes(found: tuple[Finding, ...]) -> list[str]:
-    return [f"{each.cause} {each.severity}" for each in found]
+    return [f"{each.rule} {each.severity}" for each in found]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_part_that_this_update_removes_is_not_theirs() -> None:
 
 def test_a_program_may_be_on_the_nodes_without_a_pod() -> None:
     (found,) = judge_parts(asked({"sriov_cni": "theirs"}), look())
-    assert (found.cause, found.severity) == ("sriov_cni-absent", "warning")
+    assert (found.rule, found.severity) == ("sriov_cni-absent", "warning")
     assert found.actual == "no DaemonSet or Deployment of sriov-cni or hardened-sriov-cni"
 
 
@@ -169,7 +169,7 @@ def test_another_major_release_is_a_warning() -> None:
     old = replace(MULTUS, image="docker.io/nfvpe/multus-cni:v3.8.1")
     there = look(workloads=(old,), definitions={NADS: frozenset({"v1"})})
     (found,) = judge_parts(asked({"multus": "theirs"}), there)
-    assert (found.cause, found.severity) == ("multus-version", "warning")
+    assert (found.rule, found.severity) == ("multus-version", "warning")
     assert (found.actual, found.wanted) == (
         "DaemonSet kube-system/kube-multus-ds: multus-cni:v3.8.1",
         "v4.3.0",
@@ -219,7 +219,7 @@ def test_a_resource_that_nobody_publishes_is_named_with_those_that_are() -> None
     nodes = {"gpu01": {"intel.com/sriov_111": 8, "nvidia.com/mlnxnics": 8}}
     want = asked({"sriov_device_plugin": "theirs"}, nodes=nodes)
     (found,) = judge_parts(want, look(workloads=(plugin,)))
-    assert found.cause == "sriov_device_plugin-resource"
+    assert found.rule == "sriov_device_plugin-resource"
     assert found.actual == "none on gpu01; it has nvidia.com/gpu, nvidia.com/mlnxnics"
     assert found.wanted == "intel.com/sriov_111 on each of them"
     configured = replace(plugin, publishes=frozenset({"sriov_111"}))
@@ -253,7 +253,7 @@ def test_a_tainted_node_is_a_warning_unless_its_taint_is_tolerated() -> None:
     tainted = {"gpu01": {**READY, "spec": {"taints": [taint]}}}
     want = asked({}, nodes={"gpu01": {}})
     (found,) = judge_parts(want, replace(look(), nodes=tainted))
-    assert (found.cause, found.severity) == ("node-closed", "warning")
+    assert (found.rule, found.severity) == ("node-closed", "warning")
     tolerant = replace(want, tolerations=({"key": "nvidia.com/gpu", "operator": "Exists"},))
     assert judge_parts(tolerant, replace(look(), nodes=tainted)) == ()
 
@@ -313,7 +313,7 @@ def test_an_attachment_of_others_that_is_not_there_is_named() -> None:
     (found,) = judge_parts(
         asked({"attachments": "theirs"}), look(attachments=Live(((key, OURS, None),)))
     )
-    assert found.cause == "attachments-absent"
+    assert found.rule == "attachments-absent"
     assert found.actual == "no NetworkAttachmentDefinition default/sriov111"
 
 
@@ -347,7 +347,7 @@ def test_a_cilium_that_takes_multus_away_is_named() -> None:
     exclusive = look(cilium={"cni-exclusive": "true"})
     nad: Body = {"kind": "NetworkAttachmentDefinition", "metadata": {"name": "rail-0"}}
     wanted = asked({}, objects=(("attachments", nad),))
-    (found,) = [each for each in judge_parts(wanted, exclusive) if "cilium" in each.cause]
+    (found,) = [each for each in judge_parts(wanted, exclusive) if "cilium" in each.rule]
     assert "cni.exclusive: false" in found.fix
     assert judge_parts(asked({}), exclusive) == (), "no pod gets a network by Multus"
     for other in ({"cni-exclusive": "false"}, {"ipam": "kubernetes"}, {}):
@@ -379,5 +379,5 @@ def test_a_service_mesh_in_the_namespace_of_jobs_is_named() -> None:
     label = "kuma.io/sidecar-injection=enabled"
     meshed = look(meshed={"default": label, "web": label})
     (found,) = judge_parts(asked({}, namespace="default"), meshed)
-    assert found.cause == "service-mesh"
+    assert found.rule == "service-mesh"
     assert "kubectl label namespace default kuma.io/sidecar-injection-" in found.fix

@@ -1,0 +1,83 @@
+"""Render findings: three-part text for people, one line for a log, and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+from components.core.problem import Finding, Json, Place, render_path
+
+_SHOWN: Final = 4
+"""Places of joined findings in a text; JSON lists all."""
+_MANY: Final = 8
+"""A finding with more places than this shows only a few."""
+_EACH: Final = "example-value"
+"""The rule whose places are all shown: the user edits one after the other."""
+
+
+def render_finding(found: Finding, page: str = "") -> str:
+    """Write one finding: the fault, its places or its device, and the fix.
+
+    Args:
+        found: The finding, with the lines of its places.
+        page: The page that describes its rule, shown after the fix.
+    """
+    mark = f" ({found.severity})" if found.severity != "error" else ""
+    shown = _shown_places(found)
+    heads = [_head(place) for place in shown]
+    width = max(map(len, heads), default=0)
+    rows = [
+        f"{head:<{width}}{'  ' if head else ''}{_value(place)}".rstrip()
+        for head, place in zip(heads, shown, strict=True)
+    ]
+    if left := len(found.where) - len(shown):
+        rows.append(f"and {left} more place{'' if left == 1 else 's'}")
+    if found.actual:
+        rows.append(on_one_device(found))
+    lines = [f"{found.rule}{mark}: {found.what}"]
+    lines += [f"  {'where' if not at else '     '}  {row}" for at, row in enumerate(rows)]
+    link = f"  ({page}#{found.rule})" if page else ""
+    return "\n".join([*lines, f"  fix    {found.fix}{link}"])
+
+
+def on_one_device(found: Finding, width: int = 0) -> str:
+    """Write the device with its actual and its wanted value."""
+    wanted = f"; wanted: {found.wanted}" if found.wanted else ""
+    device = f"{found.device:<{width}}  " if found.device else ""
+    return f"{device}{found.actual}{wanted}"
+
+
+def _shown_places(found: Finding) -> Sequence[Place]:
+    """Return the places of one finding; of joined ones the first few, each line once.
+
+    YAML anchors bring one line of the file to several places of the site.
+    """
+    if not found.more and (len(found.where) <= _MANY or found.rule == _EACH):
+        return found.where
+    lines = {(place.file, place.line, place.value): place for place in reversed(found.where)}
+    places = list(reversed(lines.values()))
+    return places if len(places) <= _SHOWN + 1 else places[:_SHOWN]
+
+
+def _head(place: Place) -> str:
+    if place.file is None:
+        return ""
+    return place.file if place.line is None else f"{place.file}:{place.line}"
+
+
+def _value(place: Place) -> str:
+    if not place.path:
+        return place.value or ""
+    shown = render_path(place.path)
+    if place.value is None:
+        return shown
+    return f"{shown} = {place.value}{' (default)' if place.default else ''}"
+
+
+def finding_json(found: Finding) -> dict[str, Json]:
+    """Return one finding for programs; every command writes the same keys."""
+    where: list[Json] = [
+        {**asdict(place), "path": render_path(place.path)} for place in found.where
+    ]
+    return {**asdict(found), "where": where}
