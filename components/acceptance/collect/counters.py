@@ -157,7 +157,7 @@ def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
     return found
 
 
-def lost_on_way(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, ...]:
+def routing_faults_on_path(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, ...]:
     """The routed links on a probe's way that carried no routes when it was over."""
     places = {(hop.device, f"port {hop.interface}") for hop in hops}
     switches = dict.fromkeys(hop.device for hop in hops if hop.role in _BETWEEN)
