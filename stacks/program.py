@@ -128,7 +128,7 @@ def run() -> None:
 def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part]) -> Guarded:
     spec, lock = checked.spec_or_raise(), checked.lock
     lab = config.get_bool("lab", default=False) is True
-    refuse_lab_parts(spec, pulumi.get_stack(), says_lab=lab)
+    refuse_lab_parts(spec, pulumi.get_stack(), is_lab=lab)
     if unpinned := refused_unpinned(spec, lock, lab=lab):
         raise _refusal(f"{unpinned}\nNothing was touched.")
     plan = make_plan(spec, pulumi.get_stack(), lock).only(parts)

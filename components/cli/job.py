@@ -40,7 +40,7 @@ from components.submit.make import (
     Asked,
     Chosen,
     JobKind,
-    Trouble,
+    Refusal,
     UserJob,
     choose,
     chosen_hosts,
@@ -140,14 +140,14 @@ def _of_file(file: Path) -> _Site:
     )
 
 
-def _good(chosen: Chosen | None, troubles: tuple[Trouble, ...]) -> Chosen:
+def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
     if chosen is None:
         raise UsageError("\n".join(map(str, troubles)))
     return chosen
 
 
 def _ready(
-    site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
+    site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> tuple[Api, UserJob]:
     """The cluster, and the job in the form in which it can be created there now."""
     try:
@@ -155,7 +155,7 @@ def _ready(
         return api, _look(api, site, asked, chosen, troubles)
     except DeviceError as error:
         if troubles:  # these faults of the command do not depend on the cluster
-            _good(None, (*troubles, Trouble(str(error), "the cluster could not be asked.")))
+            _good(None, (*troubles, Refusal(str(error), "the cluster could not be asked.")))
         raise
 
 
@@ -187,7 +187,7 @@ def _open(site: _Site) -> Api:
 
 
 def _look(
-    api: Api, site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
+    api: Api, site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> UserJob:
     """The job in the form in which it can be created now.
 

@@ -19,7 +19,7 @@ from components.plan.make import make_plan
 from components.preflight.here import judge_pins
 from components.preflight.report import Preflight, render_html, render_json, render_text
 from components.preflight.run import run_preflight
-from components.project.engine import judge_engine, look_at_engine, says_lab
+from components.project.engine import is_lab, judge_engine, look_at_engine
 from components.remote.step import secrets_from
 from components.update.secrets import outside_secrets
 
@@ -61,7 +61,7 @@ def _of_stack(name: str) -> Preflight:
     found = run_preflight(
         loaded.spec, loaded.plan, secrets, loaded.applied, Path.cwd(), loaded.lock
     )
-    lab = says_lab(loaded.secrets.get("lab"))
+    lab = is_lab(loaded.secrets.get("lab"))
     pins = judge_pins(loaded.spec, loaded.lock, lab=lab)
     engine = () if lab else judge_engine(look_at_engine(os.environ, Path.cwd()))
     return replace(found, findings=(*engine, *pins, *found.findings))

@@ -18,7 +18,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
-from components.project.engine import backend_of, project_name, refuse_lab_parts, says_lab
+from components.project.engine import backend_of, is_lab, project_name, refuse_lab_parts
 from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
 from components.update.secrets import outside_secrets
@@ -149,7 +149,7 @@ def _spec_of(name: str, config: StackConfig) -> tuple[ClusterSpec, Lock]:
     source = config_file(name)
     checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
     spec = checked.spec_or_raise()
-    refuse_lab_parts(spec, name, says_lab=says_lab(config.values.get("lab")))
+    refuse_lab_parts(spec, name, is_lab=is_lab(config.values.get("lab")))
     return spec, checked.lock
 
 

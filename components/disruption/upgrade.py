@@ -22,7 +22,7 @@ from components.disruption.node import POLL_S, Node, open_node
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
 from components.kubernetes.client import Body, Calls
-from components.kubernetes.planes.node_files import kubernetes_call, ours_among
+from components.kubernetes.planes.node_files import kubernetes_call, site_arguments
 
 NODE_ARGUMENTS: Final = "k3s.io/node-args"
 """The annotation in which K3s records its start arguments (its pkg/nodeconfig)."""
@@ -72,7 +72,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         """Whether it runs the release with the kubelet arguments that K3s records on its node."""
         if release_of(node) != self.request.version:
             return False
-        kubelet = ours_among(kubelet_arguments_of(node))
+        kubelet = site_arguments(kubelet_arguments_of(node))
         if self.request.kubelet:
             return kubelet == self.request.kubelet
         return not self.request.leaves or kubelet != self.request.leaves
@@ -141,7 +141,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _not_yet(self, node: Body) -> str:
         """Describe the node after the deadline."""
         state = "Ready" if is_ready(node) else "not Ready"
-        kubelet = ours_among(kubelet_arguments_of(node)) or "no arguments of ours"
+        kubelet = site_arguments(kubelet_arguments_of(node)) or "no arguments of ours"
         told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
         return (
             f"the cluster says that the node runs {release_of(node) or 'no release'}{told} and is"

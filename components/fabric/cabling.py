@@ -223,7 +223,7 @@ def _ways_to(
     return found
 
 
-def find_lost(
+def find_routing_faults(
     links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
 ) -> tuple[RoutingFault, ...]:
     """The faults of a switch's routed links in a reading.

@@ -20,7 +20,7 @@ from components.core.plain_text import counted
 from components.core.settings import asked
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
-from components.fabric.cabling import Networks, applied_networks, find_lost
+from components.fabric.cabling import Networks, applied_networks, find_routing_faults
 from components.fabric.effects import describe_changes, find_effects, group_settings, interrupting
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import IbState
@@ -205,7 +205,7 @@ def routing_faults(
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
         return ()
     links = plan.links.model_copy(update={"networks": networks})
-    return find_lost(links, facts.sessions, was.bgp)
+    return find_routing_faults(links, facts.sessions, was.bgp)
 
 
 def drift_of_switch(

@@ -42,7 +42,7 @@ def default_way(spec: ClusterSpec, path: SpecPath) -> tuple[str, ...]:
     return spec.host_defaults.jump if path[0] == "hosts" else ()
 
 
-def with_ways(spec: ClusterSpec) -> ClusterSpec:
+def with_jump_hosts(spec: ClusterSpec) -> ClusterSpec:
     """Return the site with each device's jump hosts looked up.
 
     An impossible path stays as written: the rule `jump-host` refuses it.

@@ -279,18 +279,18 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
 
 
 def lab_findings(
-    spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
+    spec: ClusterSpec, stack: str, *, is_lab: bool, environ: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
     """List the reasons why this stack must not run here.
 
     Args:
         spec: Its site.
         stack: Its name.
-        says_lab: `railyard:lab` of its configuration, which `make up` writes.
+        is_lab: `railyard:lab` of its configuration, which `make up` writes.
         environ: Default: that of this process.
     """
     known = os.environ if environ is None else environ
-    if says_lab:
+    if is_lab:
         real = devices_outside_lab(spec)
         return (_no_lab(real, stack),) if real else ()
     project = Path.cwd()
@@ -299,26 +299,26 @@ def lab_findings(
 
 
 def refuse_lab_parts(
-    spec: ClusterSpec, stack: str, *, says_lab: bool, environ: Mapping[str, str] | None = None
+    spec: ClusterSpec, stack: str, *, is_lab: bool, environ: Mapping[str, str] | None = None
 ) -> None:
     """End before any device is contacted if a real site would run on parts of the lab.
 
     Raises:
         UsageError: It would; the text is the whole report.
     """
-    found = lab_findings(spec, stack, says_lab=says_lab, environ=environ)
+    found = lab_findings(spec, stack, is_lab=is_lab, environ=environ)
     if found:
         lines = [
             f"{each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n  fix    {each.fix}"
             for each in found
         ]
         head = f"stack {stack} is not of the lab, and would run on parts of it."
-        if says_lab:
+        if is_lab:
             head = f"stack {stack} says that it is of the lab, and is not."
         raise UsageError("\n".join((head, *lines, "Nothing was touched.")))
 
 
-def says_lab(written: object) -> bool:
+def is_lab(written: object) -> bool:
     """Whether a value of `railyard:lab` is true, as Pulumi reads it."""
     return str(written).lower() == "true"
 

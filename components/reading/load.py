@@ -15,7 +15,7 @@ from components.core.limits import read_text
 from components.core.problem import Finding, Json, Lines, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
-from components.model.places import with_ways
+from components.model.places import with_jump_hosts
 from components.model.worker_kinds import with_instances
 from components.reading.loose import find_loose_types, find_stand_in, replace_wrong
 from components.reading.members import settle_unions
@@ -284,9 +284,9 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
                     replaced[path] = stand_ins[path]
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
     if spec is not None and not located:
-        return Loaded(with_ways(with_instances(spec)), (), text.lines, secrets=secrets)
+        return Loaded(with_jump_hosts(with_instances(spec)), (), text.lines, secrets=secrets)
     rest = spec or _validate_rest(text.value, frozenset(wrong), (replaced, stand_ins))
-    partial = with_ways(with_instances(rest)) if rest else None
+    partial = with_jump_hosts(with_instances(rest)) if rest else None
     return Loaded(
         None, located, text.lines, partial, tuple(wrong), frozenset(replaced), secrets=secrets
     )

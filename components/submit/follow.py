@@ -39,7 +39,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.live.why import NodeTrouble, troubles_of
 from components.kubernetes.manifest import name_of
 from components.model.hosts import Host
-from components.submit.make import Asked, JobKind, Trouble, UserJob
+from components.submit.make import Asked, JobKind, Refusal, UserJob
 
 OVER_TCP: Final = "railyard: launch over TCP"
 """The line that `mpi_compare.sh` prints between its two launches."""
@@ -327,17 +327,17 @@ def has_trainer(api: Api) -> bool:
 
 def node_troubles(
     api: Api, hosts: Sequence[Host], tolerations: Sequence[Body]
-) -> Iterator[Trouble]:
+) -> Iterator[Refusal]:
     """List the chosen nodes that refuse the job's pods, each with every reason."""
     for host in hosts:
         node = api.get(f"/api/v1/nodes/{host.node}")
         found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)
         for each in found:
             what = each.words(host.node).partition(": kubectl")[0]
-            yield Trouble(what, _MEND[each.kind])
+            yield Refusal(what, _MEND[each.kind])
 
 
-def object_troubles(api: Api, job: UserJob) -> Iterator[Trouble]:
+def object_troubles(api: Api, job: UserJob) -> Iterator[Refusal]:
     """Kinds that the cluster lacks, and objects whose names are in use."""
     versions = [str(body["apiVersion"]) for body in job.objects]
     lacking = [each for each in dict.fromkeys(versions) if each in _INSTALL]
@@ -345,13 +345,13 @@ def object_troubles(api: Api, job: UserJob) -> Iterator[Trouble]:
     for version in lacking:
         kinds = [str(body["kind"]) for body in job.objects if body["apiVersion"] == version]
         what = f"the cluster has no {' and no '.join(kinds)} ({version})"
-        yield Trouble(what, _INSTALL[version])
+        yield Refusal(what, _INSTALL[version])
     for body in job.objects:
         if body["apiVersion"] not in lacking and api.get(path_of(body)) is not None:
             name = name_of(body)
             what = f"{body['kind']} {name} is in namespace {job.namespace} already"
             fix = f"give the job another --name, or delete that one: {delete_line(job)}"
-            yield Trouble(what, fix)
+            yield Refusal(what, fix)
 
 
 def delete_line(job: UserJob) -> str:

@@ -71,7 +71,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Refusal:
     """One reason why nothing is submitted."""
 
     what: str
@@ -98,11 +98,11 @@ def chosen_hosts(spec: ClusterSpec, asked: Asked) -> tuple[Host, ...]:
     return tuple(host for host in spec.hosts if {host.name, host.node} & {*asked.nodes})
 
 
-def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Trouble, ...]]:
+def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Refusal, ...]]:
     """Choose the part of the site for the job, or give every fault of the request."""
     if spec.kubernetes is None:
         where = "the site has no Kubernetes, and jobs are objects of a cluster"
-        return None, (Trouble(where, "give the file a `kubernetes`, or take another site."),)
+        return None, (Refusal(where, "give the file a `kubernetes`, or take another site."),)
     hosts = chosen_hosts(spec, asked)
     troubles = [*_of_names(spec, asked), *_of_options(spec, asked)]
     site = _narrowed(spec, asked, hosts)
@@ -124,26 +124,26 @@ def _narrowed(spec: ClusterSpec, asked: Asked, hosts: tuple[Host, ...]) -> Clust
     return spec.model_copy(update={"hosts": kept, "jobs": own_jobs})
 
 
-def _of_names(spec: ClusterSpec, asked: Asked) -> Iterator[Trouble]:
+def _of_names(spec: ClusterSpec, asked: Asked) -> Iterator[Refusal]:
     by_name = {name: host for host in spec.hosts for name in (host.name, host.node)}
     workers = ", ".join(host.name for host in spec.workers)
     if not asked.nodes:
-        yield Trouble("--nodes names no node", f"name some of {workers}.")
+        yield Refusal("--nodes names no node", f"name some of {workers}.")
     for name in dict.fromkeys(asked.nodes):
         host = by_name.get(name)
         if host is None:
             near = get_close_matches(name, by_name, n=1, cutoff=0.5)
             hint = f"is it {near[0]}? " if near else ""
-            yield Trouble(f"{name} is no host of the site", f"{hint}Its workers are {workers}.")
+            yield Refusal(f"{name} is no host of the site", f"{hint}Its workers are {workers}.")
         elif host.role != "worker":
             role = host.role.replace("_", " ")
-            yield Trouble(f"{name} is a {role} host, which runs no job", f"name some of {workers}.")
+            yield Refusal(f"{name} is a {role} host, which runs no job", f"name some of {workers}.")
     named = [by_name[name].name for name in asked.nodes if name in by_name]
     for name in dict.fromkeys(each for each in named if named.count(each) > 1):
-        yield Trouble(f"{name} is named twice in --nodes", "name each node once.")
+        yield Refusal(f"{name} is named twice in --nodes", "name each node once.")
 
 
-def _of_options(spec: ClusterSpec, asked: Asked) -> Iterator[Trouble]:
+def _of_options(spec: ClusterSpec, asked: Asked) -> Iterator[Refusal]:
     kind = asked.kind
     given = {
         "--collective": asked.collective is not None,
@@ -154,65 +154,65 @@ def _of_options(spec: ClusterSpec, asked: Asked) -> Iterator[Trouble]:
     for option in (each for each, is_given in given.items() if is_given):
         if kind not in _ONLY_OF[option]:
             able = " and ".join(sorted(_ONLY_OF[option]))
-            yield Trouble(f"{kind} takes no {option.removeprefix('a ')}", f"{able} does: leave it.")
+            yield Refusal(f"{kind} takes no {option.removeprefix('a ')}", f"{able} does: leave it.")
     if not _NAME.fullmatch(asked.called):
         rule = "use up to 40 lowercase letters, digits and -, a letter first."
-        yield Trouble(f'"{asked.called}" is no name of a job', rule)
+        yield Refusal(f'"{asked.called}" is no name of a job', rule)
     if asked.image:
         yield from _of_image(asked.image)
     elif kind in _BRINGS_IMAGE:
         fix = "name one with --image, by tag or digest: docs/howto/run-a-job.md says what it needs."
-        yield Trouble(f"{kind} has no image: the file's has no framework", fix)
+        yield Refusal(f"{kind} has no image: the file's has no framework", fix)
     if kind == "pytorch" and not asked.program:
         fix = "write it behind two dashes: -- train.py --epochs 3"
-        yield Trouble("pytorch has no program to run", fix)
+        yield Refusal("pytorch has no program to run", fix)
     if kind == "deepspeed" and spec.jobs.deepspeed is None:
         fix = "give the file `jobs.deepspeed`, with its image and its data, and update the stack."
-        yield Trouble("the site has no DeepSpeed: jobs.deepspeed is not in the file", fix)
+        yield Refusal("the site has no DeepSpeed: jobs.deepspeed is not in the file", fix)
 
 
-def _of_image(image: str) -> Iterator[Trouble]:
+def _of_image(image: str) -> Iterator[Refusal]:
     try:
         _IMAGE.validate_python(image)
     except ValidationError as error:
         words = str(error.errors()[0]["msg"]).removeprefix("Value error, ").splitlines()[0]
         fix = "name an image with a tag other than latest, or with its digest."
-        yield Trouble(f"--image {image}: {words}", fix)
+        yield Refusal(f"--image {image}: {words}", fix)
 
 
 def _of_workers(
     site: ClusterSpec, asked: Asked, kinds: tuple[WorkerKind, ...]
-) -> Iterator[Trouble]:
+) -> Iterator[Refusal]:
     yield from _of_count(site, asked.kind)
     if asked.kind == "perftest":
         return
     if len(kinds) > 1:
         what = "; ".join(f"{', '.join(each.names)}: {_traits(site, each)}" for each in kinds)
         fix = "name nodes with the same GPUs and rails: every pod of a job asks for the same."
-        yield Trouble(f"the nodes are not of one kind ({what})", fix)
+        yield Refusal(f"the nodes are not of one kind ({what})", fix)
     for host in site.workers:
         if not host.gpus:
-            yield Trouble(f"{host.name} has no GPU, and {asked.kind} runs on GPUs", "leave it out.")
+            yield Refusal(f"{host.name} has no GPU, and {asked.kind} runs on GPUs", "leave it out.")
     sample = site.jobs.deepspeed
     if asked.kind == "deepspeed" and sample is not None:
         for host in (each for each in site.workers if 0 < each.gpus < sample.gpus):
             what = f"{host.name} has {host.gpus} GPUs, and jobs.deepspeed asks for {sample.gpus}"
-            yield Trouble(what, "name other nodes, or lower jobs.deepspeed.gpus.")
+            yield Refusal(what, "name other nodes, or lower jobs.deepspeed.gpus.")
 
 
-def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Trouble]:
+def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Refusal]:
     count, names = len(site.workers), " and ".join(host.name for host in site.workers)
     if kind in _BETWEEN_NODES and count < PAIR:
-        yield Trouble(f"{kind} needs two nodes, and --nodes has {names} alone", "name another one.")
+        yield Refusal(f"{kind} needs two nodes, and --nodes has {names} alone", "name another one.")
     elif kind == "perftest" and count > PAIR:
-        yield Trouble(f"perftest goes between two nodes, and --nodes has {count}", "name two.")
+        yield Refusal(f"perftest goes between two nodes, and --nodes has {count}", "name two.")
     elif kind == "perftest" and not any(any(rail_pairs(site, rail)) for rail in site.rails):
         if shares_resource(site):
             what = "all rails share one resource, so a pod cannot choose the rail of its VF"
-            yield Trouble(what, "take nccl.")
+            yield Refusal(what, "take nccl.")
             return
         fix = "name two nodes of one rail; on InfiniBand take nccl."
-        yield Trouble(f"{names} share no rail of Ethernet", fix)
+        yield Refusal(f"{names} share no rail of Ethernet", fix)
 
 
 def _traits(site: ClusterSpec, kind: WorkerKind) -> str:

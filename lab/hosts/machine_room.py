@@ -49,7 +49,7 @@ Attend = Callable[[LabHost], Awaitable[None]]
 """Makes the lab reachable from inside of a host."""
 
 
-async def nobody_attends(_: LabHost) -> None:
+async def ignore_host(_: LabHost) -> None:
     """A lab without a daemon answers no host."""
 
 
@@ -65,7 +65,7 @@ class Lab:
         yard = Yard(self._make_host, self.hosts)
         self.machines = Machines(lab, lab.cloud, yard) if lab.cloud else None
         self.esxi = Hypervisors(lab.hypervisors, lab.root / "hypervisors", self.hosts)
-        self.attend: Attend = nobody_attends
+        self.attend: Attend = ignore_host
         self.models = {name: host.model for name, host in self.hosts.items()}
         state = lab.root / "switches"
         state.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 
 from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.collect import counters
-from components.acceptance.collect.counters import lost_on_way, read_snapshot
+from components.acceptance.collect.counters import read_snapshot, routing_faults_on_path
 from components.acceptance.evidence import Evidence, RoutingSeen, dump_evidence, parse_evidence
 from components.acceptance.handover import (
     AcceptRequest,
@@ -48,7 +48,7 @@ def seen_with(monkeypatch: pytest.MonkeyPatch, found: Sessions | None) -> tuple[
 
     monkeypatch.setattr(counters, "read_counted", read)
     snapshot = asyncio.run(read_snapshot([LEAF], {}))
-    return lost_on_way(FAR.hops, snapshot)
+    return routing_faults_on_path(FAR.hops, snapshot)
 
 
 def test_the_request_carries_what_the_links_are_to_be() -> None:

@@ -15,7 +15,7 @@ from components.fabric.cabling import (
     RoutedLinks,
     Way,
     applied_networks,
-    find_lost,
+    find_routing_faults,
     plan_links,
     plan_networks,
 )
@@ -48,7 +48,7 @@ def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = Fal
 def lost(room: Room) -> tuple[RoutingFault, ...]:
     assert room.plan.links is not None
     links = room.plan.links.model_copy(update={"networks": plan_networks(SPECS[room.plan.os])})
-    return find_lost(links, room.talk().look(room.plan.desired).sessions)
+    return find_routing_faults(links, room.talk().look(room.plan.desired).sessions)
 
 
 def parts_of(found: Sequence[RoutingFault], wanted: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -133,7 +133,7 @@ def test_switches_of_one_tier_with_numbers_of_their_own_are_not_counted() -> Non
 def test_what_is_lost(case: dict[str, Any]) -> None:
     sessions = None if case["sessions"] is None else Sessions.model_validate(case["sessions"])
     applied = BgpState.model_validate(case["applied"]) if "applied" in case else None
-    found = find_lost(RoutedLinks.model_validate(case["links"]), sessions, applied)
+    found = find_routing_faults(RoutedLinks.model_validate(case["links"]), sessions, applied)
     wanted: list[dict[str, str]] = case["lost"]
     assert parts_of(found, wanted) == wanted
 

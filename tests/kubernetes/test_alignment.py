@@ -11,7 +11,7 @@ from components.core.problem import Lines
 from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.kubespray.wanted import WORKERS_KUBELET, owned_settings
 from components.kubernetes.planes.k3s import render_config
-from components.kubernetes.planes.node_files import arguments_in, ours_among
+from components.kubernetes.planes.node_files import arguments_in, site_arguments
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment, cpus_of
 from components.plan.make import make_plan
@@ -43,9 +43,9 @@ def test_the_file_of_k3s_has_the_arguments_on_workers_alone() -> None:
 
 
 def test_arguments_of_others_are_not_compared() -> None:
-    assert ours_among(("max-pods=200", "reserved-cpus=0", "v", "cpu-manager-policy=static")) == (
-        "cpu-manager-policy=static reserved-cpus=0"
-    )
+    assert site_arguments(
+        ("max-pods=200", "reserved-cpus=0", "v", "cpu-manager-policy=static")
+    ) == ("cpu-manager-policy=static reserved-cpus=0")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.fabric.cabling import FarEnd, RoutedLinks, Way, find_lost
+from components.fabric.cabling import FarEnd, RoutedLinks, Way, find_routing_faults
 from components.fabric.parts import Sessions
 from components.fabric.systems import driver_of
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
@@ -178,7 +178,7 @@ LINKS_OF_LEAF: Final = RoutedLinks(
 
 def narrow(room: Room) -> list[tuple[str, str]]:
     """What the product finds of a leaf whose sessions are all up."""
-    found = find_lost(LINKS_OF_LEAF, told(room, "leaf-01", "cumulus"))
+    found = find_routing_faults(LINKS_OF_LEAF, told(room, "leaf-01", "cumulus"))
     return [(each.where, each.what) for each in found]
 
 

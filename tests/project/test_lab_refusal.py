@@ -80,7 +80,7 @@ def test_each_stand_in_is_refused_with_its_place_and_the_way_out(
 ) -> None:
     shim = render_module_shim(Path(sys.executable), STAND_INS[name])
     file = put_plugin(elsewhere, name, shim)
-    (found,) = lab_findings(SITE, "prod", says_lab=False, environ=environ(elsewhere))
+    (found,) = lab_findings(SITE, "prod", is_lab=False, environ=environ(elsewhere))
     assert found.actual == str(file)
     assert f"pulumi plugin install resource {name} v" in found.fix
 
@@ -92,7 +92,7 @@ def test_a_stand_in_on_path_wins_over_the_folder_as_in_the_engine(elsewhere: Pat
     on_path.write_text(render_module_shim(Path(sys.executable), "standins.command"))
     on_path.chmod(0o755)
     known = environ(elsewhere) | {"PATH": f"{on_path.parent}:/usr/bin"}
-    (found,) = lab_findings(SITE, "prod", says_lab=False, environ=known)
+    (found,) = lab_findings(SITE, "prod", is_lab=False, environ=known)
     assert found.actual == str(on_path)
 
 
@@ -131,10 +131,10 @@ def test_a_login_or_the_project_names_the_backend_too(elsewhere: Path) -> None:
     backend.mkdir()
     (backend / "railyard-lab").touch()
     (elsewhere / "credentials.json").write_text(f'{{"current": "file://{backend}"}}')
-    (found,) = lab_findings(SITE, "prod", says_lab=False, environ=environ(elsewhere))
+    (found,) = lab_findings(SITE, "prod", is_lab=False, environ=environ(elsewhere))
     assert (found.cause, found.actual) == ("lab-backend", f"file://{backend}")
     (elsewhere / "Pulumi.yaml").write_text("name: x\nbackend: {url: s3://ours}\n")
-    assert lab_findings(SITE, "prod", says_lab=False, environ=environ(elsewhere)) == ()
+    assert lab_findings(SITE, "prod", is_lab=False, environ=environ(elsewhere)) == ()
 
 
 def test_all_of_them_are_told_at_once_and_nothing_is_touched(elsewhere: Path) -> None:
@@ -148,7 +148,7 @@ def test_all_of_them_are_told_at_once_and_nothing_is_touched(elsewhere: Path) ->
         PULUMI_BACKEND_URL=f"file://{backend}",
     )
     with pytest.raises(UsageError, match="Nothing was touched") as raised:
-        refuse_lab_parts(SITE, "dev", says_lab=False, environ=known)  # the name counts for nothing
+        refuse_lab_parts(SITE, "dev", is_lab=False, environ=known)  # the name counts for nothing
     for words in ("is a stand-in of the lab", "which is public", "which `make clean` deletes"):
         assert words in str(raised.value)
 
@@ -156,7 +156,7 @@ def test_all_of_them_are_told_at_once_and_nothing_is_touched(elsewhere: Path) ->
 def test_the_labs_own_stack_may_have_all_of_it(elsewhere: Path) -> None:
     put_plugin(elsewhere, "command", render_module_shim(Path("python"), "standins.command"))
     known = environ(elsewhere, PULUMI_CONFIG_PASSPHRASE="railyard-lab")
-    assert lab_findings(played_site(), "any-name", says_lab=True, environ=known) == ()
+    assert lab_findings(played_site(), "any-name", is_lab=True, environ=known) == ()
 
 
 def played_site() -> ClusterSpec:
@@ -168,7 +168,7 @@ def played_site() -> ClusterSpec:
 def test_real_devices_are_no_lab_whatever_the_stack_says(elsewhere: Path) -> None:
     assert devices_outside_lab(played_site()) == ()
     with pytest.raises(UsageError, match="says that it is of the lab, and is not") as raised:
-        refuse_lab_parts(SITE, "prod", says_lab=True, environ=environ(elsewhere))
+        refuse_lab_parts(SITE, "prod", is_lab=True, environ=environ(elsewhere))
     assert "leaf-01 at 192.168.1.5" in str(raised.value)
     assert "remove `railyard:lab` from Pulumi.prod.yaml" in str(raised.value)
 

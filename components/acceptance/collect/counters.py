@@ -29,7 +29,7 @@ from components.acceptance.collect.counter_names import (
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
-from components.fabric.cabling import find_lost
+from components.fabric.cabling import find_routing_faults
 from components.fabric.device import read_counted, read_counters
 from components.fabric.systems.base import PortCounters, Unread
 from components.remote.host_session import run_on_host
@@ -117,7 +117,7 @@ def _read_switch(
     if source.links is None:
         return read_counters(*asked), ()
     ports, sessions = read_counted(*asked, bfd=bool(source.links.bfd))
-    return ports, find_lost(source.links, sessions)
+    return ports, find_routing_faults(source.links, sessions)
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
@@ -157,7 +157,7 @@ def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
     return found
 
 
-def lost_on_way(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, ...]:
+def routing_faults_on_path(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, ...]:
     """The routed links on a probe's way that carried no routes when it was over."""
     places = {(hop.device, f"port {hop.interface}") for hop in hops}
     switches = dict.fromkeys(hop.device for hop in hops if hop.role in _BETWEEN)

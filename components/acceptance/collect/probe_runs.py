@@ -27,9 +27,9 @@ from components.acceptance.collect.cluster_jobs import (
 )
 from components.acceptance.collect.counters import (
     Snapshot,
-    lost_on_way,
     measure_hops,
     read_snapshot,
+    routing_faults_on_path,
 )
 from components.acceptance.collect.patience import ALONE, Patience
 from components.acceptance.collect.turn import Turn
@@ -313,7 +313,7 @@ def _evidence(
         "duration_s": max(round(took_s, 1), 0.1) if this.provenance == "real" else 0.0,
         "command": " ".join(probe.command),
         "hops": tuple(found for hop in probe.hops for found in measure_hops(hop, *snapshots)),
-        "routing": lost_on_way(probe.hops, snapshots[1]),
+        "routing": routing_faults_on_path(probe.hops, snapshots[1]),
     }
     return base.model_copy(update=update)
 

@@ -48,11 +48,11 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     return [row("image", name, "passed", image, actual).because(doubts)]
 
 
-Lack = tuple[str, str, str]
+MissingPart = tuple[str, str, str]
 """The expected thing, the image's state, and the fix."""
 
 
-def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[Lack]:
+def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
     needed = item.probe.programs
     for program in needed:
         if not log.programs.get(program):
@@ -81,7 +81,7 @@ def _remedy(program: str) -> str:
     return f"{where}build one with: railyard image build ({_CONTRACT})"
 
 
-def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
+def _mpi_lacks(log: ImageLog) -> Iterator[MissingPart]:
     for program, word in log.mpi.items():
         if word == "no":
             has = f"has {program} without MPI: each rank would be a job of its own"
@@ -98,7 +98,7 @@ def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
         yield "orted or prted beside mpirun", has, step
 
 
-def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
+def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
     """Find each NCCL that is too old for the site's pods; an unknown release is only a doubt."""
     least = probe.nccl_least
     for program, release in log.nccl.items():
@@ -123,7 +123,7 @@ def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
             yield f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)"
 
 
-def _login_lacks(log: ImageLog) -> Iterator[Lack]:
+def _login_lacks(log: ImageLog) -> Iterator[MissingPart]:
     if log.login and log.login != "ok":
         said = next((line for line in log.said if line), "it said nothing")
         more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")

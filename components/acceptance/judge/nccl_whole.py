@@ -33,11 +33,11 @@ _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals are too few to compare two bandwidths."""
 
-Said = tuple[Verdict, str, str]
+LogVerdict = tuple[Verdict, str, str]
 """Verdict, the log's state, and details."""
 
 
-def completeness_of(log: NcclLog) -> Said:
+def completeness_of(log: NcclLog) -> LogVerdict:
     """Whether one run is whole, what its log shows, and details."""
     if log.overlaps:
         what = "several runs began at the same time"
@@ -60,7 +60,7 @@ def is_alone(log: NcclLog) -> bool:
     return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
 
 
-def _frame(log: NcclLog) -> Said:
+def _frame(log: NcclLog) -> LogVerdict:
     rows = counted(len(log.rows), "row")
     if log.has_footer:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
@@ -79,7 +79,7 @@ def _frame(log: NcclLog) -> Said:
     return "error", "cut off: the footer is missing", f"{rows} before the cut"
 
 
-def _frame_of_program(log: NcclLog) -> Said:
+def _frame_of_program(log: NcclLog) -> LogVerdict:
     missing = 1 < log.init_complete < (log.nranks or 0)
     if 0 < log.init_complete <= log.destroy_complete and not missing:
         ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"

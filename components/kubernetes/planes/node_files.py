@@ -152,7 +152,7 @@ def arguments_in(lines: Mapping[str, str]) -> str:
     return " ".join(part.strip('" ') for part in next(found, "").strip("[]").split(", "))
 
 
-def ours_among(arguments: tuple[str, ...]) -> str:
+def site_arguments(arguments: tuple[str, ...]) -> str:
     """The kubelet arguments that the site sets, in words and in its order."""
     given = dict(each.split("=", 1) for each in arguments if "=" in each)
     return " ".join(f"{key}={given[key]}" for key in FIELDS if key in given)

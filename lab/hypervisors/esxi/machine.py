@@ -32,7 +32,7 @@ NO_TOOLS = "Cannot complete operation because VMware Tools is not running in thi
 """Messages of vim.fault InvalidPowerState, InvalidState and ToolsUnavailable."""
 
 
-async def _nobody(_name: str, _on: bool) -> None:  # noqa: FBT001 - the shape of the hook
+async def _ignore_power(_name: str, _on: bool) -> None:  # noqa: FBT001 - the shape of the hook
     return
 
 
@@ -44,7 +44,7 @@ async def _nothing(_names: tuple[str, ...]) -> None:
 class GuestHooks:
     """What the lab does with the guests of a host."""
 
-    on_power: Callable[[str, bool], Awaitable[None]] = _nobody
+    on_power: Callable[[str, bool], Awaitable[None]] = _ignore_power
     """A virtual machine was powered on or off; called before the tool answers."""
     on_host_reboot: Callable[[tuple[str, ...]], Awaitable[None]] = _nothing
     """The host lost power under these virtual machines: their cards start cold."""

@@ -22,27 +22,27 @@ from components.fabric.systems import base
 from components.fabric.systems.cumulus.tree import SWP, Tree, expand_names
 
 Verb = Literal["set", "unset"]
-Beside = Sequence[tuple[str, str | int]]
+ImpliedPaths = Sequence[tuple[str, str | int]]
 """Paths and words that `nv set` adds to a line on its own; a document must name them."""
 
 
 class Line(str):
     """One `nv set` or `nv unset` as a person types it, with its place in the tree."""
 
-    __slots__ = ("beside", "path", "value", "verb")
+    __slots__ = ("implied", "path", "value", "verb")
     verb: Verb
     path: str
     """The words of the path; a list such as `swp1-4` means several keys."""
     value: JsonValue
     """The value at the end; None: the path ends with a key."""
-    beside: Beside
+    implied: ImpliedPaths
 
     def __new__(
-        cls, verb: Verb, path: str, value: int | str | None = None, beside: Beside = ()
+        cls, verb: Verb, path: str, value: int | str | None = None, implied: ImpliedPaths = ()
     ) -> Self:
         """Write it; a value of digits is a number."""
         line = super().__new__(cls, f"nv {verb} {path}{'' if value is None else f' {value}'}")
-        line.verb, line.path, line.beside = verb, path, beside
+        line.verb, line.path, line.implied = verb, path, implied
         line.value = int(value) if value is not None and str(value).isdecimal() else value
         return line
 
@@ -81,7 +81,7 @@ def _tree_of(lines: Iterable[Line]) -> Tree:
         end = None if line.verb == "unset" else {} if line.value is None else line.value
         for path in _paths(line.path):
             _place(tree, path, end)
-            for place, word in (*_types_beside(path), *line.beside) if line.verb == "set" else ():
+            for place, word in (*_implied_types(path), *line.implied) if line.verb == "set" else ():
                 _place(tree, place.split(), word)
     return tree
 
@@ -94,7 +94,7 @@ def _paths(path: str) -> Iterable[tuple[str, ...]]:
     )
 
 
-def _types_beside(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:
+def _implied_types(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:
     """The types that NVUE derives from a name (page "BGP, Configuration Example")."""
     *entry, last = path
     if last == "remote-as":
