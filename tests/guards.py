@@ -6,6 +6,7 @@ each layer plays its own, and docs/reference/guards.md is made of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -60,10 +61,15 @@ _HEAD: Final = ("Setting", "System", "Kind", "Ways")
 def render_page() -> str:
     """The page with its table made again; what is before the table is written by people."""
     prose, _, _ = PAGE.read_text().partition(f"| {_HEAD[0]} |")
-    lines = (_HEAD, ("---",) * len(_HEAD), *map(_cells, rows()))
+    lines = (_HEAD, ("---",) * len(_HEAD), *_cells())
     return prose + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def _cells(row: Guard) -> tuple[str, ...]:
-    ways = "owned: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
-    return (row.thing, row.system, f"`{row.kind}`", ways)
+def _cells() -> Iterator[tuple[str, ...]]:
+    """Systems with the same setting and the same ways share a row."""
+    systems: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows():
+        ways = "owned: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
+        systems.setdefault((row.thing, f"`{row.kind}`", ways), []).append(row.system)
+    for (thing, kind, ways), names in systems.items():
+        yield thing, ", ".join(names), kind, ways

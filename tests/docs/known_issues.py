@@ -26,12 +26,11 @@ from `tests/docs/known_issues.yaml`.
 _TAIL: Final = """
 ## Not prevented
 
-- A Mellanox card with a node's own network traffic disappears while the network operator's
-  driver container loads (Mellanox/network-operator#2176). The file does not say which card that is;
-  let the hosts own the driver there.
-- The SR-IOV network operator and nv-ipam are installed only if the file asks for them
-  (`vfs: operator`, `ipam: nv-ipam`). Their open issues concern such sites, and none was read for
-  this page.
+- If the node's own traffic uses a Mellanox card, the card disappears while the network operator's
+  driver container loads (Mellanox/network-operator#2176). The file does not name that card: let the
+  hosts own the driver.
+- The file can ask for the SR-IOV network operator and nv-ipam (`vfs: operator`, `ipam: nv-ipam`).
+  This page does not cover their open issues.
 """
 
 

@@ -17,18 +17,18 @@ Kind = Literal["hardware", "kernel", "program", "sourced", "guess", "itself"]
 KINDS: Final[Mapping[Kind, tuple[str, str]]] = {
     "hardware": (
         "real hardware",
-        "a program's recorded output; Railyard configured nothing there",
+        "recorded output of a program; Railyard configured nothing there",
     ),
     "kernel": (
         "real kernel",
-        "a stage with one: virtual machines (`make lab-vm`), or real nodes (`make lab-pods`)",
+        "a test on one: virtual machines (`make lab-vm`), or real nodes (`make lab-pods`)",
     ),
-    "program": ("real program", "the program itself, above something simulated"),
+    "program": ("real program", "the program itself, on a simulated base"),
     "sourced": (
         "emulation with source",
-        "a device or service after documents, public code or captures",
+        "a device or service written after documents, public code or captures",
     ),
-    "guess": ("emulation by guess", "no source says how the real thing answers or behaves"),
+    "guess": ("emulation by guess", "no source shows how the real device behaves"),
     "itself": ("Railyard alone", "text in, text out, without a device"),
 }
 """Kinds of proof, the strongest first; the last one is beside that order."""
@@ -73,10 +73,10 @@ Each claim of the [README](../../README.md#features) with its strongest proof, i
 gaps. This page is generated from `tests/docs/proven.yaml`. Tests check that each claim has a row,
 that each test exists in the stage of its proof, and that each recording has a source.
 
-**In short:** Railyard has configured no real switch, no real RDMA card and no real ESXi, and has
-seen no cluster with one. From real hardware there are logs of NCCL on one and on two H100 and on
-machines of two and four H200, and logs that others published. Real kernels have run the hosts'
-scripts and the pods' plan, without such cards.
+**In short:** Railyard has never configured a real switch, RDMA card or ESXi, or a cluster with one.
+From real hardware there are NCCL logs of one and two H100, of machines with two and four H200, and
+logs that others published. Real kernels have run the hosts' scripts and the pods' plan, without
+such cards.
 """
 
 
@@ -87,7 +87,11 @@ def render_page(table: Table) -> str:
     lines += [
         f"| {name} | {text} | {counted.count(kind)} |" for kind, (name, text) in KINDS.items()
     ]
-    lines += ["", "The kind of proof describes the other side, not the quality of the test.", ""]
+    lines += [
+        "",
+        "The kind of proof describes Railyard's counterpart in the test, not the test's quality.",
+        "",
+    ]
     parts = (
         ("Features", table.claims),
         ("The sites", table.sites),
