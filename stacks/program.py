@@ -39,6 +39,7 @@ from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
+from components.remote.handoffs import AcceptanceReport
 from components.remote.objects import WithMade
 from components.update.cluster import look_at_existing, parts_refused
 from components.update.decide import Intentions, intend, unrecorded_switches
@@ -58,6 +59,7 @@ from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
 from components.update.servers import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem
+from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
 
 COMPOSE: Final = {
@@ -85,7 +87,11 @@ class Guarded:
     """The names of the resources that the program has registered since then; it grows."""
 
 
-def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarded:
+def guarded(
+    site: Path | CheckedSite | None = None,
+    parts: Collection[Part] = PARTS,
+    secrets: GivenSecrets | None = None,
+) -> Guarded:
     """Give a program of your own the refusals and warnings of the whole program.
 
     It checks the site, reads its devices (unless `railyard:observe` is `never`), compares them with
@@ -96,6 +102,7 @@ def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarde
         site: The site file; by default the one in the stack's configuration.
         parts: The parts of the site that the program sets up. The others are neither read nor
             judged, and their secrets may be missing.
+        secrets: Secrets that are not in the stack's configuration.
 
     Raises:
         RunError: As `run`.
@@ -103,10 +110,12 @@ def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarde
     trust_order()
     try:
         config = pulumi.Config("railyard")
-        checked = _load(config) if site is None else _tell_site(load_checked_site(site))
-        return _guard(config, checked, parts)
+        if isinstance(site, Path):
+            site = load_checked_site(site)
+        checked = _load(config) if site is None else _tell_site(site)
+        return _guard(config, checked, parts, secrets)
     except RailyardError as error:
-        raise _refusal(str(error)) from error
+        raise refusal(str(error)) from error
 
 
 def run() -> None:
@@ -117,28 +126,46 @@ def run() -> None:
             the whole report, and no device was changed.
     """
     ready = guarded()
+    pulumi.export("verdict", compose(ready).verdict)
+    pulumi.export("cluster", ready.spec.name)
+
+
+def compose(ready: Guarded) -> AcceptanceReport:
+    """Register the stages of a site, in their order."""
     with _short_traces():
         report = COMPOSE[ready.spec.environment.kind](ready.plan, ready.remote, ready.run)
     stale = stale_after(ready.applied, ready.registered, pulumi.get_stack())
     verdict = report.verdict.apply(lambda text: text and text + stale) if stale else report.verdict
-    pulumi.export("verdict", verdict)
-    pulumi.export("cluster", ready.spec.name)
+    return replace(report, verdict=verdict)
 
 
-def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part]) -> Guarded:
+def _guard(
+    config: pulumi.Config,
+    checked: CheckedSite,
+    parts: Collection[Part],
+    given: GivenSecrets | None,
+) -> Guarded:
     spec, lock = checked.spec_or_raise(), checked.lock
     lab = config.get_bool("lab", default=False) is True
     refuse_lab_parts(spec, pulumi.get_stack(), is_lab=lab)
     if unpinned := refused_unpinned(spec, lock, lab=lab):
-        raise _refusal(f"{unpinned}\nNothing was touched.")
+        raise refusal(f"{unpinned}\nNothing was touched.")
     plan = make_plan(spec, pulumi.get_stack(), lock).only(parts)
     names = secret_names(spec)
     if {*parts} != {*PARTS}:
         names = tuple(name for name in names if name in plan.secret_names)
-    own = {name: config.require(name) for name in names}
+    if given is not None:
+        given.check(secret_names(spec), names, config)
+    given = given or GivenSecrets({}, {})
+    own = {name: config.require(name) for name in names if name not in given.outputs}
+    own |= given.texts
     outside = outside_secrets(spec, os.environ, own)
     secrets = own | outside
-    looks = _setting(config, "observe") == "always"
+    observe = cast("Observe", _setting(config, "observe"))
+    if given.unknown and observe == "always":
+        observe = "never"
+        _warn("a secret is not known before the update, so this preview reads no device")
+    looks = observe == "always"
     if {*parts} == {"switches"}:
         pass  # switches need no files or charts
     elif looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
@@ -146,9 +173,11 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
     applied, registered = read_own_state(spec), note_names()
-    intentions = _look(config, checked, plan, secrets, applied)
+    intentions = _look(config, checked, plan, secrets, applied, observe)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
-    remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
+    remote = Remote(
+        WithMade(config, {**made, **given.outputs}), intentions.notes, "lab" if lab else "real"
+    )
     return Guarded(spec, intentions.plan, remote, intentions.run, applied, registered)
 
 
@@ -209,9 +238,9 @@ def _look(
     plan: ClusterPlan,
     secrets: Mapping[str, str],
     applied: Applied,
+    observe: Observe,
 ) -> Intentions:
     spec = checked.spec_or_raise()
-    observe = cast("Observe", _setting(config, "observe"))
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)
@@ -226,7 +255,7 @@ def _look(
     refused = refuse_update(situation)
     refused += _parts_refused(spec, plan, applied, secrets) if observe == "always" else ()
     if refused:
-        raise _refusal("\n".join(refused))
+        raise refusal("\n".join(refused))
     for loss in situation.losses:
         _warn(f"WILL BE LOST: {loss.what}")
     for line in unrecorded_switches(plan, intentions.drifts, seen.devices):
@@ -327,7 +356,8 @@ def _tell_cluster(drift: ClusterDrift, *, held: bool) -> None:
         _warn(f"{CLUSTER}: not repaired: {line}")
 
 
-def _refusal(text: str) -> pulumi.RunError:
+def refusal(text: str) -> pulumi.RunError:
+    """Return the error whose text is the whole report, without a traceback."""
     return pulumi.RunError(plain_text(text))
 
 

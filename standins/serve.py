@@ -51,6 +51,10 @@ class RpcContext(Protocol):
         """Attach binary details, for example `grpc-status-details-bin`."""
         ...
 
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Call something when the call ends, also when the engine cancels it."""
+        ...
+
     def is_active(self) -> bool:
         """Return False once the engine no longer waits for this call."""
         ...

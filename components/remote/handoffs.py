@@ -78,6 +78,8 @@ class AcceptanceReport:
     """Acceptance passed, or the update failed with the verdict table."""
 
     verdict: pulumi.Output[str]
+    kubeconfig: pulumi.Output[str] | None = None
+    """None if the site has no Kubernetes."""
 
 
 def gate(name: str, parent: pulumi.Resource, after: Sequence[pulumi.Resource]) -> pulumi.Resource:

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Generator, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -138,6 +140,46 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             return language_pb2.RunResponse(bail=True)
         return language_pb2.RunResponse(error=f"the program ended with exit status {status}")
 
+    @override
+    def InstallDependencies(
+        self, request: language_pb2.InstallDependenciesRequest, context: RpcContext
+    ) -> Iterator[language_pb2.InstallDependenciesResponse]:
+        """Install nothing: programs and packages use an environment that is there."""
+        del request, context
+        yield from ()
+
+    @override
+    def RunPlugin(
+        self, request: language_pb2.RunPluginRequest, context: RpcContext
+    ) -> Iterator[language_pb2.RunPluginResponse]:
+        """Run a component package or a policy pack, and pass on what it prints, until it ends."""
+        start = ["-m", "pulumi.policy"] if request.kind == "analyzer" else []
+        folder = request.info.program_directory
+        arguments = [*request.args, folder] if start else [folder, *request.args]
+        child = subprocess.Popen(
+            [_python(request), "-u", *start, *arguments],
+            cwd=request.pwd,
+            env=dict(line.split("=", 1) for line in request.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        context.add_callback(child.terminate)
+        with child, self._running(child):
+            for line in child.stdout or ():
+                yield language_pb2.RunPluginResponse(stdout=line)
+        yield language_pb2.RunPluginResponse(exitcode=child.returncode)
+
+    @contextmanager
+    def _running(self, child: subprocess.Popen[bytes]) -> Generator[None]:
+        with self._lock:
+            self._programs.add(child)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._programs.discard(child)
+
     def interrupt(self) -> None:
         """End the programs that still run."""
         with self._lock:
@@ -172,8 +214,8 @@ def _directory(request: language_pb2.RunRequest) -> str:
     return request.info.program_directory or request.pwd or str(Path.cwd())
 
 
-def _python(request: language_pb2.RunRequest) -> str:
-    """Return the virtual environment's Python that Pulumi.yaml names, else our own."""
+def _python(request: language_pb2.RunRequest | language_pb2.RunPluginRequest) -> str:
+    """Return the virtual environment's Python that the project's file names, else our own."""
     options = request.info.options.fields
     if "virtualenv" in options:
         root = Path(request.info.root_directory or request.pwd)

@@ -1,0 +1,70 @@
+"""Wait for inputs of a component: a site is read and checked before its first resource exists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeVar
+
+import pulumi
+from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage] - as `invoke` of the SDK waits
+
+from components.core.errors import UsageError
+
+T = TypeVar("T")
+
+
+def wait_for(value: pulumi.Input[T]) -> T | None:
+    """Return the value of an input; None if a preview does not know it yet."""
+    output = pulumi.Output.from_input(value)
+    return _sync_await(output.future()) if _sync_await(output.is_known()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSecrets:
+    """The secrets that a program hands over, instead of the stack's configuration."""
+
+    outputs: Mapping[str, pulumi.Output[str]]
+    texts: Mapping[str, str]
+    """The values that are known; a preview may not know one that another resource makes."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a preview does not know all of them yet."""
+        return len(self.texts) < len(self.outputs)
+
+    def check(self, named: Collection[str], needed: Collection[str], config: pulumi.Config) -> None:
+        """Compare the names with those in the site file, and with those that are needed.
+
+        Raises:
+            UsageError: The file does not have a name, or a secret is missing.
+        """
+        lines: list[str] = []
+        if extra := sorted(self.outputs.keys() - {*named}):
+            lines.append(
+                f"the site file does not use these `secrets` of the Site: {', '.join(extra)}.\n"
+                f"  fix    correct the names; the file uses {', '.join(sorted(named)) or 'none'}"
+            )
+        have = {*self.outputs, *(name for name in needed if config.get(name) is not None)}
+        if missing := sorted({*needed} - have):
+            lines.append(
+                f"the site file needs secrets that are missing: {', '.join(missing)}.\n"
+                "  fix    add them to the Site's `secrets`, or to the stack:"
+                f" pulumi config set --secret railyard:{missing[0]}"
+            )
+        if lines:
+            raise UsageError("\n".join(lines))
+
+
+def given_secrets(secrets: pulumi.Input[Mapping[str, pulumi.Input[str]]]) -> GivenSecrets:
+    """Wait for the values that are known, and mark all of them as secret."""
+    if isinstance(secrets, Mapping):
+        each = {name: pulumi.Output.from_input(value) for name, value in secrets.items()}
+    else:
+        whole = pulumi.Output.from_input(secrets)
+        names = _sync_await(whole.future(with_unknowns=True)) or {}
+        each = {name: whole.apply(itemgetter(name)) for name in names}
+    outputs = {name: pulumi.Output.secret(value) for name, value in each.items()}
+    known = {name: wait_for(value) for name, value in outputs.items()}
+    return GivenSecrets(outputs, {name: text for name, text in known.items() if text is not None})

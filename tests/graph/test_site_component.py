@@ -1,0 +1,189 @@
+"""`Site`, the component for a user's own program, under the recording engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from components.artefacts.lock import lock_path, write_lock
+from components.artefacts.resolve import chart_archive
+from components.checks.site import load_checked_site
+from components.testing import Graph, Run, is_secret, record_program, record_refusal
+from stacks import site as site_module
+from stacks.site import Site, SiteArgs
+from tests.golden.site import EXAMPLES
+from tests.graph.locked import lock_of
+
+TOKENS = {"k3s_token": "value-of-token", "k3s_agent_token": "value-of-agents"}
+SECRETS = {"switch_password": "value-of-switch", "ssh_private_key": "value-of-key"}
+RUN = Run(
+    config={"observe": "never", **TOKENS},  # these are in the stack's configuration
+    secrets=tuple(TOKENS),
+    stdout={"leaf-01-baseline": '{"ports": {}}', "acceptance-gate": "PASSED"},
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program's folder with a site and its lock; the engine finds `railyard`."""
+    path = tmp_path / "site.yaml"
+    path.write_text((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
+    lock = lock_of(load_checked_site(path).spec_or_raise())
+    write_lock(lock_path(path), lock.entries)
+    for entry in lock.entries.values():
+        if entry.kind == "chart":
+            (tmp_path / chart_archive(entry)).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / chart_archive(entry)).write_text(entry.address)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "railyard").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(site_module, "_SITES", {})
+    return tmp_path
+
+
+def program(
+    args: SiteArgs, secrets: Mapping[str, pulumi.Input[str]] = SECRETS
+) -> Callable[[], None]:
+    def run() -> None:
+        made = Site("train", {**args, "secrets": secrets})
+        for name in ("cluster", "verdict", "kubeconfig", "endpoints"):
+            pulumi.export(name, getattr(made, name))
+        beside = pulumi.Stash("beside", input="own")
+        pulumi.export("beside", beside.output)
+
+    return run
+
+
+def ancestors(graph: Graph, name: str) -> list[str]:
+    found = graph.named(name)
+    by_name = {each.name: each for each in graph.resources}
+    names: list[str] = []
+    while found.parent in by_name:
+        found = by_name[found.parent]
+        names.append(found.name)
+    return names
+
+
+def test_every_stage_is_below_the_site_and_the_rest_is_beside_it() -> None:
+    graph = record_program(RUN, program({"site": "site.yaml"}))
+    assert graph.named("train").type == "railyard:index:Site"
+    assert ancestors(graph, "leaf-01-apply")[:2] == ["fabric", "train"]
+    assert ancestors(graph, "acceptance-gate")[:2] == ["acceptance", "train"]
+    assert "train" not in ancestors(graph, "beside")
+    assert all("train" in ancestors(graph, each.name) for each in graph.of_type("command:"))
+    environment = graph.named("leaf-01-apply").plain("environment")
+    assert isinstance(environment, dict)
+    assert is_secret(environment["RAILYARD_SECRET_SWITCH_PASSWORD"])
+
+
+def test_the_outputs_are_those_of_the_site() -> None:
+    graph = record_program(RUN, program({"site": "site.yaml"}))
+    assert graph.outputs["cluster"] == "dgx-roce"
+    assert graph.outputs["verdict"] == "PASSED"
+    endpoints = graph.outputs["endpoints"]
+    assert isinstance(endpoints, dict)
+    assert endpoints["leaf-01"] == "192.168.1.5:22"
+    assert endpoints["gpu02"] == "192.168.2.12:22"
+    assert str(endpoints["kubernetes"]).startswith("https://192.168.1.10:")
+
+
+def test_a_text_and_its_lock_make_the_same_resources(folder: Path) -> None:
+    whole = record_program(RUN, program({"site": "site.yaml"}))
+    text = (folder / "site.yaml").read_text()
+    lock = folder / "site.lock.yaml"
+    again = record_program(RUN, program({"site": text, "lock": lock.read_text()}))
+    assert {each.name: each.inputs for each in again.resources} == {
+        each.name: each.inputs for each in whole.resources
+    }
+    lock.rename(folder / "other.yaml")
+    third = record_program(RUN, program({"site": text, "lock": "other.yaml"}))
+    assert len(third.resources) == len(whole.resources)
+
+
+def test_one_part_has_no_other_device_and_an_empty_verdict() -> None:
+    run = program({"site": "site.yaml", "parts": ["switches"]}, {"switch_password": "made-up"})
+    graph = record_program(RUN, run)
+    assert {each.name for each in graph.of_type("command:")} == {
+        "leaf-01-baseline",
+        "leaf-01-apply",
+    }
+    assert graph.outputs["verdict"] == ""
+
+
+def test_a_secret_of_another_resource_is_taken_as_it_comes() -> None:
+    def run(*, preview: bool) -> Graph:
+        def program() -> None:
+            made = pulumi.Stash("made", input="value-of-switch")
+            secrets = pulumi.Output.all(switch_password=made.output, ssh_private_key="value-of-key")
+            Site("train", {"site": "site.yaml", "secrets": secrets})
+
+        return record_program(replace(RUN, preview=preview), program)
+
+    graph = run(preview=False)
+    assert "made" in graph.named("leaf-01-apply").dependencies
+
+
+@pytest.mark.parametrize(
+    ("args", "secrets", "parts_of_the_report"),
+    [
+        ({"site": "sit.yaml"}, SECRETS, ["sit.yaml: there is no such file"]),
+        ({"site": "site.yaml", "lock": "no.yaml"}, SECRETS, ["`lock` is no.yaml"]),
+        ({"site": "site.yaml", "lock": "- a\n- b\n"}, SECRETS, ["site.lock.yaml:1"]),
+        ({"site": "site.yaml", "parts": ["switch"]}, SECRETS, ["has switch", "switches, hosts"]),
+        ({"site": "site.yaml", "parts": []}, SECRETS, ["has nothing", "remove `parts`"]),
+        (
+            {"site": "site.yaml"},
+            {"switch_password": "x"},
+            ["missing: ssh_private_key.", "config set --secret railyard:ssh_private_key"],
+        ),
+        (
+            {"site": "site.yaml"},
+            {"ssh_private_key": "x", "swich_password": "x"},
+            ["of the Site: swich_password", "k3s_token, ssh_private_key, switch_password"],
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_with_a_fix(
+    args: SiteArgs, secrets: Mapping[str, str], parts_of_the_report: list[str]
+) -> None:
+    refused, graph = record_refusal(RUN, program(args, secrets))
+    for part in parts_of_the_report:
+        assert part in refused
+    assert graph.of_type("command:") == []
+
+
+def test_a_wrong_text_is_refused_with_its_lines(folder: Path) -> None:
+    text = (folder / "site.yaml").read_text().replace("name: gpu01", "name: gpu_01")
+    refused, graph = record_refusal(RUN, program({"site": text}))
+    assert "site:" in refused
+    assert "gpu_01" in refused
+    assert "fix" in refused
+    assert graph.of_type("command:") == []
+
+
+def test_a_text_without_a_lock_is_refused(folder: Path) -> None:
+    refused, _ = record_refusal(RUN, program({"site": (folder / "site.yaml").read_text()}))
+    assert "pinned" in refused
+
+
+def test_a_second_site_of_a_stack_is_refused() -> None:
+    def run() -> None:
+        program({"site": "site.yaml"})()
+        Site("other", {"site": "site.yaml", "secrets": SECRETS})
+
+    refused, _ = record_refusal(RUN, run)
+    assert "the stack has the Site `train` already" in refused
+
+
+def test_a_program_that_the_engine_does_not_find_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / ".venv" / "bin" / "railyard").unlink()
+    monkeypatch.setenv("PATH", "/nowhere")
+    refused, _ = record_refusal(RUN, program({"site": "site.yaml"}))
+    assert "the engine does not find `railyard`" in refused
+    assert "export PATH=" in refused
