@@ -74,6 +74,11 @@ _ENTRIES: Final = (
         "components.cli.plan",
     ),
     Entry(
+        "draw",
+        "Draw the hosts, rails, switches and links of a site as an SVG picture.",
+        "components.cli.draw",
+    ),
+    Entry(
         "versions",
         "Print which versions work together, who says so, how old that is, and what a site uses.",
         "components.cli.versions",
