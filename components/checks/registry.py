@@ -119,6 +119,29 @@ says so of each.""",
     FileRule("stack-key", inspect.getdoc(site_files.check_stack_key) or ""),
 )
 """The rules on the text, and on the stack file around the site."""
+UPDATE_RULES: Final = (
+    FileRule("unpinned", inspect.getdoc(site_files.Unpinned) or ""),
+    FileRule(
+        "lab-parts",
+        """A real site does not run on parts of the lab, and a stack of the lab has no real device.
+
+The lab's plugins are stand-ins, its passphrase is public, and `make clean` deletes its states.
+`check` of a stack file looks at the engine, the backend and the passphrase of this machine, as
+the update does.""",
+    ),
+)
+"""What else an update refuses before it contacts a device: `check` reports it too."""
+
+
+def rule_pages() -> Mapping[str, str]:
+    """The name of each rule and the text of its page, in the order of the reference."""
+    every = (*RULES, *FILE_RULES, *UPDATE_RULES)
+    return {each.name: _page(each.name, each.text.strip()) for each in every}
+
+
+def _page(name: str, text: str) -> str:
+    why = NEVER_WAIVED.get(name)
+    return f"{text}\n\nIt cannot be waived: {why}." if why else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, TypeAlias
 
 from components.checks.registry import Waived
 from components.core.plain_text import counted
@@ -13,6 +13,10 @@ from components.core.problem import Finding
 from components.core.report import finding_json, render_finding
 
 RULES_PAGE: Final = "docs/reference/rules.md"
+SCHEMA_VERSION: Final = 1
+"""The version of the keys in the JSON report: it grows when a key changes or goes."""
+Reported: TypeAlias = tuple[str, Sequence[Finding], Sequence[Waived]]
+"""The name of a file, with its problems and its waivers."""
 
 
 def render_text(problems: Sequence[Finding], waived: Sequence[Waived] = ()) -> str:
@@ -35,19 +39,22 @@ def count_problems(problems: Sequence[Finding]) -> str:
     return f"{' and '.join(parts) or 'No problems'}."
 
 
-def render_json(
-    problems: Sequence[Finding], waived: Sequence[Waived] = (), unpinned: Sequence[str] = ()
-) -> str:
-    """Write the report as JSON: problems, their numbers, waivers, and unpinned files."""
-    warnings = sum(problem.severity == "warning" for problem in problems)
-    return json.dumps(
-        {
-            "problems": [finding_json(problem) for problem in problems],
-            "errors": len(problems) - warnings,
-            "warnings": warnings,
-            "waived": [asdict(each) for each in waived],
-            "unpinned": [*unpinned],
-        },
-        indent=2,
-        ensure_ascii=False,
-    )
+def render_reports(reports: Sequence[Reported]) -> str:
+    """Write the reports of some files as JSON; docs/reference/cli.md explains each key."""
+    severities = [problem.severity for _, problems, _ in reports for problem in problems]
+    warnings = severities.count("warning")
+    body = {
+        "schema_version": SCHEMA_VERSION,
+        "errors": len(severities) - warnings,
+        "warnings": warnings,
+        "files": [file for file, _, _ in reports],
+        "problems": [
+            {"file": file, **finding_json(problem)}
+            for file, problems, _ in reports
+            for problem in problems
+        ],
+        "waived": [
+            {"file": file, **asdict(each)} for file, _, waived in reports for each in waived
+        ],
+    }
+    return json.dumps(body, indent=2)

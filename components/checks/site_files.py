@@ -129,10 +129,11 @@ def _is_chart(project: Path, artefact: Artefact) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unpinned:
-    """Files that neither the site nor its lock pins: a note of `check`, a refusal of `up`.
+    """Every file, chart and image that an update fetches has a checksum, in the site or its lock.
 
-    An address with a version does not guarantee tomorrow's content. A plan works without pins, so
-    `check` and `plan` go on; the lab uses files of the repository.
+    What is served at an address may change, also below a version. `plan` works without pins;
+    `check`, `preflight`, `pulumi preview` and `pulumi up` refuse. The lab uses files of the
+    repository, and its nodes pull no images.
     """
 
     artefacts: tuple[Artefact, ...]
@@ -144,19 +145,22 @@ class Unpinned:
         return bool(self.artefacts)
 
     def __str__(self) -> str:
-        """The words of every report."""
-        one = len(self.artefacts) == 1
-        return (
-            f"not pinned: {_names(self.artefacts)} {'has' if one else 'have'} no checksum in the "
-            f"site or its lock, so what is served there may change.\n  fix    {self.fix}"
-        )
+        """The words of an update's refusal."""
+        return f"not pinned: {self.what}\n  fix    {self.fix}"
+
+    @property
+    def what(self) -> str:
+        """The fault, in one sentence."""
+        has = "has" if len(self.artefacts) == 1 else "have"
+        names = _names(self.artefacts)
+        return f"{names} {has} no checksum in the site or its lock, so what is served may change."
 
     @property
     def fix(self) -> str:
         """What to do about it."""
         return (
-            f"run `railyard pin {self.site}` where there is a network, and commit the lock"
-            "  (docs/howto/sources.md)"
+            f"run `railyard pin {self.site}` where there is a network, and commit the lock:"
+            " docs/howto/sources.md."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,37 @@ def command_app(summary: str | None = None) -> typer.Typer:
     )
 
 
-def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; control characters are shown and do not reach the terminal (`plain_text`)."""
-    typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
+_RED: Final = 31
+_GREEN: Final = 32
+_YELLOW: Final = 33
+_COLOURS: Final = (
+    (re.compile(r"^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", re.MULTILINE), _RED),
+    (re.compile(r"^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", re.MULTILINE), _YELLOW),
+    (re.compile(r"^PASSED\b|\bno problems\b|^  fix\b", re.MULTILINE), _GREEN),
+)
+"""The words of reports that get a colour, for each colour of ECMA-48."""
+
+
+def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
+    """Print a text; control characters are shown and do not reach the terminal (`plain_text`).
+
+    Args:
+        text: Any text.
+        nl: Whether a line break follows.
+        err: Whether it goes to standard error.
+        paint: Whether it is a report, whose important words get colours on a terminal.
+    """
+    shown = plain_text(text)
+    if paint and _has_colours():
+        for words, colour in _COLOURS:
+            shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
+    typer.echo(shown, nl=nl, err=err)  # noqa: TID251 - this is `say`
+
+
+def _has_colours() -> bool:
+    """Whether standard output is a terminal that shows colours (no-color.org)."""
+    no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not no_colour
 
 
 def run(app: typer.Typer, name: str) -> None:

@@ -50,7 +50,12 @@ _ENTRIES: Final = (
     ),
     Entry(
         "check",
-        "Check a site file and report all its problems, each with its line and a fix.",
+        "Check site files and report all their problems, each with its line and a fix.",
+        "components.cli.check",
+    ),
+    Entry(
+        "explain",
+        "Print the page of a rule: what it demands, and why; without a name, the list of rules.",
         "components.cli.check",
     ),
     Entry(
@@ -67,6 +72,11 @@ _ENTRIES: Final = (
         "plan",
         "Print what would be decided for a site; no device is contacted.",
         "components.cli.plan",
+    ),
+    Entry(
+        "draw",
+        "Draw the hosts, rails, switches and links of a site as an SVG picture.",
+        "components.cli.draw",
     ),
     Entry(
         "versions",

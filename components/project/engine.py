@@ -279,7 +279,12 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
 
 
 def lab_findings(
-    spec: ClusterSpec, stack: str, *, is_lab: bool, environ: Mapping[str, str] | None = None
+    spec: ClusterSpec,
+    stack: str,
+    *,
+    is_lab: bool,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
 ) -> tuple[Finding, ...]:
     """List the reasons why this stack must not run here.
 
@@ -288,14 +293,15 @@ def lab_findings(
         stack: Its name.
         is_lab: `railyard:lab` of its configuration, which `make up` writes.
         environ: Default: that of this process.
+        file: The stack's file; by default the one that Pulumi would use in this folder.
     """
     known = os.environ if environ is None else environ
     if is_lab:
         real = devices_outside_lab(spec)
         return (_no_lab(real, stack),) if real else ()
-    project = Path.cwd()
+    project = file.absolute().parent if file else Path.cwd()
     engine = look_at_engine(known, project, ask_version=False)
-    return judge_lab_parts(engine, known, salt_of(config_file(stack)))
+    return judge_lab_parts(engine, known, salt_of(file or config_file(stack)))
 
 
 def refuse_lab_parts(

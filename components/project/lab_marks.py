@@ -14,11 +14,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-
 from components.core.plain_text import has_placeholder
 from components.model.cluster import ClusterSpec
 
@@ -111,6 +106,12 @@ def _opens(passphrase: str, salt: str) -> bool:
     parts = salt.split(":")
     if len(parts) != _SALT_PARTS or parts[0] != "v1" or parts[2] != "v1":
         return False
+    # Only here: `check` needs the rest of this module, and starts faster without this library.
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC  # noqa: PLC0415 - see above
+
     try:
         own, nonce, sealed = (base64.b64decode(parts[at]) for at in (1, 3, 4))
         key = PBKDF2HMAC(SHA256(), _KEY_BYTES, own, _ROUNDS).derive(passphrase.encode())

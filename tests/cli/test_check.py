@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from components.checks.registry import rule_pages
 from components.reading.load import CONFIG_KEY, load_site, parse_site
 from components.reading.schema import render_schema
 from components.reading.yaml_text import parse_yaml
 from tests.checks.cases import CASES, CLEAN, ROOT
 from tests.checks.json_schema import find_schema_errors
 from tests.cli.conftest import Call
+from tests.graph.locked import pin_beside
+
+EXAMPLE = ROOT / "examples" / "dgx-roce" / "site.yaml"
+SECRETS = ("switch_password", "ssh_private_key", "k3s_token", "k3s_agent_token")
+STACK = "config:\n  railyard:site: site.yaml\n"
 
 
 def _site(folder: Path, case: str) -> str:
@@ -23,15 +30,25 @@ def _site(folder: Path, case: str) -> str:
     return str(path)
 
 
-def test_clean_file_is_exit_0(railyard: Call) -> None:
-    done = railyard("check", str(ROOT / "examples" / "dgx-roce" / "site.yaml"))
+def _example(folder: Path, *, pinned: bool = True) -> Path:
+    path = folder / "site.yaml"
+    path.write_text(EXAMPLE.read_text())
+    if pinned:
+        pin_beside(path)
+    return path
+
+
+def test_clean_file_is_exit_0(railyard: Call, tmp_path: Path) -> None:
+    done = railyard("check", str(_example(tmp_path)))
     assert (done.code, done.err) == (0, "")
     assert "no problems" in done.out
     assert "3 hosts, 1 switch, 2 rails" in done.out
 
 
 def test_warnings_alone_keep_the_line_of_what_was_read(railyard: Call, tmp_path: Path) -> None:
-    done = railyard("check", _site(tmp_path, "kubespray-variable--left"))
+    site = _site(tmp_path, "kubespray-variable--left")
+    pin_beside(Path(site))
+    done = railyard("check", site)
     assert done.code == 0
     assert "1 warning. Nothing was touched." in done.out
     assert "good but for warnings (" in done.out
@@ -40,7 +57,7 @@ def test_warnings_alone_keep_the_line_of_what_was_read(railyard: Call, tmp_path:
 def test_a_wrong_choice_is_told_without_the_words_of_an_exception(railyard: Call) -> None:
     done = railyard("check", "site.yaml", "--format", "xml")
     assert done.code == 2
-    assert "'--format': 'xml' is not one of 'text', 'json'" in done.err
+    assert "'--format': 'xml' is not one of 'text', 'json', 'sarif'" in done.err
 
 
 def test_problems_are_exit_1_and_on_stdout(railyard: Call, tmp_path: Path) -> None:
@@ -63,9 +80,140 @@ def test_json_has_the_same_problems(railyard: Call, tmp_path: Path) -> None:
 
 
 def test_warnings_alone_are_exit_0(railyard: Call, tmp_path: Path) -> None:
-    done = railyard("check", _site(tmp_path, "gpu-direct"))
+    site = _site(tmp_path, "gpu-direct")
+    pin_beside(Path(site))
+    done = railyard("check", site)
     assert done.code == 0
     assert "gpu-direct (warning)" in done.out
+
+
+def test_files_without_checksums_are_refused_as_an_update_does(
+    railyard: Call, tmp_path: Path
+) -> None:
+    site = _example(tmp_path, pinned=False)
+    done = railyard("check", str(site))
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith("unpinned: k3s, k3s-install-script, gpu-operator, ")
+    assert f"  where  {site}:70  kubernetes.source.binary = https://github.com/" in done.out
+    assert f"  fix    run `railyard pin {site}` where there is a network" in done.out
+    assert f"{site}: the rules hold (dgx-roce: 3 hosts, " in done.out
+
+
+def test_a_lab_stack_needs_no_checksums_of_images_and_has_no_real_device(
+    railyard: Call, tmp_path: Path
+) -> None:
+    _example(tmp_path, pinned=False)
+    stack = tmp_path / "Pulumi.dev.yaml"
+    secrets = "".join(f"  railyard:{name}: {{secure: v1:x}}\n" for name in SECRETS)
+    stack.write_text(f"{STACK}{secrets}  railyard:lab: true\n")
+    report = json.loads(railyard("check", str(stack), "--format", "json").out)
+    found = {problem["rule"]: problem for problem in report["problems"]}
+    assert "ghcr.io" not in found["unpinned"]["what"]
+    assert found["lab-parts"]["where"][0]["file"] == str(stack)
+    assert "devices of the site are not on loopback addresses" in found["lab-parts"]["what"]
+    assert found["lab-parts"]["fix"] == "remove `railyard:lab` from Pulumi.dev.yaml"
+
+
+def test_a_real_stack_on_the_labs_passphrase_is_refused(
+    railyard: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _example(tmp_path)
+    stack = tmp_path / "Pulumi.prod.yaml"
+    secrets = "".join(f"  railyard:{name}: {{secure: v1:x}}\n" for name in SECRETS)
+    stack.write_text(f"{STACK}{secrets}")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "other")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///srv/states")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert railyard("check", str(stack)).code == 0
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "railyard-lab")
+    done = railyard("check", str(stack))
+    assert done.code == 1
+    assert "lab-parts: the stack's secrets are encrypted with the lab's passphrase" in done.out
+
+
+def test_several_files_and_standard_input_end_with_the_worst_code(
+    railyard: Call, tmp_path: Path
+) -> None:
+    good, text = str(_example(tmp_path)), CASES["mtu-chain"].text()
+    assert railyard("check", good, "-", stdin=EXAMPLE.read_text()).code == 0
+    done = railyard("check", good, "-", stdin=text)
+    assert (done.code, done.err) == (1, "")
+    assert f"{good}: no problems" in done.out
+    assert "  where  <stdin>:4   rdma.mtu_bytes = 9000" in done.out
+    done = railyard("check", "no.yaml", good, "-", stdin=text)
+    assert (done.code, done.err) == (2, "no.yaml: there is no such file.\n")
+    assert "<stdin>:4" in done.out
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "the file is empty"), ("a: [", "<stdin>:1")])
+def test_standard_input_without_a_site_is_a_problem(railyard: Call, text: str, words: str) -> None:
+    done = railyard("check", "-", stdin=text)
+    assert done.code == 1
+    assert words in done.out
+
+
+def test_json_names_its_version_and_the_file_of_each_problem(
+    railyard: Call, tmp_path: Path
+) -> None:
+    good = str(_example(tmp_path))
+    done = railyard("check", good, "-", "--format", "json", stdin=CASES["mtu-chain"].text())
+    report = json.loads(done.out)
+    assert (report["schema_version"], report["files"]) == (1, [good, "<stdin>"])
+    assert [problem["file"] for problem in report["problems"]] == ["<stdin>"]
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    keys = {*report, *report["problems"][0], *report["problems"][0]["where"][0]}
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_sarif_points_into_files_below_the_repository(
+    railyard: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sites").mkdir()
+    _site(tmp_path / "sites", "mtu-chain")
+    monkeypatch.chdir(tmp_path / "sites")
+    done = railyard("check", "site.yaml", "--format", "sarif")
+    assert done.code == 1
+    log = json.loads(done.out)
+    [run] = log["runs"]
+    [result] = run["results"]
+    [rule] = run["tool"]["driver"]["rules"]
+    assert (log["version"], rule["id"], result["ruleIndex"]) == ("2.1.0", "mtu-chain", 0)
+    assert rule["helpUri"].endswith("/reference/rules/#mtu-chain")
+    assert rule["help"]["text"].startswith("The MTU never shrinks")
+    assert result["level"] == "error"
+    place = result["relatedLocations"][0]["physicalLocation"]
+    line = (tmp_path / "sites" / "site.yaml").read_text().splitlines()[19]
+    region = place["region"]
+    assert place["artifactLocation"] == {"uri": "sites/site.yaml", "uriBaseId": "%SRCROOT%"}
+    assert region["startLine"] == 20
+    assert line[region["startColumn"] - 1 :].startswith("mtu_bytes: 1500")
+    assert region["endColumn"] == len(line) + 1
+
+
+def test_sarif_of_a_good_file_is_a_run_without_results(railyard: Call, tmp_path: Path) -> None:
+    done = railyard("check", str(_example(tmp_path)), "--format", "sarif")
+    [run] = json.loads(done.out)["runs"]
+    assert (done.code, run["results"], run["tool"]["driver"]["rules"]) == (0, [], [])
+
+
+def test_a_rule_is_explained_from_the_text_of_its_page(railyard: Call) -> None:
+    done = railyard("explain", "mtu-chain")
+    assert done.code == 0
+    page = (ROOT / "docs" / "reference" / "rules.md").read_text()
+    part = page.partition("### mtu-chain\n\n")[2].partition("\n### ")[0].strip()
+    assert f"\n\n{part}\n\n" in done.out
+    assert 'waive: {mtu-chain: "…"}' in done.out
+    assert "It cannot be waived: no plan can be made" in railyard("explain", "port-target").out
+
+
+def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) -> None:
+    listed = railyard("explain").out.splitlines()
+    assert len(listed) == len(rule_pages())
+    assert any(re.fullmatch(r"mtu-chain +The MTU never shrinks .*", line) for line in listed)
+    done = railyard("explain", "mtu-chian")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("there is no rule 'mtu-chian'. Did you mean `mtu-chain`?")
 
 
 @pytest.mark.parametrize(

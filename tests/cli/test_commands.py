@@ -177,7 +177,7 @@ def test_help_imports_no_room() -> None:
 def test_check_imports_what_reads_and_judges_a_file() -> None:
     ours, theirs = _imported("check", "examples/dgx-roce/site.yaml")
     rooms = "artefacts catalogue checks cli core fabric hosts jobs kubernetes model operators"
-    rooms += " pod_network reading remote"
+    rooms += " pod_network project reading remote"
     assert ours <= {f"components.{room}" for room in rooms.split()}
     pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
     assert theirs <= {*TYPER, *pydantic, "typing_extensions", "ruamel", *LIBYAML}

@@ -16,7 +16,7 @@ from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import Entry, Lock, lock_path, write_lock
 from components.artefacts.resolve import chart_archive
 from components.model.cluster import ClusterSpec
-from components.reading.load import load_config_value
+from components.reading.load import load_config_value, load_site
 from components.reading.site_path import CONFIG_FILE
 from components.testing import Run
 
@@ -30,6 +30,14 @@ def lock_of(spec: ClusterSpec) -> Lock:
     """
     found = [_entry(each) for each in artefacts_of(spec) if each.lockable]
     return Lock({each.key: each for each in found}, exists=True)
+
+
+def pin_beside(site: Path) -> None:
+    """Write the lock of a site file, or of the site of a stack file, beside it."""
+    loaded = load_site(site)
+    assert loaded.spec is not None
+    assert loaded.path is not None
+    write_lock(lock_path(loaded.path), lock_of(loaded.spec).entries)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.checks.render import render_json, render_text
+from components.checks.render import render_reports, render_text
 from components.checks.site import check_loaded
 from components.core.problem import Json, SpecPath
 from components.reading.load import Loaded, load_config_value, parse_site
@@ -77,7 +77,7 @@ def _assert_reported(loaded: Loaded, *, lines: bool) -> None:
     errors = [problem for problem in checked.problems if problem.severity == "error"]
     assert (checked.spec is None) == bool(errors)
     assert render_text(checked.problems)
-    assert render_json(checked.problems)
+    assert render_reports([("site.yaml", checked.problems, ())])
     for problem in checked.problems:
         assert not any(word in problem.what + problem.fix for word in _INTERNALS), problem
         assert problem.where

@@ -1,0 +1,447 @@
+"""`railyard draw FILE`: hosts, rails, switches and links of a site as one SVG picture."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+from typing import Annotated, Final
+
+import typer
+
+from components.checks.site import load_checked_site
+from components.cli.app import command_app, say
+from components.core.errors import UsageError
+from components.core.plain_text import counted, plain_text
+from components.fabric.ports import port_speeds
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+from components.model.hosts import Host
+from components.model.infiniband import FabricSwitch
+from components.model.texts import fold_names
+
+app = command_app()
+_STYLE: Final = """\
+svg { --page: #ffffff; --ink: #1d2733; --soft: #5d6b7a; --card: #f1f4f7; --rule: #8b98a6; }
+@media (prefers-color-scheme: dark) {
+  svg { --page: #12171d; --ink: #e6ebf0; --soft: #9aa7b4; --card: #1f2730; --rule: #6f7d8b; } }
+text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+.page { fill: var(--page); } .name { font-weight: 600; font-size: 13px; }
+.soft { fill: var(--soft); font-size: 11px; } .title { font-size: 18px; font-weight: 600; }
+.box { fill: var(--card); stroke: var(--rule); stroke-width: 1.2; }
+.outside { stroke-dasharray: 5 4; } .wire { fill: none; stroke: var(--rule); stroke-width: 1.6; }
+.count { font-size: 11px; paint-order: stroke; stroke: var(--page); stroke-width: 4px; }
+"""
+_LANES: Final = (
+    *("#3b82d6", "#d9605b", "#2f9e6e", "#b98417"),
+    *("#8f63d2", "#d1589b", "#1f9bae", "#7d8a3c"),
+)
+"""Colours of rails that are clear on a white and on a dark page; the ninth rail is dashed."""
+_WAYS_OUT: Final = ""
+"""The key of the box for switches that are not in the file."""
+_OUTSIDE: Final = {True: "InfiniBand of the cloud", False: "switches that are not in the file"}
+_ROWS: Final = ("hosts", "leaves", "spines", "super-spines")
+_MOST_HOSTS: Final = 16
+_MOST_SWITCHES: Final = 16
+"""With more, alike devices share a box."""
+_LONGEST_NAME: Final = 28
+_FEW: Final = 6
+_MOST_COUNTS: Final = 24
+"""With more bundles between two rows, only the legend has their numbers."""
+_TIMES: Final = "\u00d7"
+_LINE: Final = 16
+_ROW: Final = 150
+_TOP: Final = 112.0
+_MARGIN: Final = 36
+_LEFT: Final = 96
+_NARROWEST: Final = 720
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One box: a device, or several alike ones."""
+
+    key: str
+    """The name of the device, or of the first of several."""
+    row: int
+    """0 for hosts, 1 for leaves, and so on."""
+    name: str
+    lines: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> float:
+        """Wide enough for its longest line."""
+        lines = max((6.3 * len(line) for line in self.lines), default=0.0)
+        return max(96.0, 22 + max(7.8 * len(self.name), lines))
+
+    @property
+    def height(self) -> int:
+        """High enough for its lines."""
+        return 14 + _LINE * (len(self.lines) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """One line: a cable, or several between the same two boxes."""
+
+    low: str
+    high: str
+    lane: str
+    """The rail or HCA; empty between switches."""
+    speeds: tuple[tuple[int, int], ...]
+    """Speed in Gbit/s to the number of cables; 0: not known."""
+    hint: str
+
+    @property
+    def count(self) -> str:
+        """`8 x 400G`."""
+        return _counted(dict(self.speeds))
+
+
+def draw_site(spec: ClusterSpec) -> str:
+    """Draw a site; the same site always gives the same text."""
+    devices, cables = _read(spec)
+    drawn = {device.name for device in devices if device.row == 0}
+    known = {rail.name: number for number, rail in enumerate(spec.rails)}
+    lanes = sorted({c.lane for c in cables if c.lane}, key=lambda lane: (known.get(lane, 0), lane))
+    groups = _groups(devices, cables)
+    devices, cables = _join(devices, cables, groups)
+    rows = [[each for each in devices if each.row == row] for row in range(4)]
+    rows = [row for row in rows if row]
+    widest = max((sum(each.width + 28 for each in row) for row in rows), default=0.0)
+    width = max(widest + _LEFT + _MARGIN, _NARROWEST)
+    places = _place(rows, width)
+    parts = [*_wires(devices, cables, places, lanes), *_boxes(rows, places)]
+    lowest = max((each.height for each in rows[0]), default=0) if rows else 0
+    foot = _TOP + max(len(rows) - 1, 0) * _ROW + lowest + 40
+    legend, height = _legend(spec, lanes, _notes(spec, cables, drawn), (width, foot))
+    return _svg(spec.name, width, height, [*_head(spec), *parts, *legend])
+
+
+def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
+    switches: list[Switch | FabricSwitch] = [*spec.switches]
+    switches += spec.infiniband.switches if spec.infiniband else ()
+    ends = {switch.name: [*_ends(spec, switch)] for switch in switches}
+    cables = [
+        Cable(far.partition("/")[0], name, far.partition("/")[2], ((speed, 1),), hint)
+        for name, found in ends.items()
+        for far, speed, hint in found
+        if ":" not in far
+    ]
+    tiers = _tiers({cable.high for cable in cables}, ends)
+    pairs: dict[frozenset[str], Cable] = {}
+    for name, found in ends.items():
+        for far, speed, hint in found:
+            other, colon, port = far.partition(":")
+            if colon and other in ends:
+                low, high = sorted((name, other), key=lambda each: (tiers[each], each))
+                key = frozenset({hint, f"{other} {port}"})
+                pairs.setdefault(
+                    key, Cable(low, high, "", ((speed, 1),), f"{hint} to {other} {port}")
+                )
+    cables += [*pairs.values(), *_ways_out(spec, {cable.low for cable in cables})]
+    speeds: dict[str, Counter[int]] = defaultdict(Counter)
+    for cable in cables:
+        speeds[cable.low].update(dict(cable.speeds))
+    boxes = [_host(spec, host, speeds[host.name]) for host in spec.hosts if host.name in speeds]
+    if any(cable.high == _WAYS_OUT for cable in cables):
+        boxes.append(Device(_WAYS_OUT, 1, _OUTSIDE[spec.cloud is not None]))
+    boxes += [Device(each.name, tiers[each.name], each.name, _kind(each)) for each in switches]
+    return boxes, cables
+
+
+def _ends(spec: ClusterSpec, switch: Switch | FabricSwitch) -> Iterator[tuple[str, int, str]]:
+    """Each far end of a switch's ports, its speed, and the near end."""
+    fabric = spec.infiniband.rate_gbit_s if spec.infiniband else 0
+    speeds: Mapping[str, int] = {}
+    if isinstance(switch, Switch) and not fabric:
+        speeds = port_speeds(spec, switch)
+    for port, far in switch.ports.items():
+        to = far if isinstance(far, str) else far.to
+        yield to, speeds.get(port, fabric), f"{switch.name} {port}"
+
+
+def _tiers(
+    leaves: set[str], ends: Mapping[str, Sequence[tuple[str, int, str]]]
+) -> Mapping[str, int]:
+    """The row of each switch: its links to the nearest one with hosts, at most three."""
+    found = {name: 1 for name in ends if name in leaves}
+    near = {name: {far.partition(":")[0] for far, *_ in each} for name, each in ends.items()}
+    for row in (2, 3):
+        below = {name for name, tier in found.items() if tier == row - 1}
+        above = {name for name in ends if name not in found and near[name] & below}
+        found |= dict.fromkeys(above, row)
+    return {name: found.get(name, 1 if not leaves else 3) for name in ends}
+
+
+def _ways_out(spec: ClusterSpec, cabled: set[str]) -> Iterator[Cable]:
+    """The cards of hosts whose switches are not in the file: of a cloud, or of other people."""
+    fabric = spec.ib_fabric
+    for host in spec.hosts:
+        if host.name in cabled:
+            continue
+        for nic in host.nics:
+            speed = ((nic.speed_gbit_s, 1),)
+            yield Cable(host.name, _WAYS_OUT, nic.rail, speed, f"{host.name} {nic.netdev}")
+        count = host.hcas or (fabric.hcas if fabric and spec.cloud and host in spec.workers else 0)
+        if count and not host.nics and fabric:
+            yield Cable(host.name, _WAYS_OUT, "", ((fabric.rate_gbit_s, count),), host.name)
+
+
+def _kind(switch: Switch | FabricSwitch) -> tuple[str, ...]:
+    return (f"{switch.model} · {switch.os}" if isinstance(switch, Switch) else switch.model,)
+
+
+def _host(spec: ClusterSpec, host: Host, speeds: Mapping[int, int]) -> Device:
+    gpus = f"{host.gpus} {_TIMES} {host.gpu_model or 'GPU'}"
+    on = [each.name for each in spec.hypervisors if any(vm.name == host.name for vm in each.vms)]
+    lines = (gpus if host.gpus else host.role.replace("_", " "), _counted(speeds))
+    return Device(host.name, 0, host.name, (*lines, *(f"on {name}" for name in on)))
+
+
+def _counted(speeds: Mapping[int, int]) -> str:
+    """For example: eight of 400 Gbit/s."""
+    return ", ".join(
+        f"{n} {_TIMES} {f'{speed}G' if speed else '?'}" for speed, n in sorted(speeds.items())
+    )
+
+
+def _groups(devices: Sequence[Device], cables: Sequence[Cable]) -> Mapping[str, str]:
+    """Device to the first one with the same neighbours, if there are too many for a box each."""
+    first: dict[tuple[object, ...], str] = {}
+    found = {each.key: each.key for each in devices}
+    for row in range(4):
+        here = [each for each in devices if each.row == row]
+        if len(here) <= (_MOST_SWITCHES if row else _MOST_HOSTS):
+            continue
+        for each in here:
+            below = frozenset(found[c.low] for c in cables if c.high == each.key and row)
+            above = frozenset(c.high for c in cables if c.low == each.key)
+            key = row, each.lines, below, above
+            found[each.key] = first.setdefault(key, each.key)
+    return found
+
+
+def _join(
+    devices: Sequence[Device], cables: Sequence[Cable], groups: Mapping[str, str]
+) -> tuple[list[Device], list[Cable]]:
+    members: dict[str, list[str]] = defaultdict(list)
+    for name, group in groups.items():
+        members[group].append(name)
+    joined: dict[tuple[str, str, str], list[Cable]] = defaultdict(list)
+    for cable in cables:
+        low, high = groups[cable.low], groups[cable.high]
+        joined[low, high, cable.lane].append(cable)
+    boxes = [
+        replace(
+            each,
+            name=_short(members[each.key]),
+            lines=(_several(len(members[each.key]), each.row), *each.lines),
+        )
+        if len(members[each.key]) > 1
+        else each
+        for each in devices
+        if each.key in members
+    ]
+    return boxes, [_bundle(key, each) for key, each in joined.items()]
+
+
+def _short(names: Sequence[str]) -> str:
+    folded = fold_names(names)
+    return folded if len(folded) <= _LONGEST_NAME else f"{names[0]} … {names[-1]}"
+
+
+def _several(number: int, row: int) -> str:
+    return counted(number, "switch", "switches") if row else counted(number, "host")
+
+
+def _bundle(key: tuple[str, str, str], cables: Sequence[Cable]) -> Cable:
+    speeds = Counter[int]()
+    for cable in cables:
+        speeds.update(dict(cable.speeds))
+    hint = "\n".join(each.hint for each in cables[:32])
+    return Cable(*key, tuple(sorted(speeds.items())), hint)
+
+
+_Places = Mapping[str, tuple[float, float, float]]
+"""Device to the middle of its box, its upper edge, and its width."""
+
+
+def _place(rows: Sequence[Sequence[Device]], width: float) -> _Places:
+    places: dict[str, tuple[float, float, float]] = {}
+    for number, row in enumerate(reversed(rows)):
+        free = width - _LEFT - _MARGIN - sum(each.width for each in row)
+        gap, x = free / len(row), _LEFT + free / len(row) / 2
+        for each in row:
+            places[each.key] = x + each.width / 2, _TOP + number * _ROW, each.width
+            x += each.width + gap
+    return places
+
+
+def _boxes(rows: Sequence[Sequence[Device]], places: _Places) -> Iterator[str]:
+    for row in rows:
+        if row[0].key != _WAYS_OUT:
+            yield _text(_MARGIN - 12, places[row[0].key][1] + 28, _ROWS[row[0].row], "soft")
+        for each in row:
+            x, y, width = places[each.key]
+            kind = "box" if each.key != _WAYS_OUT else "box outside"
+            yield (
+                f'<rect x="{x - width / 2:.1f}" y="{y:.0f}" width="{width:.1f}"'
+                f' height="{each.height}" rx="6" class="{kind}"/>'
+            )
+            for at, line in enumerate((each.name, *each.lines)):
+                yield _text(x, y + 18 + at * _LINE, line, "soft" if at else "name", "middle")
+
+
+def _wires(
+    devices: Sequence[Device], cables: Sequence[Cable], places: _Places, lanes: Sequence[str]
+) -> Iterator[str]:
+    ends: dict[tuple[str, bool], list[tuple[str, Cable]]] = defaultdict(list)
+    rows = {each.key: each for each in devices}
+    for cable in cables:
+        aside = rows[cable.low].row == rows[cable.high].row
+        ends[cable.low, True].append((cable.high, cable))
+        ends[cable.high, aside].append((cable.low, cable))
+    at: dict[tuple[str, int], tuple[float, float]] = {}
+    for (name, upper), found in ends.items():
+        x, y, width = places[name]
+        found.sort(
+            key=lambda end: (places[end[0]][0], lanes.index(end[1].lane) if end[1].lane else 0)
+        )
+        for number, (_, cable) in enumerate(found):
+            share = (number + 0.5) / len(found) - 0.5
+            edge = y if upper else y + rows[name].height
+            at[name, id(cable)] = x + share * width * 0.86, edge
+    for cable in cables:
+        yield _wire(cable, at[cable.low, id(cable)], at[cable.high, id(cable)], lanes)
+    bands: dict[tuple[int, int], list[Cable]] = defaultdict(list)
+    for cable in cables:
+        if not cable.lane:
+            bands[rows[cable.low].row, rows[cable.high].row].append(cable)
+    for band in bands.values():
+        ends_of = [(each, at[each.low, id(each)], at[each.high, id(each)]) for each in band]
+        yield from _counts(ends_of)
+
+
+def _counts(
+    band: Sequence[tuple[Cable, tuple[float, float], tuple[float, float]]],
+) -> Iterator[str]:
+    """Label the lines between two rows: each one, or all at once if they are many and alike."""
+    counts = {cable.count for cable, *_ in band}
+    if len(band) > _FEW and len(counts) == 1:
+        _, (_, low), (_, high) = band[0]
+        yield _text(_MARGIN - 12, (low + high) / 2 + 4, f"{counts.pop()} each", "soft")
+        return
+    seen = Counter[str]()
+    for cable, start, end in band if len(band) <= _MOST_COUNTS else ():
+        aside = (start[0] + end[0]) / 2, start[1] - 44
+        above = start[0], start[1] - 9 - 13 * (seen[cable.low] % 3)
+        yield _text(*(aside if start[1] == end[1] else above), cable.count, "count", "middle")
+        seen[cable.low] += 1
+
+
+def _wire(
+    cable: Cable, start: tuple[float, float], end: tuple[float, float], lanes: Sequence[str]
+) -> str:
+    (x1, y1), (x2, y2) = start, end
+    bend = (y1 + y2) / 2 if y1 != y2 else y1 - 52
+    number = lanes.index(cable.lane) if cable.lane else -1
+    colour = f"stroke: {_LANES[number % len(_LANES)]};" if cable.lane else ""
+    dashes = " stroke-dasharray: 6 3;" if number >= len(_LANES) else ""
+    thick = 1.4 + 0.3 * min(sum(n for _, n in cable.speeds) - 1, 8) ** 0.7
+    title = f"<title>{escape(plain_text(cable.hint))}: {cable.count}</title>"
+    return (
+        f'<path d="M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}" '
+        f'class="wire" style="{colour}{dashes} stroke-width: {thick:.1f}">{title}</path>'
+    )
+
+
+def _head(spec: ClusterSpec) -> Iterator[str]:
+    yield _text(_MARGIN - 12, 34, spec.name, "title")
+    switches = len(spec.switches) + (len(spec.infiniband.switches) if spec.infiniband else 0)
+    found = [counted(len(spec.hosts), "host"), counted(switches, "switch", "switches")]
+    found += [counted(len(spec.rails), "rail")] if spec.rails else []
+    kind = "RoCE" if spec.rdma.transport == "roce" else "InfiniBand"
+    counts = f"{', '.join(found)}; {kind}"
+    yield _text(_MARGIN - 12, 54, counts, "soft")
+
+
+def _legend(
+    spec: ClusterSpec, lanes: Sequence[str], notes: Iterable[str], size: tuple[float, float]
+) -> tuple[list[str], float]:
+    width, y = size
+    parts: list[str] = []
+    columns = max(1, int((width - 2 * _MARGIN) // 270))
+    for number, lane in enumerate(lanes):
+        x, line = _MARGIN - 12 + number % columns * 270, y + number // columns * 20
+        dashes = ' stroke-dasharray="6 3"' if number >= len(_LANES) else ""
+        colour = _LANES[number % len(_LANES)]
+        parts.append(
+            f'<path d="M{x:.0f} {line:.0f}h22" stroke="{colour}" stroke-width="3"{dashes}/>'
+        )
+        rail = spec.rail(lane)
+        words = f"{lane}: VLAN {rail.vlan}, {rail.subnet}" if rail else lane
+        parts.append(_text(x + 30, line + 4, words, ""))
+    y += -(-len(lanes) // columns) * 20 + 12
+    for words in notes:
+        for line in wrap(words, int((width - 2 * _MARGIN) / 6)):
+            parts.append(_text(_MARGIN - 12, y, line, "soft"))
+            y += _LINE
+    return parts, y + 8
+
+
+def _notes(spec: ClusterSpec, cables: Sequence[Cable], drawn: Collection[str]) -> Iterator[str]:
+    for lowest, title in ((True, "Links of hosts"), (False, "Links between switches")):
+        speeds = Counter[int]()
+        for cable in cables:
+            speeds.update(dict(cable.speeds) if (cable.low in drawn) is lowest else {})
+        if speeds:
+            yield f"{title}: {_counted(speeds).replace('G', ' Gbit/s')}"
+    roles: dict[str, list[str]] = defaultdict(list)
+    for host in spec.hosts:
+        if host.name not in drawn:
+            roles[host.role.replace("_", " ")].append(host.name)
+    named = [f"{fold_names(names)} ({role})" for role, names in roles.items()]
+    others = [f"{each.name} ({each.network})" for each in spec.other_switches]
+    if found := [*named, *others]:
+        yield f"Not on the rails: {', '.join(found)}"
+
+
+def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}"'
+    return f"<text {place}>{escape(plain_text(words))}</text>"
+
+
+def _svg(name: str, width: float, height: float, parts: Iterable[str]) -> str:
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    label = f'role="img" aria-label="Topology of {escape(plain_text(name))}"'
+    page = '<rect class="page" width="100%" height="100%"/>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}><style>{_STYLE}</style>'
+    return "\n".join([head, page, *parts, "</svg>\n"])
+
+
+@app.command()
+def draw(
+    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write; - for standard output.")
+    ] = None,
+) -> None:
+    """Draw the hosts, rails, switches and links of a site as an SVG picture.
+
+    Exit codes: 0 drawn, 1 the file has problems, 2 a file cannot be read or written.
+    """
+    spec = load_checked_site(file).spec_or_raise()
+    text, path = draw_site(spec), out or Path(f"{spec.name}.svg")
+    if str(path) == "-":
+        say(text, nl=False)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    say(f"{path}: {spec.name}")
