@@ -11,7 +11,7 @@ help: ## list the targets
 
 setup: ## virtual environment, system packages, engine and cluster tools (built once)
 	@bash lab/bootstrap.sh
-	@$(PY) -m compileall -q -j 0 components lab stacks # hosts of the lab read them and may not write
+	@$(PY) -m compileall -q -j 0 components lab railyard_rdma stacks # hosts of the lab read them and may not write
 	@$(PY) -m lab.prerequisites
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
@@ -61,6 +61,10 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 
 bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
 	@$(PY) -m bench.engine_cost
+
+dist: ## sdist, wheel and hashes of a release, at build/dist; TAG=v1.2.3 checks that it may be one
+	@bash lab/bootstrap.sh
+	@$(PY) -m ci.dist
 
 sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@bash lab/bootstrap.sh

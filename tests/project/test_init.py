@@ -262,7 +262,7 @@ def test_pip_takes_the_vendored_wheel_by_its_hash_alone(railyard: Call, machine:
 
     taken = install()
     assert taken.returncode == 0, taken.stderr
-    assert (folder / "installed" / "stacks" / "program.py").is_file()
+    assert (folder / "installed" / "railyard_rdma" / "stacks" / "program.py").is_file()
     wheel = folder / line.partition(" ")[0]
     wheel.write_bytes(wheel.read_bytes() + b" ")
     refused = install()
