@@ -107,14 +107,19 @@ def _sources() -> set[str]:
     return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
 
 
+def copy_sources(folder: Path) -> None:
+    """Copy what a build reads, as git has it: links stay links."""
+    for name in _sources():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, folder / name, follow_symlinks=False)
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build and install; the other packages are those of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for name in _sources():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, source / name)
+    copy_sources(source)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
     build = ("wheel", "--no-deps", "--no-build-isolation", "--no-index")
     _run(*pip, *build, "--wheel-dir", folder, source, cwd=folder)
