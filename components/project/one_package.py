@@ -1,9 +1,9 @@
-"""The code of a checkout as one import package, so that a wheel takes no name of the user's.
+"""Turn the code of a checkout into one import package, for a wheel.
 
-A checkout has the top-level packages `components` and `stacks`, which a user may have too. In the
-wheel, the rooms of `components` and the package `stacks` are parts of `railyard_rdma`. Only the
-names of modules in the Python code differ; lines and all other files are equal. `setup.py` imports
-this module, so it needs only Python.
+A checkout has the top-level packages `components` and `stacks`. A user may have folders with these
+names too, so the wheel has `railyard_rdma` alone: the rooms of `components`, and `stacks`, are
+below it. Only the names of modules in the Python code differ. Lines and other files are the same.
+`setup.py` imports this module, so it imports nothing but Python's own modules.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
 
 
 class _Modules:
-    """The names of the modules of a checkout, and their new names."""
+    """Renames the modules of a checkout."""
 
     def __init__(self, root: Path) -> None:
-        """List the rooms below each package, so that no other text looks like a module's name."""
+        """List the modules below each package, so that only their names are changed."""
         below = {
             name: sorted(path.stem for path in (root / name).iterdir() if path.stem.isidentifier())
             for name in _NAMES
@@ -78,10 +78,10 @@ class _Modules:
         self._module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
 
     def rename(self, source: str, file: str) -> str:
-        """The source with the new names, in imports, strings and comments.
+        """Write the new names into imports, strings and comments.
 
         Args:
-            source: A module's text. A variable `components` may have a method with a room's name.
+            source: Text of a module. A call such as `components.update()` is not changed.
             file: Its name, for the error.
 
         Raises:
