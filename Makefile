@@ -11,7 +11,7 @@ help: ## list the targets
 
 setup: ## virtual environment, system packages, engine and cluster tools (built once)
 	@bash lab/bootstrap.sh
-	@$(PY) -m compileall -q -j 0 components lab stacks # hosts of the lab read them and may not write
+	@$(PY) -m compileall -q -j 0 components lab railyard_rdma stacks # hosts of the lab read them and may not write
 	@$(PY) -m lab.prerequisites
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
@@ -64,6 +64,10 @@ bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare en
 
 bench-state: setup ## bytes of state that an update writes, with and without checkpoints, and what a kill loses
 	@$(PY) -m bench.state_cost
+
+dist: ## sdist, wheel and hashes of a release, at build/dist; TAG=v1.2.3 checks that it may be one
+	@bash lab/bootstrap.sh
+	@$(PY) -m ci.dist
 
 sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@bash lab/bootstrap.sh

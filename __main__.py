@@ -1,5 +1,5 @@
 """The Pulumi program: load, check, plan, observe, compose."""
 
-from stacks import run
+from railyard_rdma import run
 
 run()

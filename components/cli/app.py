@@ -18,7 +18,7 @@ from components.core.start import start_quickly
 _INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
 _USAGE: Final = 2
-_OURS: Final = ("components", "stacks", "lab")
+_OURS: Final = (__name__.partition(".")[0], "stacks", "lab")
 
 
 def command_app(summary: str | None = None) -> typer.Typer:

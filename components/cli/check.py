@@ -139,7 +139,7 @@ def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Find
 
     says = _is_lab(spec, loaded)
     try:
-        found = lab_findings(spec, stack, says_lab=says, file=Path(file))
+        found = lab_findings(spec, stack, is_lab=says, file=Path(file))
     except PackageNotFoundError:  # without Pulumi's packages, no update can run here
         return
     for each in found:

@@ -34,9 +34,11 @@ class Entry:
     def installed(self) -> bool:
         """Whether its module is installed; this imports nothing.
 
-        The repository contains the lab, and the wheel does not.
+        The repository contains the lab. The wheel does not, and a user's own `lab` is another one.
         """
         top, *rest = self.module.split(".")
+        if top == "lab" and not __name__.startswith("components"):
+            return False
         spec = find_spec(top)
         folders = (spec.submodule_search_locations or ()) if spec else ()
         return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)

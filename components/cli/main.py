@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 import typer.main
@@ -78,28 +79,38 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
-    if asked:
-        from components.project.wheel import own_version  # noqa: PLC0415 - no other command needs it
+def _show_version(output: str) -> None:
+    from components.catalogue.operator_versions import AS_OF  # noqa: PLC0415 - only needed here
+    from components.project.wheel import own_commit, own_version  # noqa: PLC0415 - the same
 
-        say(f"railyard {own_version()}")
-        raise typer.Exit
+    said = {"version": own_version(), "commit": own_commit(), "catalogue": str(AS_OF)}
+    text = "railyard {version}, commit {commit}, catalogue of {catalogue}".format(**said)
+    say(json.dumps(said) if output == "json" else text)
+    raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def describe(
+    context: typer.Context,
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", help="Show the version, its commit and the catalogue's date."),
     ] = False,
+    output: Annotated[
+        Literal["text", "json"], typer.Option("--format", help="The form of `--version`.")
+    ] = "text",
 ) -> None:
     """RDMA GPU Kubernetes clusters from one typed file.
 
     Exit codes: 0 good, 1 problems or a failed verdict, 2 usage, 3 drift, 4 a device did not answer
     or a verdict could not be reached.
     """
-    del version
+    if version:
+        _show_version(output)
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        raise typer.Exit(2)
 
 
 def main() -> None:

@@ -4,10 +4,6 @@ The kubeconfig is never an input of the step that uses it: the step reads it fro
 when it needs it, or from the environment for an existing cluster. So a new certificate changes no
 step, and no request contains a secret.
 
-The official library writes certificates and keys into temporary files, which stay if the process is
-killed. Python's TLS can only load a key from a path, so the key goes through a file without a name,
-which the kernel removes however the process ends.
-
 Work beyond CRUD makes single requests (`Calls`). If a disruption budget refuses an eviction (429)
 or a node does not exist (404), that is an answer, not a failure.
 
@@ -18,146 +14,26 @@ remedy.
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import ssl
-import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from tempfile import TemporaryFile
-from threading import Lock
-from typing import IO, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
-import yaml
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError, UsageError
-from components.core.limits import LOG_BYTES, Deadline, end_within, read_all, timed
+from components.core.limits import LOG_BYTES, Deadline, end_within, read_all
 from components.core.to_json import to_json
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.planes.base import ClusterRef, Server
+from components.kubernetes.session import open_session
 from components.remote.host_session import Run, run_on_hosts
 from components.remote.lines import read_request, render_lines
 from components.remote.step import OBSERVE_DEADLINE_S, env_name, render_remote_command, secrets_from
 
-_FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _NONE: Final = "none"
 _K3S: Final = "/etc/rancher/k3s/k3s.yaml"
 """K3s writes the file at the first start of a server, and its uninstall removes it."""
-
-
-def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library ships no types
-    """Make the official client from the text of a kubeconfig; nothing is connected yet.
-
-    Raises:
-        DeviceError: The kubeconfig cannot be used.
-    """
-    # The library takes a second to load, and most runs on a host never need it.
-    from kubernetes import config as kube_config  # noqa: PLC0415 - see above
-
-    make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType] - it ships no types
-    try:
-        document = yaml.safe_load(kubeconfig)
-        pems = _take_pems(document)
-        client = make(document)
-    except (kube_config.ConfigException, yaml.YAMLError, OSError, LookupError) as error:
-        raise _unusable() from error
-    except (AttributeError, TypeError, ValueError) as error:
-        # A malformed kubeconfig; the error's text may contain a token or a key.
-        raise _unusable() from error.__cause__
-    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
-    timed(context)
-    context.pems = pems
-    if not client.configuration.verify_ssl:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    elif client.configuration.ssl_ca_cert is None and not pems[0]:
-        context.load_default_certs()
-    client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = context
-    return client
-
-
-class _Context(ssl.SSLContext):
-    """TLS that loads the CA, the certificate and the key at the first handshake.
-
-    So a broken one is a connection error, as in the library. Several threads read a cluster with
-    one client, and OpenSSL ends the process if one thread uses a context that another still loads.
-    """
-
-    pems: tuple[bytes, bytes, bytes] = (b"", b"", b"")
-    loading: Lock = Lock()
-
-    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:  # noqa: ANN401 - as it is there
-        with self.loading:
-            authority, certificate, key = self.pems
-            if authority:
-                self.load_verify_locations(cadata=authority.decode())
-            if certificate and key:
-                with _nameless(certificate) as chain, _nameless(key) as private:
-                    self.load_cert_chain(chain, private)
-            self.pems = (b"", b"", b"")
-        return super().wrap_socket(*args, **options)
-
-
-def _unusable() -> DeviceError:
-    return DeviceError("the cluster's kubeconfig cannot be used")
-
-
-def _take_pems(document: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
-    """Take the CA, the certificate and the key of the current context out of a kubeconfig.
-
-    If a program in the kubeconfig (`exec`) answers with a certificate, take that too, since the
-    library would write it to a file. If it answers with a token, the library calls it again and
-    renews it.
-    """
-    context = _named(document, "context", document.get("current-context"))
-    cluster = _named(document, "cluster", context.get("cluster"))
-    user = _named(document, "user", context.get("user"))
-    authority = base64.b64decode(cluster.pop("certificate-authority-data", ""))
-    pems = [
-        base64.b64decode(user.pop(f"client-{part}-data", "")) for part in ("certificate", "key")
-    ]
-    if "exec" in user:
-        answer = _ask_program(user["exec"], cluster)
-        if answer.get("clientKeyData"):
-            del user["exec"]
-            pems = [answer[f"client{part}Data"].encode() for part in ("Certificate", "Key")]
-    return authority, pems[0], pems[1]
-
-
-def _named(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
-    entries: list[dict[str, Any]] = document.get(f"{kind}s") or []
-    empty: dict[str, Any] = {}
-    return next((each[kind] for each in entries if each.get("name") == name), empty)
-
-
-def _ask_program(program: dict[str, Any], cluster: dict[str, Any]) -> dict[str, Any]:
-    from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415 - see above
-    from kubernetes.config.kube_config import ConfigNode  # noqa: PLC0415 - the same
-
-    ask = cast("Any", ExecProvider)
-    node = cast("Any", ConfigNode)
-    return ask(node("exec", program), "", node("cluster", cluster)).run()
-
-
-def _unnamed_file() -> IO[bytes]:
-    if sys.platform == "linux":
-        return os.fdopen(os.memfd_create("railyard"), "w+b")
-    return TemporaryFile()
-
-
-@contextmanager
-def _nameless(content: bytes) -> Generator[str]:
-    """The path of a file in memory; on other systems than Linux, of an unnamed file.
-
-    On those systems the file has a name only while it is empty.
-    """
-    with _unnamed_file() as file:
-        file.write(content)
-        file.flush()
-        file.seek(0)
-        yield f"{_FILES}/{file.fileno()}"
 
 
 def read_kubeconfig(
@@ -244,10 +120,7 @@ class Calls(Protocol):
 
 
 class KubernetesCalls:
-    """`Calls` over the official client, from the text of a kubeconfig.
-
-    The client takes a second to load, and most runs on a host never need it.
-    """
+    """`Calls` over HTTP, from the text of a kubeconfig."""
 
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
         """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
@@ -255,27 +128,18 @@ class KubernetesCalls:
         Raises:
             DeviceError: It cannot be used.
         """
-        self._client, self._deadline_s = make_client(kubeconfig), deadline_s
+        self._session, self._deadline_s = open_session(kubeconfig), deadline_s
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
         """Send one request; a PATCH is a JSON merge patch."""
-        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - lazy on purpose
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - lazy on purpose
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - most runs never need it
 
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        sent = self._client.param_serialize(
-            method,
-            path,
-            header_params={"Accept": "application/json, */*", "Content-Type": kind},
-            body=dict(body) if body is not None else None,
-            auth_settings=["BearerToken"],
-        )
         try:
             with end_within(Deadline(TRIES * self._deadline_s)):
-                answer = self._client.call_api(*sent, _request_timeout=self._deadline_s)
-                # The client's own timeout restarts with each byte, and its `read` is unlimited.
-                data = read_all(answer.response.read1, Deadline(self._deadline_s), LOG_BYTES)
-        except (HTTPError, ApiException, OSError) as error:
+                answer = self._session.request(method, path, body, self._deadline_s)
+                # A timeout of urllib3 restarts with each byte, and its `read` is unlimited.
+                data = read_all(answer.read1, Deadline(self._deadline_s), LOG_BYTES)
+        except (HTTPError, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(
                 f"the cluster did not answer {method} {path}: {words}"

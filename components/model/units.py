@@ -65,7 +65,7 @@ class Frozen(BaseModel):
     """The base of every part of the model: immutable, and unknown keys are errors.
 
     Validators are built at first use (`defer_build`): most processes read no site file, and those
-    that do use a part of the models. Threads may be first: `requirements.in` asks for the pydantic
+    that do use a part of the models. Threads may be first: `pyproject.toml` asks for the pydantic
     that holds a lock while it builds (its pull request 13438).
     """
 

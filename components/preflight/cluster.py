@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
-from components.core.limits import Deadline, end_within
 from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
-from components.kubernetes.client import TRIES, Calls, KubernetesCalls, make_client
+from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.read import AT_ONCE
 from components.kubernetes.manifest import map_at
@@ -93,8 +92,6 @@ def _may(calls: Calls, attributes: Mapping[str, str]) -> bool:
     return bool(map_at(answer.body, "status").get("allowed"))
 
 
-REQUEST_DEADLINE_S: Final = 5.0
-"""Seconds for one request; the client tries four times."""
 _MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -132,22 +129,9 @@ def read_version(kubeconfig: str) -> str:
         UnreachableError: The API does not answer.
         DeviceError: The kubeconfig cannot be used, or the API refuses it.
     """
-    # This import takes an eighth of a second, and only sites with an existing cluster need it.
-    from kubernetes import client as kube_client  # noqa: PLC0415 - see above
-    from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - the same
-    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
-
-    client = make_client(kubeconfig)
-    try:
-        with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
-            answer = cast("Any", kube_client.VersionApi(client)).get_code(
-                _request_timeout=REQUEST_DEADLINE_S
-            )
-        return str(answer.git_version)
-    except ApiException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DeviceError(f"the existing cluster refuses the kubeconfig: {reason}") from error
-    except (HTTPError, OSError) as error:
-        raise UnreachableError(f"the existing cluster's API does not answer: {error}") from error
-    finally:
-        client.close()
+    answer = KubernetesCalls(kubeconfig).call("GET", "/version")
+    if not answer.body.get("gitVersion"):
+        raise DeviceError(
+            f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
+        )
+    return str(answer.body["gitVersion"])

@@ -14,17 +14,16 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import Bug
+from components.project.one_package import COMMIT_FILE, PACKAGE, commit_of, one_package
 
 DISTRIBUTION: Final = "railyard-rdma"
 """Name of the distribution. `railyard` on the public index is another person's program."""
 FOLDER: Final = "vendor"
 """The folder in a project that keeps the wheel."""
-PACKAGES: Final = ("components", "stacks")
 _TAG: Final = "py3-none-any"
 _FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can hold: equal code gives an equal wheel."""
@@ -58,12 +57,17 @@ def own_version() -> str:
     return distribution(DISTRIBUTION).version
 
 
-def pack_wheel() -> Wheel:
-    """Pack the running code into a wheel, however it was installed.
+def own_commit() -> str:
+    """The commit of this checkout, or the one that the wheel was built from; `unknown` without."""
+    top = Path(__file__).parents[2]
+    if not __name__.startswith(PACKAGE):
+        return commit_of(top) or "unknown"
+    baked = top / PACKAGE / COMMIT_FILE
+    return baked.read_text().strip() if baked.is_file() else "unknown"
 
-    Raises:
-        Bug: One of Railyard's packages is not in exactly one folder.
-    """
+
+def pack_wheel() -> Wheel:
+    """Pack the running code into a wheel, from a checkout or from an installed wheel."""
     installed = distribution(DISTRIBUTION)
     stem = f"{DISTRIBUTION.replace('-', '_')}-{installed.version}"
     files = dict(_code()) | _metadata(installed, f"{stem}.dist-info")
@@ -82,15 +86,15 @@ def pack_wheel() -> Wheel:
 
 
 def _code() -> Iterator[tuple[str, bytes]]:
-    for package in PACKAGES:
-        spec = find_spec(package)
-        folders = [*(spec.submodule_search_locations or ())] if spec else []
-        if len(folders) != 1:
-            raise Bug(f"the package {package} is in {len(folders)} folders, not in one")
-        top = Path(folders[0])
-        for path in sorted(top.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield f"{package}/{path.relative_to(top).as_posix()}", path.read_bytes()
+    top = Path(__file__).parents[2]
+    if not __name__.startswith(PACKAGE):
+        yield from one_package(top)
+        if commit := commit_of(top):
+            yield f"{PACKAGE}/{COMMIT_FILE}", f"{commit}\n".encode()
+        return
+    for path in sorted((top / PACKAGE).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(top).as_posix(), path.read_bytes()
 
 
 def _metadata(installed: Distribution, folder: str) -> dict[str, bytes]:

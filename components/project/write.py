@@ -98,7 +98,7 @@ REQUIREMENTS: Final = "requirements.txt"
 _PROGRAM: Final = '''\
 """The Pulumi program: the site that the stack names in `railyard:site`."""
 
-from stacks import run
+from railyard_rdma import run
 
 run()
 '''

@@ -24,6 +24,7 @@ from components.acceptance.handover import (
 )
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
+from components.catalogue.operator_versions import AS_OF
 from components.cli.commands import Entry, list_commands
 from components.cli.main import load_command
 from components.plan.make import make_plan
@@ -86,7 +87,16 @@ def test_what_states_have_recorded_can_be_called(name: str) -> None:
 
 def test_the_version_is_that_of_the_package(railyard: Call) -> None:
     written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert railyard("--version").out == f"railyard {written}\n"
+    said = json.loads(railyard("--version", "--format", "json").out)
+    assert (said["version"], said["catalogue"]) == (written, str(AS_OF))
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    commit = said["commit"].removesuffix("-dirty")
+    assert len(commit) >= 12
+    assert head.startswith(commit)
+    line = f"railyard {written}, commit {said['commit']}, catalogue of {AS_OF}\n"
+    assert railyard("--version").out == line
 
 
 def test_a_command_that_is_not_there_gets_a_near_name(railyard: Call) -> None:

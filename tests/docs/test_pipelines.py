@@ -109,3 +109,19 @@ def test_the_table_of_licences_lists_each_file_of_others() -> None:
         if path.name != "README.md"
     }
     assert listed == shipped
+
+
+def test_no_job_of_a_release_has_both_our_code_and_a_right_to_write() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    assert workflow["permissions"] == {}
+    jobs: dict[str, dict[str, Any]] = workflow["jobs"]
+    order = ["build", "try", "attest", "release", "publish"]
+    assert [*jobs] == order
+    assert [jobs[name].get("needs", "") for name in order] == ["", *order[:-1]]
+    for name, job in jobs.items():
+        writes = "write" in job["permissions"].values()
+        assert writes == (name in order[2:]), name
+        runs = any(word in str(job) for word in (*_CODE, "make dist", "bin/railyard"))
+        assert runs != writes, name
+    assert [n for n in order if "environment" in jobs[n]] == ["release", "publish"]
+    assert "secrets." not in str(jobs)

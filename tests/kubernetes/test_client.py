@@ -13,15 +13,16 @@ import sys
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi
-from components.core.errors import UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.client import KubernetesCalls
 from components.preflight.cluster import read_version
 from tests.artefacts.certificates import Authority
@@ -197,3 +198,150 @@ def with_key(folder: Path, key: str) -> list[Path]:
     places = (folder / "home", Path("/dev/shm"))
     files = (each for place in places for each in place.rglob("*") if each.is_file())
     return [each for each in files if body in each.read_bytes()]
+
+
+class Asked(BaseHTTPRequestHandler):
+    """An API without TLS that keeps the headers of what it is asked."""
+
+    seen: ClassVar[list[tuple[str, str]]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append((self.path, self.headers.get("Authorization", "")))
+        text = json.dumps(VERSION).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        del format, args
+
+
+@pytest.fixture
+def plain_api() -> Generator[str]:
+    Asked.seen.clear()
+    server = HTTPServer(("127.0.0.1", 0), Asked)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def program(folder: Path, script: str, **more: object) -> dict[str, object]:
+    """A user whose token comes from a shell script."""
+    file = folder / "login.sh"
+    file.write_text(script)
+    version = "client.authentication.k8s.io/v1"
+    return {"exec": {"apiVersion": version, "command": "sh", "args": [str(file)], **more}}
+
+
+def credential(**status: str) -> str:
+    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    return json.dumps({**kind, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("user", "shown"),
+    [
+        ({"token": "t"}, "Bearer t"),
+        ({"username": "u", "password": "p"}, "Basic dTpw"),
+        ({"client-certificate-data": "", "client-key-data": ""}, ""),
+    ],
+)
+def test_a_user_shows_who_it_is(plain_api: str, user: dict[str, str], shown: str) -> None:
+    assert KubernetesCalls(kubeconfig(plain_api, user)).call("GET", "/version").body == VERSION
+    assert Asked.seen == [("/version", shown)]
+
+
+def test_a_token_is_read_from_the_file_that_the_user_names(plain_api: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from a file\n")
+    KubernetesCalls(kubeconfig(plain_api, {"tokenFile": str(tmp_path / "token")})).call("GET", "/x")
+    assert Asked.seen == [("/x", "Bearer from a file")]
+
+
+def test_a_program_is_asked_again_before_its_token_ends(plain_api: str, tmp_path: Path) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=5)).isoformat().replace("+00:00", "Z")
+    count = tmp_path / "count"
+    script = f"""echo x >> {count}; n=$(wc -l < {count})
+    printf '{credential(token="T", expirationTimestamp=soon)}' | sed "s/\\"T\\"/\\"t$n\\"/"
+    """
+    calls = KubernetesCalls(kubeconfig(plain_api, program(tmp_path, script)))
+    calls.call("GET", "/a")
+    calls.call("GET", "/b")
+    assert Asked.seen == [("/a", "Bearer t2"), ("/b", "Bearer t3")]
+
+
+def test_a_program_knows_the_cluster_and_its_variables(plain_api: str, tmp_path: Path) -> None:
+    script = f"""printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info
+    printf '{credential(token="T")}' | sed "s/T\\"/$WHO\\"/"
+    """
+    user = program(tmp_path, script, provideClusterInfo=True, env=[{"name": "WHO", "value": "me"}])
+    KubernetesCalls(kubeconfig(plain_api, user)).call("GET", "/a")
+    assert Asked.seen == [("/a", "Bearer me")]
+    asked = json.loads((tmp_path / "info").read_text())
+    assert asked["spec"]["cluster"]["server"] == plain_api
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 3", "the program sh, which fails: exit status 3"),
+        ("echo no JSON", "kubeconfig cannot be used"),
+        (f"echo '{credential(token='s3cret')}' | sed s/v1/v1alpha1/", "kubeconfig cannot be used"),
+    ],
+)
+def test_a_program_that_fails_is_named(tmp_path: Path, script: str, said: str) -> None:
+    user = program(tmp_path, script, installHint="install the login tool")
+    with pytest.raises(DeviceError, match=said) as caught:
+        KubernetesCalls(kubeconfig("http://127.0.0.1:9", user))
+    assert ("install the login tool" in str(caught.value)) == ("exit" in script)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_login_that_kubectl_removed_is_refused_with_a_way_out() -> None:
+    user = {"auth-provider": {"name": "gcp", "config": {"access-token": "s3cret"}}}
+    with pytest.raises(DeviceError, match="make a kubeconfig with `exec`") as caught:
+        KubernetesCalls(kubeconfig("http://127.0.0.1:9", user))
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("by", ["kubeconfig", "environment"])
+def test_a_proxy_is_used(plain_api: str, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    proxy: dict[str, str] = {"proxy-url": plain_api} if by == "kubeconfig" else {}
+    if by == "environment":
+        monkeypatch.setenv("http_proxy", plain_api)
+    text = kubeconfig("http://10.9.8.7:6443", {"token": "t"}, **proxy)
+    assert KubernetesCalls(text).call("GET", "/version").body == VERSION
+    assert Asked.seen == [("http://10.9.8.7:6443/version", "Bearer t")]
+
+
+@pytest.mark.parametrize("hosts", ["127.0.0.0/8", "127.0.0.1", "*"])
+def test_no_proxy_is_obeyed(plain_api: str, monkeypatch: pytest.MonkeyPatch, hosts: str) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", f"example.com,{hosts}")
+    text = kubeconfig(plain_api, {"token": "t"})
+    assert KubernetesCalls(text).call("GET", "/version").body == VERSION
+
+
+def test_the_name_in_the_certificate_may_be_another(tmp_path: Path) -> None:
+    with mutual_tls(tmp_path) as (url, ca, certificate, key):
+        user = with_certificate(certificate, key)
+        cluster = {"certificate-authority-data": encoded(ca), "tls-server-name": "elsewhere"}
+        with pytest.raises(UnreachableError, match="elsewhere"):
+            KubernetesCalls(kubeconfig(url, user, **cluster)).call("GET", "/version")
+
+
+def test_the_pems_may_be_files(tmp_path: Path) -> None:
+    with mutual_tls(tmp_path) as (url, ca, certificate, key):
+        for name, text in (("ca", ca), ("chain", certificate), ("private", key)):
+            (tmp_path / name).write_text(text)
+        user = {
+            "client-certificate": str(tmp_path / "chain"),
+            "client-key": str(tmp_path / "private"),
+        }
+        text = kubeconfig(url, user, **{"certificate-authority": str(tmp_path / "ca")})
+        assert KubernetesCalls(text).call("GET", "/version").body == VERSION

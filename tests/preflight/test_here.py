@@ -201,7 +201,7 @@ class _Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         version = cast("_ApiServer", self.server).version
         path = self.path.partition("?")[0]
-        if path != "/version/":
+        if path != "/version":
             items = [{"metadata": {"name": name}, **READY} for name in ITEMS.get(path, ())]
             self._send(200, {"items": items, "resources": []})
             return

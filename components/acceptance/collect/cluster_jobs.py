@@ -86,7 +86,7 @@ class Absent:
 
 
 class KubernetesApi:
-    """`Api` over the official client, from the text of a kubeconfig."""
+    """`Api` over HTTP, from the text of a kubeconfig."""
 
     def __init__(self, kubeconfig: str) -> None:
         """Read the kubeconfig; nothing is connected yet."""

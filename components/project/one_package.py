@@ -1,0 +1,102 @@
+"""Turn the code of a checkout into one import package, for a wheel.
+
+A checkout has the top-level packages `components` and `stacks`. A user may have folders with these
+names too, so the wheel has `railyard_rdma` alone: the rooms of `components`, and `stacks`, are
+below it. Only the names of modules in the Python code differ. Lines and other files are the same.
+`setup.py` imports this module, so it imports nothing but Python's own modules.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = "railyard_rdma"
+"""Import name. `railyard` on the public index is another person's package."""
+COMMIT_FILE: Final = "commit.txt"
+"""The commit from which a wheel or an sdist was built, in the package's folder."""
+_NAMES: Final[Mapping[str, str]] = {"components": PACKAGE, "stacks": f"{PACKAGE}.stacks"}
+_IMPORT: Final = re.compile(r"^([ \t]*from )(components|stacks)([\w.]* import )", re.MULTILINE)
+_WHOLE_IMPORT: Final = re.compile(r"^[ \t]*import (components|stacks)\b", re.MULTILINE)
+_COMMIT_DEADLINE_S: Final = 10
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout, with `-dirty` if files differ from it; empty without git.
+
+    Args:
+        root: The folder of the checkout. A repository around it does not count.
+    """
+    command = ("git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*")
+    if not (root / ".git").exists():
+        return ""
+    try:
+        done = subprocess.run(
+            (*command, "--abbrev=12"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_COMMIT_DEADLINE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Path in the wheel to content, for all files of a checkout that a wheel has.
+
+    Args:
+        root: The folder with `components`, `stacks` and `railyard_rdma`.
+    """
+    modules = _Modules(root)
+    for folder in (PACKAGE, *_NAMES):
+        for path in sorted((root / folder).rglob("*")):
+            inside = path.relative_to(root / folder)
+            taken = folder == "components" and inside.as_posix() == "__init__.py"
+            if taken or not path.is_file() or "__pycache__" in path.parts:
+                continue
+            content = path.read_bytes()
+            if path.suffix == ".py":
+                content = modules.rename(content.decode(), str(path)).encode()
+            yield f"{_NAMES.get(folder, PACKAGE).replace('.', '/')}/{inside.as_posix()}", content
+
+
+class _Modules:
+    """Renames the modules of a checkout."""
+
+    def __init__(self, root: Path) -> None:
+        """List the modules below each package, so that only their names are changed."""
+        below = {
+            name: sorted(path.stem for path in (root / name).iterdir() if path.stem.isidentifier())
+            for name in _NAMES
+        }
+        rooms = "|".join(rf"{name}\.(?:{'|'.join(found)})" for name, found in below.items())
+        self._module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
+
+    def rename(self, source: str, file: str) -> str:
+        """Write the new names into imports, strings and comments.
+
+        Args:
+            source: Text of a module. A call such as `components.update()` is not changed.
+            file: Its name, for the error.
+
+        Raises:
+            ValueError: It has `import components.x`, so its code uses the old name.
+        """
+        if found := _WHOLE_IMPORT.search(source):
+            number = source.count("\n", 0, found.start()) + 1
+            raise ValueError(f"{file}:{number}: write `from … import …` instead.")
+        return self._module.sub(_renamed, _IMPORT.sub(_renamed_import, source))
+
+
+def _renamed_import(found: re.Match[str]) -> str:
+    return f"{found[1]}{_NAMES[found[2]]}{found[3]}"
+
+
+def _renamed(found: re.Match[str]) -> str:
+    package, _, rest = found[0].partition(".")
+    return f"{_NAMES[package]}.{rest}"

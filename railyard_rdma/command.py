@@ -1,0 +1,17 @@
+"""The entry points of the installed commands; `python -m railyard_rdma` is `railyard`."""
+
+from __future__ import annotations
+
+
+def railyard() -> None:
+    """Run `railyard`."""
+    from components.cli.main import main  # noqa: PLC0415 - each program imports its own commands
+
+    main()
+
+
+def railyard_judge() -> None:
+    """Run `railyard-judge`, which needs no extra."""
+    from components.cli.judge import main  # noqa: PLC0415 - the same
+
+    main()
