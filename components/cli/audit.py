@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +12,11 @@ import typer
 
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
+from components.core.problem import Finding, Place, SpecPath
+from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.remote.step import secrets_from
-from components.update.audit import run_audit
+from components.update.audit import Audit, run_audit
 from components.update.secrets import outside_secrets
 
 app = command_app()
@@ -21,7 +25,7 @@ app = command_app()
 @app.command()
 def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
-    form: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    form: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
 ) -> None:
     """Compare every device and the cluster with a site file; reads only, needs no stack.
 
@@ -34,5 +38,23 @@ def audit(
     plan = make_plan(spec, file.stem.removeprefix("Pulumi."), checked.lock)
     secrets = {**outside_secrets(spec, os.environ), **secrets_from(os.environ)}
     found = run_audit(spec.name, plan, secrets)
-    say(found.render_json() if form == "json" else found.render())
+    if form == "sarif":
+        from components.checks.sarif import render_sarif  # noqa: PLC0415 - rarely needed
+
+        results = [checked.lines.locate_all(each) for each in _findings(found, spec)]
+        say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
+    else:
+        say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
+
+
+def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
+    """Yield a finding for each deviation, at the device in the file; the cluster is at its top."""
+    paths: dict[str, SpecPath] = {each.name: ("hosts", at) for at, each in enumerate(spec.hosts)}
+    paths |= {each.name: ("switches", at) for at, each in enumerate(spec.switches)}
+    fix = "change the device, or the file if the device is right."
+    for each in found.deviations:
+        place = Place(paths.get(each.device.partition(" ")[0], ()))
+        severity = "unreachable" if each.kind == "unread" else "error"
+        what = f"{each.device}: {each.text}."
+        yield Finding(what, (place,), fix, severity, f"audit-{each.kind}", each.device)
