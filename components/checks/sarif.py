@@ -16,10 +16,9 @@ from urllib.parse import quote
 from components.checks.registry import rule_pages
 from components.core.limits import read_text
 from components.core.problem import Finding, Place, render_path
+from components.core.report import DOCS_SITE
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
-HOME: Final = "https://railyard-rdma.github.io/railyard"
-"""The address of the documentation, as `[project.urls]` of pyproject.toml has it."""
 _ROOT: Final = "%SRCROOT%"
 _LINKED: Final = 10
 """Most further places of a result; GitHub shows no more."""
@@ -38,7 +37,7 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
         own = {"version": version("railyard-rdma")}
     except PackageNotFoundError:
         own = {}
-    driver = {"name": "Railyard", **own, "informationUri": f"{HOME}/", "rules": _rules(rules)}
+    driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": _rules(rules)}
     run = {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
@@ -59,7 +58,7 @@ def _rule(name: str, page: str) -> dict[str, Any]:
         "shortDescription": {"text": " ".join(page.partition("\n\n")[0].split())},
         "fullDescription": {"text": page},
         "help": {"text": page, "markdown": page},
-        "helpUri": f"{HOME}/reference/rules/#{name}",
+        "helpUri": f"{DOCS_SITE}/docs/reference/rules.html#{name}",
     }
 
 

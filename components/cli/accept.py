@@ -50,7 +50,7 @@ report_app = command_app()
 
 @app.command()
 def accept(
-    stack: StackName,
+    stack: StackName = "",
     scope: Annotated[
         str, typer.Option(help="A part alone: host=, rail=, leaf= or unit=, with names of it.")
     ] = "",
@@ -75,7 +75,7 @@ def accept(
         raise typer.Exit(EXIT_CODES["error"])
     report = judge_evidence(found)
     page = run_folder(stack, found.run) / "report.html"
-    say(f"{render_table(report)}\nreport: {page}")
+    say(f"{render_table(report)}\nreport: {page}", paint=True)
     raise typer.Exit(report.exit_code)
 
 
@@ -85,7 +85,7 @@ UNSURE = 4
 
 @ready_app.command()
 def ready(
-    stack: StackName,
+    stack: StackName = "",
     wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for it.")] = 0.0,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
@@ -147,7 +147,7 @@ def _summary(count: int, asked: Asked) -> str:
 
 @report_app.command()
 def report(
-    stack: StackName = "dev",
+    stack: StackName = "",
     against: Annotated[
         int | None, typer.Option(help="number of another run of this stack to compare with")
     ] = None,
@@ -161,7 +161,7 @@ def report(
     if other is not None or not page.exists():
         write_report(judged, page.parent, other)
     compared = "".join(f"{line}\n" for line in (compare_lines(judged, other) if other else ()))
-    say(f"{render_table(judged)}\n{compared}report: {page}")
+    say(f"{render_table(judged)}\n{compared}report: {page}", paint=True)
     if show and sys.stdout.isatty():
         webbrowser.open(page.as_uri())
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from components.core.errors import RailyardError
+from components.core.errors import RailyardError, UsageError
 from components.core.plain_text import plain_text
 from components.core.start import start_quickly
 
@@ -95,6 +95,42 @@ def stack_names(incomplete: str) -> Iterator[str]:
     return (name for name in sorted(names) if name.startswith(incomplete))
 
 
+def selected_stack(ctx: typer.Context, name: str | None) -> str:
+    """The named stack, else the one that Pulumi has selected in this folder.
+
+    Raises:
+        UsageError: None is named and none is selected, or the CLI is not on PATH.
+    """
+    if name or ctx.resilient_parsing:  # completion
+        return name or ""
+    from components.cli.stack import pulumi  # noqa: PLC0415 - steps call commands without a stack
+
+    try:
+        return pulumi(["stack", "--show-name", "--non-interactive"]).strip()
+    except UsageError as error:
+        text, fix = str(error), "\n  fix    name the stack, or run `pulumi stack select NAME`."
+        what = f"no stack is named, and the selected one is not known:\n{text}"
+        raise UsageError(what if "\n  fix " in text else f"{what}{fix}") from error
+
+
 StackName: TypeAlias = Annotated[
-    str, typer.Argument(help="Name of the stack.", autocompletion=stack_names)
+    str,
+    typer.Argument(
+        help="Name of the stack; default the selected one.",
+        show_default=False,
+        callback=selected_stack,
+        autocompletion=stack_names,
+    ),
 ]
+"""A stack; write it with the default `""`."""
+StackOrFile: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="STACK|FILE",
+        help="A stack, or a site file; default the selected stack.",
+        show_default=False,
+        callback=selected_stack,
+        autocompletion=stack_names,
+    ),
+]
+"""The same, or the path of a file."""

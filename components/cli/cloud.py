@@ -110,7 +110,7 @@ for _name in VERBS:
 
 
 @app.command()
-def export(stack: StackName) -> None:
+def export(stack: StackName = "") -> None:
     """Print the site with the instances of its stack as hosts: a `bring_your_own` site file."""
     # Only here: steps run the other commands per object, and start in half the time without these.
     from components.cli.stack import load_stack  # noqa: PLC0415 - see above

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from components.checks.access import ssh_secrets
-from components.cli.app import command_app, say, stack_names
+from components.cli.app import command_app, say, selected_stack, stack_names
 from components.cli.stack import pulumi, read_config
 from components.core.errors import UsageError
 from components.core.problem import SpecPath
@@ -113,13 +113,18 @@ rename_app = command_app(
 _OLD = Annotated[str, typer.Argument(help="the name in the file")]
 _NEW = Annotated[str, typer.Argument(help="the name that it gets")]
 _STACK = Annotated[
-    str | None,
-    typer.Option(help="name of the stack; default the selected one", autocompletion=stack_names),
+    str,
+    typer.Option(
+        help="name of the stack; default the selected one",
+        show_default=False,
+        callback=selected_stack,
+        autocompletion=stack_names,
+    ),
 ]
 
 
 @rename_app.command("host")
-def rename_host(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
+def rename_host(old: _OLD, new: _NEW, stack: _STACK = "") -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -129,7 +134,7 @@ def rename_host(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
 
 
 @rename_app.command("switch")
-def rename_switch(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
+def rename_switch(old: _OLD, new: _NEW, stack: _STACK = "") -> None:
     """Rename a switch in the site file; the values that `destroy` restores stay recorded.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -138,8 +143,7 @@ def rename_switch(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
     _rename(Rename("switch", old, new), stack)
 
 
-def _rename(asked: Rename, stack: str | None) -> None:
-    name = stack or pulumi(["stack", "--show-name"]).strip()
+def _rename(asked: Rename, name: str) -> None:
     file = read_site_file(config_file(name))
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name]))
     done = rename_device(file, asked, applied)

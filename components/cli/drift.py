@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from components.cli.app import StackName, command_app, say
+from components.cli.app import StackName, command_app, say, stack_names
 from components.cli.stack import load_stack, under_way
 from components.core.errors import UsageError
 from components.core.limits import read_file
@@ -33,7 +33,7 @@ UNSURE = 4
 
 @app.command()
 def drift(
-    stack: StackName,
+    stack: StackName = "",
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
     """Compare every device and every object of Kubernetes with what was last applied to it.
@@ -59,7 +59,7 @@ def drift(
         say(json.dumps(body, indent=1, sort_keys=True))
     else:
         left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
-        say(render_drift(drifts) + cluster.render() + left_out + words, nl=False)
+        say(render_drift(drifts) + cluster.render() + left_out + words, nl=False, paint=True)
     raise typer.Exit(code)
 
 
@@ -70,7 +70,7 @@ _FILE = TypeAdapter(dict[str, SwitchState])
 
 
 @baseline_app.command("export")
-def export_baseline(stack: StackName) -> None:
+def export_baseline(stack: StackName = "") -> None:
     """Print the values that destroy would restore, by switch, as JSON. Keep a copy elsewhere."""
     loaded = load_stack(stack)
     found: dict[str, object] = {}
@@ -83,7 +83,8 @@ def export_baseline(stack: StackName) -> None:
 
 @baseline_app.command("import")
 def import_baseline(
-    stack: StackName, file: Annotated[Path, typer.Argument(help="what `export` printed")]
+    stack: Annotated[str, typer.Argument(help="Name of the stack.", autocompletion=stack_names)],
+    file: Annotated[Path, typer.Argument(help="what `export` printed")],
 ) -> None:
     """Use exported values for switches whose baseline is missing in the stack's state."""
     try:

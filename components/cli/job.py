@@ -14,7 +14,7 @@ from components.acceptance.collect.run import open_cluster
 from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say, stack_names
+from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
@@ -67,12 +67,7 @@ class _Site:
 @app.command()
 def job(  # noqa: PLR0913 - one parameter for each option
     kind: Annotated[JobKind, typer.Argument(help="nccl, perftest, deepspeed, horovod, pytorch")],
-    site: Annotated[
-        str,
-        typer.Argument(
-            metavar="STACK|FILE", help="a stack, or a site file", autocompletion=stack_names
-        ),
-    ],
+    site: StackOrFile = "",
     program: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- PROGRAM…]", help="your script and its arguments"),

@@ -66,7 +66,7 @@ def _tell(verdict: LogVerdict, output: str) -> None:
     if output == "json":
         say(json.dumps(to_json(verdict), indent=1, sort_keys=True))
     else:
-        say("\n".join(verdict.lines))
+        say("\n".join(verdict.lines), paint=True)
     raise typer.Exit(verdict.exit_code)
 
 

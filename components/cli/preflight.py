@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say, stack_names
+from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
@@ -30,12 +30,7 @@ _SUFFIXES = frozenset({".yaml", ".yml"})
 
 @app.command()
 def preflight(
-    site: Annotated[
-        str,
-        typer.Argument(
-            metavar="STACK|FILE", help="a stack, or a site file", autocompletion=stack_names
-        ),
-    ],
+    site: StackOrFile = "",
     *,
     form: Annotated[Form, typer.Option("--format")] = "text",
     out: Annotated[Path | None, typer.Option(help="file for the report")] = None,
@@ -48,7 +43,7 @@ def preflight(
     found = _of_file(Path(site)) if Path(site).suffix in _SUFFIXES else _of_stack(site)
     text = {"text": render_text, "json": render_json, "html": render_html}[form](found)
     if out is None:
-        say(text)
+        say(text, paint=form == "text")
     else:
         _write(out, text)
         say(f"{found.summary}\nreport: {out}")

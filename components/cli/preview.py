@@ -14,7 +14,7 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say
+from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import (
     PREFIX,
     UPDATE_DEADLINE_S,
@@ -53,7 +53,7 @@ GIT_DEADLINE_S: Final = 30
 
 @app.command()
 def preview(
-    stack: Annotated[str, typer.Argument(help="name of the stack, or its file")],
+    stack: StackOrFile = "",
     form: Annotated[Form, typer.Option("--format")] = "text",
     against: Annotated[
         str, typer.Option(help="git ref whose file to compare with; nothing else is read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from components.cli.app import command_app, say
-from components.reading.schema import render_schema
+from components.reading.schema import publish_schema
 
 app = command_app()
 
@@ -13,4 +13,4 @@ app = command_app()
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the site file."""
-    say(json.dumps(render_schema(), indent=2))
+    say(json.dumps(publish_schema(), indent=2))

@@ -8,6 +8,8 @@ from typing import Final
 
 from components.core.problem import Finding, Json, Place, render_path
 
+DOCS_SITE: Final = "https://railyard-rdma.github.io/railyard"
+"""The address of the documentation, as `[project.urls]` of pyproject.toml has it."""
 _SHOWN: Final = 4
 """Places of joined findings in a text; JSON lists all."""
 _MANY: Final = 8

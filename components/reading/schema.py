@@ -11,6 +11,7 @@ from components.catalogue.cards import CARDS
 from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
+from components.core.report import DOCS_SITE
 from components.model.cluster import ClusterSpec
 from components.model.units import DNS_LABEL, PORT_TARGET
 from components.reading.load import TEMPLATE
@@ -35,6 +36,11 @@ _SHORT_FORMS: Final = {
     ),
 }
 """Values that can also be written as one text: their place, and the text."""
+
+
+_DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
+_FORMATS: Final = ("ipv4", "ipv6", "uri", "date", "date-time", "hostname")
+"""The formats that draft 7 has; editors and SchemaStore refuse others."""
 
 
 class _Documented(GenerateJsonSchema):
@@ -75,6 +81,29 @@ def render_schema() -> dict[str, Json]:
         "patternProperties": {f"^{TEMPLATE}": {}},
     }
     return cast("dict[str, Json]", titled)
+
+
+def publish_schema() -> dict[str, Json]:
+    """Return the schema in the form that SchemaStore takes: draft 7, with an address."""
+    found = cast("dict[str, Json]", _as_draft_7(render_schema()))
+    return {**found, "$schema": _DRAFT_7, "$id": f"{DOCS_SITE}/site.schema.json"}
+
+
+def _as_draft_7(part: Json) -> Json:
+    """Rewrite the keywords that are new since draft 7, in which `$ref` hides its neighbours."""
+    if isinstance(part, list):
+        return [_as_draft_7(item) for item in part]
+    if not isinstance(part, dict):
+        return part.replace("#/$defs/", "#/definitions/") if isinstance(part, str) else part
+    made = {
+        "definitions" if key == "$defs" else key: _as_draft_7(item)
+        for key, item in part.items()
+        if not (key == "discriminator" and "oneOf" in part)
+        and not (key == "format" and isinstance(item, str) and item not in _FORMATS)
+    }
+    if "$ref" in made and len(made) > 1:
+        made["allOf"] = [{"$ref": made.pop("$ref")}]
+    return made
 
 
 def _replaced(part: Any, old: dict[str, Any], new: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

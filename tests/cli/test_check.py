@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft7Validator, ValidationError, validate
 
 from components.checks.registry import rule_pages
+from components.cli.app import say
+from components.core.problem import Json
 from components.reading.load import CONFIG_KEY, load_site, parse_site
-from components.reading.schema import render_schema
+from components.reading.schema import publish_schema, render_schema
 from components.reading.yaml_text import parse_yaml
 from tests.checks.cases import CASES, CLEAN, ROOT
 from tests.checks.json_schema import find_schema_errors
@@ -165,6 +168,28 @@ def test_json_names_its_version_and_the_file_of_each_problem(
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 
+@pytest.mark.parametrize(
+    ("terminal", "no_colour", "coloured"),
+    [(True, "", True), (True, "1", False), (False, "", False)],
+)
+def test_a_report_has_colours_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    terminal: bool,  # noqa: FBT001 - a parameter of the test
+    no_colour: str,
+    coloured: bool,  # noqa: FBT001 - the same
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    say("mtu-chain: a \x1b[2Jproblem.\n  where  x:1\n  fix    it.\nPASSED  b", paint=True)
+    out = capsys.readouterr().out
+    assert r"\x1b[2J" in out  # not a text from outside
+    assert ("\x1b[31mmtu-chain:\x1b[0m" in out) is coloured
+    assert ("\x1b[32mPASSED\x1b[0m" in out) is coloured
+    assert ("\x1b" in out) is coloured
+
+
 def test_sarif_points_into_files_below_the_repository(
     railyard: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +204,7 @@ def test_sarif_points_into_files_below_the_repository(
     [result] = run["results"]
     [rule] = run["tool"]["driver"]["rules"]
     assert (log["version"], rule["id"], result["ruleIndex"]) == ("2.1.0", "mtu-chain", 0)
-    assert rule["helpUri"].endswith("/reference/rules/#mtu-chain")
+    assert rule["helpUri"].endswith("/docs/reference/rules.html#mtu-chain")
     assert rule["help"]["text"].startswith("The MTU never shrinks")
     assert result["level"] == "error"
     place = result["relatedLocations"][0]["physicalLocation"]
@@ -271,11 +296,7 @@ _SITES = sorted(
 
 @pytest.mark.parametrize("path", _SITES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_schema_takes_every_example(path: Path) -> None:
-    value = parse_yaml(path.read_text(encoding="utf-8"), "x").value
-    assert isinstance(value, dict)
-    config = value.get("config")
-    site = config[CONFIG_KEY] if isinstance(config, dict) else value
-    assert find_schema_errors(render_schema(), site) == []
+    assert find_schema_errors(render_schema(), _value(path)) == []
 
 
 def test_schema_takes_a_release_that_is_a_number() -> None:
@@ -307,10 +328,42 @@ def test_schema_refuses_what_the_model_refuses(old: str, new: str) -> None:
     assert find_schema_errors(render_schema(), parse_yaml(text, "x").value) != []
 
 
-def test_schema_is_printed(railyard: Call) -> None:
+@pytest.fixture(scope="module")
+def published() -> dict[str, Json]:
+    return publish_schema()
+
+
+def test_schema_is_printed_in_the_form_of_schemastore(
+    railyard: Call, published: dict[str, Json]
+) -> None:
     done = railyard("schema")
     assert done.code == 0
-    assert json.loads(done.out) == render_schema()
+    assert json.loads(done.out) == published
+    assert published["$schema"] == "http://json-schema.org/draft-07/schema#"
+    assert str(published["$id"]).endswith("/site.schema.json")
+    assert published["title"] == "Railyard site"
+    Draft7Validator.check_schema(published)
+    text = json.dumps(published)
+    assert [word for word in ("$defs", "discriminator", "ipv4network") if word in text] == []
+
+
+def _value(path: Path) -> Json:
+    value = parse_yaml(path.read_text(encoding="utf-8"), "x").value
+    assert isinstance(value, dict)
+    config = value.get("config")
+    return config[CONFIG_KEY] if isinstance(config, dict) else value
+
+
+@pytest.mark.parametrize("path", _SITES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_draft_7_takes_every_example(path: Path, published: dict[str, Json]) -> None:
+    validate(_value(path), published, Draft7Validator)
+
+
+@pytest.mark.parametrize("case", ["unknown-key", "missing-key"])
+def test_draft_7_refuses_what_the_inner_form_refuses(case: str, published: dict[str, Json]) -> None:
+    value = parse_yaml(CASES[case].text(), "x").value
+    with pytest.raises(ValidationError):
+        validate(value, published, Draft7Validator)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,23 @@ LAST = ".railyard/dev/run-0007/evidence.json"
 NEXT = ".railyard/dev/run-0008/evidence.json"
 
 
+def test_the_selected_stack_is_the_default(railyard: Call, folder: Path) -> None:
+    put_pulumi(folder, 'case "$1 $2" in "stack --show-name") echo prod;; *) exit 1;; esac')
+    for command in (["accept"], ["report", "--no-open"], ["drift"], ["preview"], ["preflight"]):
+        railyard(*command)
+    calls = (folder / "calls").read_text()
+    assert calls.count("stack --show-name --non-interactive") == 5
+    assert calls.count("--stack prod") >= 5
+
+
+def test_without_a_selected_stack_the_ways_to_one_are_named(railyard: Call, folder: Path) -> None:
+    put_pulumi(folder, "echo 'error: no stack selected' >&2; exit 255")
+    done = railyard("drift")
+    assert (done.code, done.out) == (2, "")
+    assert "error: no stack selected\n  fix    name the stack, or run `pulumi stack" in done.err
+    assert railyard("drift", "-h").code == 0
+
+
 def test_without_the_cli_the_way_to_it_is_told(railyard: Call, folder: Path) -> None:
     del folder
     done = railyard("accept", "dev")
