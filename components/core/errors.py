@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RailyardError(Exception):
-    """A failure whose text is the whole report: what is wrong, where, and how to fix it."""
+    """A failure with the whole report as its text: the fault, its place and the fix."""
 
     exit_code: int = 1
 

@@ -24,8 +24,8 @@ class Judge(Generic[Subject]):
     text: str = ""
     """Its demand and the reason, for the reference."""
     needs: frozenset[str] = frozenset()
-    """The parts of the file that it searches in. While one of them is wrong or missing, it would
-    report faults that are none, and does not run."""
+    """The parts of the file that it reads. If one of them is wrong or missing, the judge does not
+    run, because it would report false faults."""
     when: frozenset[When] = frozenset({"check"})
 
     def findings(self, subject: Subject) -> Iterator[Finding]:

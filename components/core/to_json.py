@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from components.core.plain_text import indented
 
 OMIT_EMPTY: Final = {"omit_empty": True}
-"""Metadata of a field that was added later: while it is empty, plans and their digests stay
-unchanged, and nothing is proven again because of it."""
+"""Metadata of a field that was added later: if it is empty, plans and their digests stay
+unchanged, so acceptance does not run again because of it."""
 
 
 HIDDEN: Final = {"hidden": True}
