@@ -28,6 +28,8 @@ class GivenSecrets:
     outputs: Mapping[str, pulumi.Output[str]]
     texts: Mapping[str, str]
     """The values that are known; a preview may not know one that another resource makes."""
+    plain: tuple[str, ...] = ()
+    """The names of those that the program does not mark as secret; a policy can refuse them."""
 
     @property
     def unknown(self) -> bool:
@@ -67,4 +69,5 @@ def given_secrets(secrets: pulumi.Input[Mapping[str, pulumi.Input[str]]]) -> Giv
         each = {name: whole.apply(itemgetter(name)) for name in names}
     outputs = {name: pulumi.Output.secret(value) for name, value in each.items()}
     known = {name: wait_for(value) for name, value in outputs.items()}
-    return GivenSecrets(outputs, {name: text for name, text in known.items() if text is not None})
+    plain = tuple(name for name, value in each.items() if not _sync_await(value.is_secret()))
+    return GivenSecrets(outputs, {name: text for name, text in known.items() if text}, plain)

@@ -14,7 +14,7 @@ from typing import Final, NotRequired, TypedDict, TypeVar
 import pulumi
 from pulumi.runtime.settings import ROOT
 
-from components.artefacts.lock import parse_lock
+from components.artefacts.lock import Lock, parse_lock
 from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded, load_checked_site
 from components.core.errors import RailyardError, SpecError, UsageError
@@ -28,8 +28,7 @@ from stacks.program import compose, guarded, refusal
 T = TypeVar("T")
 _SITES: Final = dict[str, str]()
 """Stack to the name of its `Site`, in this process."""
-TEXT_NAME: Final = "site"
-"""The name of a site in reports that comes as text, and not from a file."""
+OUTPUTS: Final = ("cluster", "verdict", "kubeconfig", "endpoints")
 
 
 class SiteArgs(TypedDict):
@@ -38,8 +37,8 @@ class SiteArgs(TypedDict):
     site: pulumi.Input[str]
     """The path of the site file, relative to the program's folder, or its text."""
     lock: NotRequired[pulumi.Input[str]]
-    """The path or text of the lock that `railyard lock` writes; by default the file beside the
-    site file, such as `site.lock.yaml`. A site that is given as text needs it."""
+    """The text of the lock that `railyard pin` writes, for a site that is given as text. A site
+    file has it beside it, such as `site.lock.yaml`."""
     secrets: NotRequired[pulumi.Input[Mapping[str, pulumi.Input[str]]]]
     """The secrets that the site file names, by name. Others come from the stack's configuration
     (`railyard:<name>`)."""
@@ -65,30 +64,35 @@ class Site(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: SiteArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__("railyard:index:Site", name, {}, opts)
-        token = ROOT.set(self)  # the parent of the stages, which have none of their own
         try:
             _demand_one(name)
             _demand_program()
-            given = given_secrets(args.get("secrets", {}))
-            ready = guarded(_checked(args), _parts(args), given)
-            report = compose(ready)
+            checked, parts, given = (
+                _checked(args),
+                _parts(args),
+                given_secrets(args.get("secrets", {})),
+            )
+            spec = checked.spec_or_raise()
         except RailyardError as error:
             raise refusal(str(error)) from error
+        facts = {
+            "site": checked.file,
+            "locked": checked.lock.exists,
+            "gate": spec.acceptance.gate,
+            "plainSecrets": given.plain,
+        }  # for policy packs
+        super().__init__("railyard:index:Site", name, facts, opts)
+        token = ROOT.set(self)  # the parent of the stages, which have none of their own
+        try:
+            ready = guarded(checked, parts, given)
+            report = compose(ready)
         finally:
             ROOT.reset(token)
         self.cluster = pulumi.Output.from_input(ready.spec.name)
         self.verdict = report.verdict
         self.kubeconfig = pulumi.Output.secret(report.kubeconfig or "")
         self.endpoints = pulumi.Output.from_input(endpoints_of(ready.plan))
-        self.register_outputs(
-            {
-                "cluster": self.cluster,
-                "verdict": self.verdict,
-                "kubeconfig": self.kubeconfig,
-                "endpoints": self.endpoints,
-            }
-        )
+        self.register_outputs({name: getattr(self, name) for name in OUTPUTS})
 
 
 def endpoints_of(plan: ClusterPlan) -> Mapping[str, str]:
@@ -101,23 +105,16 @@ def endpoints_of(plan: ClusterPlan) -> Mapping[str, str]:
 
 
 def _checked(args: SiteArgs) -> CheckedSite:
-    """Read and check the site, and its lock if there is one of its own."""
+    """Read and check the file, or the text with its lock."""
     site = _required("site", args["site"])
-    written = _required("lock", args["lock"]) if "lock" in args else None
-    if "\n" not in site and written is None:
+    if "\n" not in site:
         return load_checked_site(Path(site))
-    lock = None
-    if written is not None:
-        path = Path(f"{TEXT_NAME}.lock.yaml" if "\n" in written else written)
-        if "\n" not in written and not path.is_file():
-            raise UsageError(f"`lock` is {written}, and there is no such file.")
-        text = written if "\n" in written else path.read_text()
-        lock, wrong = parse_lock(text, path)
+    lock = Lock()
+    if "lock" in args:
+        lock, wrong = parse_lock(_required("lock", args["lock"]), Path("lock"))
         if wrong:
             raise SpecError(render_text(wrong))
-    if "\n" not in site:
-        return load_checked_site(Path(site), lock)
-    return check_loaded(parse_site(site, TEXT_NAME), TEXT_NAME, lock)
+    return check_loaded(parse_site(site, "site"), "site", lock)
 
 
 def _required(key: str, value: pulumi.Input[T]) -> T:

@@ -197,17 +197,13 @@ def _run_rules(spec: ClusterSpec) -> list[Finding]:
     return [problem for rule in RULES for problem in rule.problems(spec)]
 
 
-def load_checked_site(path: Path, lock: Lock | None = None) -> CheckedSite:
+def load_checked_site(path: Path) -> CheckedSite:
     """Load a site file or a stack file and run every rule.
-
-    Args:
-        path: The file.
-        lock: The site's lock; default the one next to the file.
 
     Raises:
         UsageError: The file does not exist or cannot be read.
     """
-    return check_loaded(load_site(path), str(path), lock)
+    return check_loaded(load_site(path), str(path))
 
 
 def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:

@@ -132,7 +132,7 @@ def test_large_site_is_checked_by_looking_up_its_cables() -> None:
     assert "nic-cabling" not in {problem.rule for problem in check_site(large)}
 
 
-EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").glob("*/[a-z]*.yaml"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")

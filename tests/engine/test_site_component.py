@@ -145,21 +145,24 @@ def test_a_yaml_program_sets_up_a_switch_and_gives_it_back(
 
 
 @pytest.mark.engine
-def test_a_yaml_program_previews_a_whole_site_with_its_secrets_hidden(
+def test_the_example_previews_a_whole_site_with_its_secrets_hidden(
     yaml_engine: EngineRunner, room: SwitchRoom
 ) -> None:
-    program = make_program(yaml_engine, "whole-site-in-yaml")
-    document = of_room(room)
-    program.write_site(document)
-    names = ("ssh_private_key", "k3s_token", "k3s_agent_token")
-    secrets = {name: f"value-of-{name}" for name in names}
-    secrets["switch_password"] = "${switchPassword}"
-    program.write(site="site.yaml", secrets=secrets)
-    done = yaml_engine.preview(program.folder, "dev", {"railyard:observe": "never"})
-    assert done.rc == 0, done.stderr + done.errors
-    assert ("create", "train") in done.steps
-    assert ("create", "acceptance-gate") in done.steps
-    assert PASSWORD not in done.stdout
+    program = make_program(yaml_engine, "training")
+    program.write_site(of_room(room))
+    example = (EXAMPLES / "pulumi-program" / "Pulumi.yaml").read_text()
+    assert "../../provider" in example
+    here = example.replace("../../provider", str(PROVIDER)).replace("../dgx-roce/", "")
+    (program.folder / "Pulumi.yaml").write_text(here)
+    for name in ("sshPrivateKey", "k3sToken", "k3sAgentToken"):
+        setting = ("--secret", name, f"value-of-{name}")
+        done = yaml_engine.call(program.folder, "config", "set", *setting, "--stack", "dev")
+        assert done.returncode == 0, done.stderr
+    seen = yaml_engine.preview(program.folder, "dev", {"railyard:observe": "never"})
+    assert seen.rc == 0, seen.stderr + seen.errors
+    assert {("create", "train"), ("create", "acceptance-gate")} <= {*seen.steps}
+    assert PASSWORD not in seen.stdout
+    assert "value-of-" not in seen.stdout
 
 
 @pytest.mark.engine

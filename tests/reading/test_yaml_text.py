@@ -100,7 +100,7 @@ def test_a_change_of_what_an_alias_repeats_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda each: each.parent.name
+    "file", sorted((ROOT / "examples").glob("*/[a-z]*.yaml")), ids=lambda each: each.parent.name
 )
 def test_both_readers_read_every_example_alike(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = file.read_text(encoding="utf-8")
