@@ -108,10 +108,9 @@ def test_dscp_trust_lost_is_named_by_acceptance_and_repaired_with_three_drifts(
 
 def audit(site: Playground, code: int) -> list[dict[str, str]]:
     """The deviations that `railyard audit` finds with the file alone, without the stack."""
-    secrets = {
-        f"RAILYARD_SECRET_{name.upper()}": site.pulumi("config", "get", f"railyard:{name}").must()
-        for name in ("ssh_private_key", "switch_password")
-    }
+    names = ("ssh_private_key", "switch_password")
+    found = {name: site.pulumi("config", "get", f"railyard:{name}").must() for name in names}
+    secrets = {f"RAILYARD_SECRET_{name.upper()}": text.strip() for name, text in found.items()}
     text = site.railyard("audit", "Pulumi.dev.yaml", "--format", "json", **secrets).must(code)
     return json.loads(text)["deviations"]
 
