@@ -69,7 +69,10 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
             what = f"{most}, and is to offer {count}."
         else:
             continue
-        fix = "correct firmware.num_of_vfs, or remove it: each card then offers what it needs."
+        fix = (
+            "correct firmware.num_of_vfs, or remove it: each card then offers the VFs that it "
+            "needs."
+        )
         yield Finding(what, (at(("hosts", h, *place, "vfs"), vfs),), fix)
 
 
@@ -96,7 +99,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
             first = seen.setdefault(floor.model, place)
             if first != place:
                 where = (at((*first, "model"), floor.model), at((*place, "model"), floor.model))
-                fix = "keep one of them."
+                fix = "keep one entry."
                 yield Finding(f"two oldest releases are named for {floor.model}.", where, fix)
 
 
@@ -117,8 +120,8 @@ def check_port_function(spec: ClusterSpec) -> Findings:
             function = int(pci.rpartition(".")[2])
             if function >= count:
                 yield Finding(
-                    f"{pci} of {host.name} is function {function}, and a card of this kind has "
-                    f"its ports at functions 0 to {count - 1}: higher ones are VFs.",
+                    f"{pci} of {host.name} is function {function}, a VF: its ports are 0 to "
+                    f"{count - 1}.",
                     (at(("hosts", h, *place, "pci"), pci),),
                     "write the PF's address (`railyard discover` shows it).",
                 )
@@ -154,7 +157,7 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         path, driver = block_path(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.is_installed:
             what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
-            fix = "choose an image that has the driver, and set driver.kind to present."
+            fix = "choose an image with the driver, and set driver.kind to present."
             yield Finding(what, (at((*path, "kind"), driver.kind), hcas), fix)
         if not host.nics:
             for finding in _unset(spec, host):
@@ -167,14 +170,11 @@ def _unset(spec: ClusterSpec, host: Host) -> Findings:
     path = block_path(spec, host, "firmware")
     for key in ("manage", "relaxed_ordering"):
         if getattr(settings.firmware, key) and not host.hca_sriov:
-            yield Finding(
-                f"{key} is asked for, and the file has no PCI address of the InfiniBand adapters.",
-                (at((*path, key), value=True),),
-                f"remove {key}, or list the ports under hca_sriov (with vfs: 0 where they need "
-                "no VFs); hosts that differ are a group of host_groups.",
-            )
+            what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand adapters."
+            fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no VFs)."
+            yield Finding(what, (at((*path, key), value=True),), fix)
     if settings.firmware.min_versions:
-        what = "min_versions goes by card model, and the file has no model of InfiniBand adapters."
+        what = "min_versions needs card models, but the file lacks those of InfiniBand adapters."
         fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
         yield Finding(what, (at((*path, "min_versions")),), fix)
     if settings.qos != HostQos():
@@ -193,7 +193,7 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
         setting = render_path((*path, "ats"))
         place = at((*path, "ats"), firmware.ats)
         if firmware.ats and not spec.hypervisors:
-            what = "ATS is for virtual machines on ESXi, and this site has no hypervisors."
+            what = "ATS is for virtual machines on ESXi, but this site lacks hypervisors."
             fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
             yield Finding(what, (place,), fix)
         if spec.hypervisors and hosts and not firmware.ats:
@@ -269,19 +269,18 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     missing = [key for key, value in needed.items() if value is None]
     if missing:
         yield Finding(
-            f"the driver package {driver.kind} has no {', '.join(missing)}.",
+            f"the driver package {driver.kind} lacks {', '.join(missing)}.",
             (at((*path, "kind"), driver.kind),),
-            "pin it: version, source (an absolute path or https address) and sha256 of the file; "
-            "or version and repository, as DOCA-OFED is offered."
+            "pin it: version, source (a path or https address) and sha256; or version and "
+            "repository."
             if driver.kind == "doca_ofed"
-            else "pin it: version, source (an absolute path or https address) and sha256 of the "
-            "file.",
+            else "pin it: version, source (a path or https address) and sha256.",
         )
     if driver.repository is not None and (driver.source or driver.sha256):
         given = {"source": driver.source, "sha256": driver.sha256}
         keys = [key for key, value in given.items() if value]
         name = "a source" if driver.source else "a checksum of a source"
-        what = f"the driver has {name} and a repository, and it can come from one of them only."
+        what = f"the driver has {name} and a repository, but needs only one."
         where = (
             at((*path, keys[0]), given[keys[0]]),
             at((*path, "repository", "url"), driver.repository.url),
@@ -291,14 +290,14 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
 
 def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if driver.packages and driver.repository is None:
-        what = "packages names what to install from a repository, and there is none."
+        what = "packages needs a repository, but repository is not set."
         fix = "add repository, or remove packages."
         yield Finding(what, (at((*path, "packages"), driver.packages),), fix)
     ends = _FILES[driver.kind]
     if driver.source is not None and not driver.source.endswith(ends):
         yield Finding(
-            f"{driver.source.rpartition('/')[2]} is no package of {driver.kind}, which comes as "
-            f"{' or '.join(ends)}.",
+            f"{driver.source.rpartition('/')[2]} is not a {' or '.join(ends)} file, as "
+            f"{driver.kind} needs.",
             (at((*path, "source"), driver.source), at((*path, "kind"), driver.kind)),
             "name the package of that form, or correct kind; of an .iso there is a .tgz as well.",
         )
@@ -323,7 +322,7 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         place = at((*path, key), version)
         found = parse_driver_version(version)
         if found is None:
-            what = f"{version} is no version of an RDMA driver that is known here."
+            what = f"{version} is not a known version of an RDMA driver."
             fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
             yield Finding(what, (place,), fix)
             continue
@@ -352,7 +351,7 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
             continue
         if spec.settings_of(each.host).driver == driver:
             yield Finding(
-                f"MLNX_OFED {driver.version} does not know the {each.nic.model} of "
+                f"MLNX_OFED {driver.version} does not support the {each.nic.model} of "
                 f"{each.host.name}.",
                 (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",
