@@ -16,23 +16,20 @@ from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.model.fabric import Switch
 from components.model.hosts import Host
-from components.model.jobs import Containers
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import firmware_by_operator, vfs_by_operator
 from components.model.places import default_way, each_ssh
 from components.model.reach import how_to_pin
-from components.model.sources import JumpError, ReachedSsh, Sources, hops_of
+from components.model.sources import JumpError, ReachedSsh, hops_of
 from components.model.texts import fold_names
 from components.model.units import SecretRef, Ssh
-from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
 """Ends of the keys in the examples, which no real device has."""
-SSH_SECRETS: Final = ("password", "private_key", "passphrase", "sudo_password", "enable_password")
 
 
 def check_host_key(spec: ClusterSpec) -> Findings:
@@ -68,8 +65,8 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{fold_names(name for name, _ in devices.values())} have one host key.",
                 tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
-                "write the key of each (`ssh-keyscan ADDRESS`); on clones run `ssh-keygen -A` "
-                "first.",
+                "write the key of each (`ssh-keyscan ADDRESS`); on clones first run `ssh-keygen "
+                "-A`.",
                 "warning",
             )
 
@@ -105,55 +102,6 @@ def check_credentials(spec: ClusterSpec) -> Findings:
 def _shown(ssh: Ssh, key: str) -> object:
     value = getattr(ssh, key)
     return value.name if isinstance(value, SecretRef) else value
-
-
-def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    """List each reference to a secret, with its place."""
-    for reference, path in _references(spec):
-        source = next(key for key in ("secret", "env", "command") if getattr(reference, key))
-        yield reference, (*path, source)
-
-
-def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]]:
-    """The references of one `ssh`, with their places."""
-    for key in SSH_SECRETS:
-        reference = getattr(ssh, key)
-        if isinstance(reference, SecretRef):
-            yield reference, (*path, key)
-
-
-def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    for _, ssh, path in each_ssh(spec):
-        yield from ssh_secrets(ssh, path)
-    if spec.infiniband is not None and spec.infiniband.ufm is not None:
-        yield spec.infiniband.ufm.password, ("infiniband", "ufm", "password")
-    if (provision := crusoe_of(spec)) is not None:
-        place = ("environment", "instances")
-        yield provision.access_key, (*place, "access_key")
-        yield provision.secret_key, (*place, "secret_key")
-    if spec.k3s is not None:
-        yield spec.k3s.token, ("kubernetes", "token")
-        if spec.k3s.agent_token is not None:
-            yield spec.k3s.agent_token, ("kubernetes", "agent_token")
-    if isinstance(spec.kubernetes, ExistingPlane):
-        yield spec.kubernetes.kubeconfig, ("kubernetes", "kubeconfig")
-    if spec.containers is not None:
-        yield from _registry_secrets(spec.containers)
-    yield from _source_secrets(spec.sources)
-
-
-def _source_secrets(sources: Sources) -> Iterator[tuple[SecretRef, SpecPath]]:
-    for key, source in (("mirror", sources.mirror), ("registry", sources.registry)):
-        if source is not None and source.login is not None:
-            yield source.login.password, ("sources", key, "login", "password", "secret")
-
-
-def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecPath]]:
-    path: SpecPath = ("containers",)
-    if containers.login is not None:
-        yield containers.login.password, (*path, "login", "password")
-    if containers.build is not None and containers.build.login is not None:
-        yield containers.build.login.password, (*path, "build", "login", "password")
 
 
 def _unknown_jumps(spec: ClusterSpec) -> Findings:
@@ -311,16 +259,12 @@ def check_host_login(spec: ClusterSpec) -> Findings:
         if host.login == "none":
             yield from _without_login(spec, h, host)
         elif host.ssh is None:
-            yield Finding(
-                f"{host.name} lacks ssh, so Railyard cannot log in.",
-                (at(("hosts", h)),),
-                "add ssh with address, user, private_key and host_key; or login: none on an "
-                "existing cluster.",
-            )
+            where = (at(("hosts", h)),)
+            fix = "add ssh with address, user, private_key and host_key, or login: none."
+            yield Finding(f"{host.name} lacks ssh, so Railyard cannot log in.", where, fix)
 
 
 def _without_login(spec: ClusterSpec, h: int, host: Host) -> Findings:
-    """Report why `login: none` is impossible."""
     path: SpecPath = ("hosts", h)
     place = at((*path, "login"), host.login)
     foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)

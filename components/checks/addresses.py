@@ -11,10 +11,11 @@ from typing import Final
 
 from components.checks.rows import known, refuse, requires, rule, unique, values
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedNic, list_nics, reachable
+from components.checks.topology import PlacedNic, list_nics
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
+from components.fabric.tiers import reachable
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
 from components.model.places import (
@@ -118,12 +119,9 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
         for net in networks:
             if address in net.network:
                 wrong = net.name.removeprefix("the subnet of ")
-                yield Finding(
-                    f"{address} of {name} is in {net.name}, {net.network}.",
-                    (at(path, address), at(net.path, net.network)),
-                    "keep the management network apart from rails, pods and services: give "
-                    f"{wrong} another subnet.",
-                )
+                where = (at(path, address), at(net.path, net.network))
+                fix = f"keep the management network apart: give {wrong} another subnet."
+                yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
 
 
 def _unusable(networks: list[_Net]) -> Findings:
@@ -148,7 +146,6 @@ def _networks(spec: ClusterSpec) -> list[_Net]:
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
-    """Yield all literal addresses on the management network."""
     named: list[tuple[str, str, SpecPath]] = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
@@ -217,7 +214,7 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
         first = spec.rails[0]
         yield Finding(
             f"all {len(spec.rails)} rails share {first.subnet} and VLAN {first.vlan}: one fault "
-            "can stop all.",
+            "stops all.",
             _subnets(spec),
             'give each rail a separate VLAN and subnet, or write waive: {flat-fabric: "WHY"}.',
             "warning",
@@ -265,7 +262,7 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
         place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
         on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
         yield Finding(
-            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses, but needs {total}: "
+            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {total}: "
             f"{wanted}.",
             (at(("rails", r, *place), subnet.network),),
             "choose a larger subnet, or fewer VFs.",
@@ -316,20 +313,13 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
         fix = "choose a larger subnet; /24 is usual."
         yield Finding(f"{rail.name}'s subnet {subnet} is too small for {nic}.", where, fix)
     elif _is_of_probe(spec, address, subnet):
-        yield Finding(
-            f"{address} of {nic}, the last of {rail.name}, is reserved for the bandwidth test's "
-            "server.",
-            (at(path, nic.nic.address),),
-            "give the card another address.",
-        )
+        what = f"{address} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
+        yield Finding(what, (at(path, nic.nic.address),), "give the card another address.")
     elif address not in subnet or address in ends:
         on_leaf = f" on {place.leaf}" if place.leaf else ""
-        yield Finding(
-            f"{nic.nic.address} of {nic} is not a machine's address in {rail.name}'s "
-            f"{subnet}{on_leaf}.",
-            (at(path, nic.nic.address),),
-            f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
-        )
+        what = f"{nic.nic.address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
+        fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length."
+        yield Finding(what, (at(path, nic.nic.address),), fix)
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
@@ -370,7 +360,6 @@ def _one_pool(spec: ClusterSpec) -> Findings:
 
 
 def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
-    """Yield reasons why the VFs of one resource differ, each with its place."""
     first = spec.rails[0].vlan
     for r, rail in enumerate(spec.rails):
         if rail.vlan != first:

@@ -7,17 +7,11 @@ from typing import Final
 
 from components.checks.rows import known, rule
 from components.checks.rule import Finding, Findings, at
-from components.checks.topology import (
-    PlacedNic,
-    PlacedPort,
-    list_cables,
-    list_nics,
-    list_ports,
-    reachable,
-)
+from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.core.problem import SpecPath
 from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
+from components.fabric.tiers import reachable
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -31,8 +25,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
                 (port.place,),
-                "name a host and its rail, as <host>/<rail>; remove ports of management or "
-                "storage.",
+                "name a host and its rail as <host>/<rail>; remove ports of management or storage.",
             )
 
 
@@ -159,8 +152,8 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
             yield Finding(f"{named} has VLAN {vlan} of {rail} untagged.", where, fix)
         elif vlan in kept:
             yield Finding(
-                f"{named} has VLAN {vlan} untagged, but {title} reserves {kept.start} to "
-                f"{kept.stop - 1}.",
+                f"{named} has VLAN {vlan} untagged, but {title} reserves "
+                f"{kept.start}-{kept.stop - 1}.",
                 (place,),
                 "choose a VLAN outside of that range.",
             )
@@ -207,14 +200,9 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
         if (port.switch.routing and other.switch.routing) or (rail is not None and rail.leaves):
             continue  # `rail-gateway` and `rail-leaf` require the subnets and the path between them
         seen.add(key)
-        yield Finding(
-            f"no link carries the VLAN of {port.rail} from {other.switch.name} to "
-            f"{port.switch.name}.",
-            (port.place, other.place),
-            "plug NIC k of every host into leaf k, or write both ends of a link between the "
-            "switches.",
-            "warning",
-        )
+        what = f"no link carries {port.rail}'s VLAN from {other.switch.name} to {port.switch.name}."
+        fix = "plug NIC k of every host into leaf k, or write both ends of a link between them."
+        yield Finding(what, (port.place, other.place), fix, "warning")
 
 
 def check_numa_leaf(spec: ClusterSpec) -> Findings:
@@ -235,13 +223,10 @@ def check_numa_leaf(spec: ClusterSpec) -> Findings:
         used = sorted({port.switch.name for _, port in members})
         leaves = len(reached[host])
         if len(used) < min(len({nic.path for nic, _ in members}), leaves):
-            yield Finding(
-                f"{len(members)} NICs on NUMA node {numa} of {host} share {', '.join(used)} of "
-                f"{leaves} leaves.",
-                (at(members[0][0].path[:2], host), *(port.place for _, port in members)),
-                "plug them into different leaves, or waive the rule with the reason.",
-                "warning",
-            )
+            what = f"NICs on NUMA node {numa} of {host} share {', '.join(used)} of {leaves} leaves."
+            where = (at(members[0][0].path[:2], host), *(port.place for _, port in members))
+            fix = "plug them into different leaves, or waive the rule with the reason."
+            yield Finding(what, where, fix, "warning")
 
 
 RULES: Final = (

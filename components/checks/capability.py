@@ -152,8 +152,7 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
                 if model is not None and by_model
                 else f"{switch.name} runs {title} {switch.release}, which {system.older}.",
                 (where, at(("switches", s, "model"), switch.model)) if by_model else (where,),
-                f"upgrade it to {needed} or later and write its release, such as "
-                f"{system.a_release}.",
+                f"upgrade it to {needed} or later, and write its release: {system.a_release}.",
             )
 
 
@@ -193,21 +192,15 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
         mtu_bytes = own or spec.rdma.port_mtu_bytes
         low, high = model.mtu_range_bytes[system]
         if not low <= mtu_bytes <= high:
-            usual = min(_USUAL_MTU_BYTES, high)
-            yield Finding(
-                f"a port of {model.described} cannot have MTU {mtu_bytes}.",
-                (at(path, mtu_bytes),),
-                f"choose {low} to {high}; {usual} is usual. Source: "
-                f"{_mtu_source(port.switch, model)}.",
-            )
+            usual, source = min(_USUAL_MTU_BYTES, high), SWITCH_SYSTEMS[system].mtu_source
+            if model.most_mtu_bytes is not None:
+                own_file = f"the file of {model.name}"
+                source = "switch_models of this file" if port.switch.is_described else own_file
+            where = (at(path, mtu_bytes),)
+            fix = f"choose {low} to {high}; {usual} is usual. Source: {source}."
+            yield Finding(f"a port of {model.described} cannot have MTU {mtu_bytes}.", where, fix)
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
-
-
-def _mtu_source(switch: Switch, model: SwitchModel) -> str:
-    if model.most_mtu_bytes is None:
-        return SWITCH_SYSTEMS[switch.os].mtu_source
-    return "switch_models of this file" if switch.is_described else f"the file of {model.name}"
 
 
 def _find_split(spec: ClusterSpec) -> Findings:
@@ -223,7 +216,6 @@ def _find_split(spec: ClusterSpec) -> Findings:
 
 
 def _find_too_fast(spec: ClusterSpec) -> Findings:
-    """Check that a card is not faster than its port, or than its part of a split port."""
     for cable in list_cables(spec):
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
         model, speed = switch.hardware, link_speed(switch, name)
@@ -268,10 +260,9 @@ def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: P
         if priority != given:
             first, last = given * DSCP_PER_PRIORITY, given * DSCP_PER_PRIORITY + 7
             yield Finding(
-                f"{name} {dscp} is priority {priority}, but {switch.name}'s RoCE profile has "
-                f"{given}.",
+                f"{name} {dscp} is priority {priority}, but {switch.name}'s profile has {given}.",
                 (at(("rdma", name), dscp), where),
-                f"set {name} to {first}-{last}: {driver_of(switch.os).title} uses only that "
+                f"set {name} to {first}-{last}: {driver_of(switch.os).title} has only that "
                 "priority.",
             )
 
@@ -298,7 +289,6 @@ def check_port_split(spec: ClusterSpec) -> Findings:
 
 
 def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
-    """Report splits in `breakouts` that the model does not support."""
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
@@ -307,12 +297,8 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
         where = at(("switches", s, "breakouts", whole), mode)
         if whole not in model.ports[switch.os]:
             ports = model.describe_ports(switch.os).partition(", split")[0]
-            yield Finding(
-                f"breakouts of {switch.name} names {whole}, but {model.described} lacks that "
-                "whole port.",
-                (where,),
-                f"name whole ports: {ports}.",
-            )
+            what = f"breakouts of {switch.name} names {whole}, which {model.described} lacks."
+            yield Finding(what, (where,), f"name whole ports: {ports}.")
             continue
         if forms:
             wrong.setdefault(mode, []).append(whole)
@@ -328,7 +314,6 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
 
 
 def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
-    """Find ports in use that the splits remove."""
 
     def port(name: str) -> Place:
         return at(("switches", s, "ports", name), switch.ports[name].to)
@@ -345,12 +330,9 @@ def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, Port
         used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
         for name in used:
             if name in switch.ports:
-                yield Finding(
-                    f"{switch.name} lacks {name}: {split.whole} is split in {split.count}.",
-                    (port(name), *map(port, split.named[-1:])),
-                    "plug it into another port: such a split removes the next port. "
-                    f"{model.capability_line()}.",
-                )
+                what = f"{switch.name} lacks {name}: {split.whole} is split in {split.count}."
+                fix = f"use another port: such a split removes the next. {model.capability_line()}."
+                yield Finding(what, (port(name), *map(port, split.named[-1:])), fix)
 
 
 def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:
@@ -369,7 +351,6 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
 def _unlike(
     s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
 ) -> Findings:
-    """Report cards of several speeds on one port."""
     found = [
         (name, cables[switch.name, name].nic)
         for name in split.named

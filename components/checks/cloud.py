@@ -86,11 +86,10 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
     pools = list(_infiniband(spec))
     where = at((*_INSTANCES, "ib_partition"), provision.ib_partition)
     if pools and provision.ib_partition is None:
-        yield Finding(
-            f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand without a partition.",
-            (where, at((*pools[0][2], "type"), pools[0][0].type)),
-            f"set ib_partition to a name, for example {spec.name}.",
-        )
+        first = pools[0][0]
+        what = f"{first.type} of pool {first.name} is on InfiniBand, but lacks a partition."
+        fix = f"set ib_partition to a name, for example {spec.name}."
+        yield Finding(what, (where, at((*pools[0][2], "type"), pools[0][0].type)), fix)
     unknown = any(find_type(pool.type) is None for pool in provision.pools)
     if not pools and not unknown and provision.ib_partition is not None:
         what = f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand."
@@ -134,11 +133,9 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
     for key, words in (("pod_cidr", "pod"), ("service_cidr", "service")):
         network: IPv4Network = getattr(spec.kubernetes, key)
         if network.overlaps(provision.vpc_cidr):
-            yield Finding(
-                f"the cloud's network {provision.vpc_cidr} overlaps the {words} network {network}.",
-                places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}"),
-                "choose networks that do not overlap.",
-            )
+            what = f"the network {provision.vpc_cidr} overlaps the {words} network {network}."
+            where = places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}")
+            yield Finding(what, where, "choose networks that do not overlap.")
 
 
 def check_cloud_balancer(spec: ClusterSpec) -> Findings:
@@ -214,7 +211,6 @@ def check_fabric_transport(spec: ClusterSpec) -> Findings:
 
 
 def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
-    """Name, HCAs and place of each pool of workers, or of each listed worker."""
     if crusoe_of(spec) is None:
         for h, host in enumerate(spec.hosts):
             if host.role == "worker":
@@ -267,11 +263,10 @@ def check_topology_file(spec: ClusterSpec) -> Findings:
         if given is None or given.host_path != kind.topology_file:
             shown = given.host_path if given else None
             yield Finding(
-                f"jobs get the topology file {shown or 'none'}, but {pool.type} needs "
-                f"{kind.topology_file}.",
+                f"{pool.type} needs {kind.topology_file}, but jobs get "
+                f"{shown or 'no topology file'}.",
                 (at(("jobs", "topology_file", "host_path"), shown), at((*path, "type"), pool.type)),
-                "set jobs.topology_file.host_path to that path; on older hypervisors it ends in "
-                "-qemu.xml.",
+                "set jobs.topology_file.host_path to it; older hypervisors have *-qemu.xml.",
                 "error" if given is None else "warning",
             )
 

@@ -58,7 +58,6 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
 
 
 def _offered_findings(host: Host, h: int, count: int) -> Findings:
-    """Report ports of a host that need more VFs than the setting offers, or support fewer."""
     ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
     for place, vfs, card in ports:
@@ -119,12 +118,9 @@ def check_port_function(spec: ClusterSpec) -> Findings:
         for place, pci, count in ports:
             function = int(pci.rpartition(".")[2])
             if function >= count:
-                yield Finding(
-                    f"{pci} of {host.name} is function {function}, a VF: its ports are 0 to "
-                    f"{count - 1}.",
-                    (at(("hosts", h, *place, "pci"), pci),),
-                    "write the PF's address (`railyard discover` shows it).",
-                )
+                what = f"{pci} of {host.name} is a VF: its ports are functions 0 to {count - 1}."
+                fix = "write the PF's address (`railyard discover` shows it)."
+                yield Finding(what, (at(("hosts", h, *place, "pci"), pci),), fix)
 
 
 def check_firmware_guests(spec: ClusterSpec) -> Findings:
@@ -165,7 +161,6 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
 
 
 def _unset(spec: ClusterSpec, host: Host) -> Findings:
-    """Report settings that a host without NICs cannot use."""
     settings = spec.settings_of(host)
     path = block_path(spec, host, "firmware")
     for key in ("manage", "relaxed_ordering"):
@@ -225,7 +220,6 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
 
 
 def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
-    """Report `flavour` and `at_least` if they do not apply to the driver."""
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
@@ -295,12 +289,11 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
         yield Finding(what, (at((*path, "packages"), driver.packages),), fix)
     ends = _FILES[driver.kind]
     if driver.source is not None and not driver.source.endswith(ends):
-        yield Finding(
-            f"{driver.source.rpartition('/')[2]} is not a {' or '.join(ends)} file, as "
-            f"{driver.kind} needs.",
-            (at((*path, "source"), driver.source), at((*path, "kind"), driver.kind)),
-            "name the package of that form, or correct kind; of an .iso there is a .tgz as well.",
-        )
+        name = driver.source.rpartition("/")[2]
+        what = f"{name} is not a {' or '.join(ends)} file, as {driver.kind} needs."
+        where = (at((*path, "source"), driver.source), at((*path, "kind"), driver.kind))
+        fix = "name the package of that form, or correct kind; of an .iso there is a .tgz as well."
+        yield Finding(what, where, fix)
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
         what = "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz."
         fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
@@ -329,11 +322,9 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         if driver.kind == "present":
             continue
         if found.family not in {None, driver.kind}:
-            yield Finding(
-                f"{driver.version} is a version of {found.family}, and the kind is {driver.kind}.",
-                (place, at((*path, "kind"), driver.kind)),
-                f"set kind to {found.family}, or correct the version.",
-            )
+            what = f"{driver.version} is a version of {found.family}, not of {driver.kind}."
+            fix = f"set kind to {found.family}, or correct the version."
+            yield Finding(what, (place, at((*path, "kind"), driver.kind)), fix)
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
             what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
             fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
@@ -351,7 +342,7 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
             continue
         if spec.settings_of(each.host).driver == driver:
             yield Finding(
-                f"MLNX_OFED {driver.version} does not support the {each.nic.model} of "
+                f"MLNX_OFED {driver.version} lacks support for the {each.nic.model} of "
                 f"{each.host.name}.",
                 (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",

@@ -93,13 +93,13 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     operator = spec.operators.gpu
     if operator is None or gpu_driver_owner(spec) != "host":
         return
-    least = GPU_DRIVER_LEAST.get(parse_numbers(operator.chart.version)[:2])
+    own = operator.chart.version
+    least = GPU_DRIVER_LEAST.get(parse_numbers(own)[:2])
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = gpu_branch(version)
         if least is not None and branch is not None and branch < least:
             yield Finding(
-                f"the GPU driver is {version}, but GPU operator {operator.chart.version} needs "
-                f"branch {least}.",
+                f"the GPU driver is {version}, but GPU operator {own} needs branch {least}.",
                 (
                     at(path, version),
                     at(("operators", "gpu", "chart", "version"), operator.chart.version),
@@ -150,19 +150,13 @@ def _operator_findings(spec: ClusterSpec) -> Findings:
     network = spec.operators.network
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
-        yield Finding(
-            "the GPU operator's driver needs a driver package on all workers or on none, not "
-            f"{shown}.",
-            (where, at(("host_groups",))),
-            "give all workers a driver package, or none, or let the hosts own the GPU driver.",
-        )
+        what = f"the GPU operator's driver needs a driver package on all workers or none: {shown}."
+        fix = "give all workers a driver package, or none, or let the hosts own the GPU driver."
+        yield Finding(what, (where, at(("host_groups",))), fix)
     elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
-        yield Finding(
-            "the GPU operator loads nvidia_peermem, which the workers' inbox driver cannot serve.",
-            (where, at(("host_defaults", "driver"), None)),
-            "set gpu_direct to dma_buf, or give the hosts a driver package.",
-            "warning",
-        )
+        what = "the GPU operator loads nvidia_peermem, which needs more than an inbox driver."
+        fix = "set gpu_direct to dma_buf, or give the hosts a driver package."
+        yield Finding(what, (where, at(("host_defaults", "driver"), None)), fix, "warning")
 
 
 def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
@@ -172,16 +166,11 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     if path == "nv_peer_mem":
         reason = _why_not_nv_peer_mem(spec, settings.driver, branch)
         if reason:
-            yield Finding(
-                f"nv_peer_mem cannot load: {reason}.",
-                places,
-                "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU kernel "
-                "modules.",
-            )
+            fix = "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU modules."
+            yield Finding(f"nv_peer_mem cannot load: {reason}.", places, fix)
     if path == "peermem" and _lacks_peer_memory(spec, settings.driver):
         yield Finding(
-            "nvidia_peermem needs MLNX_OFED or DOCA-OFED, but the driver is "
-            f"{settings.driver.shown}.",
+            f"nvidia_peermem needs MLNX_OFED or DOCA-OFED, not {settings.driver.shown}.",
             places,
             "set driver to {kind: present} if the hosts have one, or name its package (kind: "
             "doca_ofed); "
@@ -264,12 +253,9 @@ def check_gpu_pair(spec: ClusterSpec) -> Findings:
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
         for (pci, n), count in Counter(named).items():
             if count > 1:
-                yield Finding(
-                    f"gpu_pci of {host.name} {host.nics[n].netdev} lists the GPU at {pci} {count} "
-                    "times.",
-                    (at(_gpus(h, n), pci),),
-                    f"remove {'one of the two' if count == _TWO else 'all but one'}.",
-                )
+                what = f"{host.name} {host.nics[n].netdev} lists the GPU at {pci} {count} times."
+                fix = f"remove {'one of the two' if count == _TWO else 'all but one'}."
+                yield Finding(what, (at(_gpus(h, n), pci),), fix)
         for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
                 places = [n for each, n in named if each == pci]

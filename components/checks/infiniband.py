@@ -66,13 +66,10 @@ def _unmade_partitions(spec: ClusterSpec) -> Findings:
         return
     looked_for = () if fabric.ufm else list_partitions(fabric)
     for partition, path in looked_for:
-        yield Finding(
-            f"Railyard cannot make the partition {partition.name}: the subnet manager is external.",
-            (at((*path, "name"), partition.name), _manager("external")),
-            f"write infiniband.ufm, or add {show_pkey(partition.pkey)} to opensm's "
-            "partitions.conf.",
-            "warning",
-        )
+        what = f"the external subnet manager must make the partition {partition.name}."
+        where = (at((*path, "name"), partition.name), _manager("external"))
+        fix = f"write infiniband.ufm, or add {show_pkey(partition.pkey)} to opensm's partitions."
+        yield Finding(what, where, fix, "warning")
 
 
 def _guid_counts(spec: ClusterSpec) -> Findings:
@@ -96,11 +93,9 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
     for h, host in enumerate(spec.hosts):
         is_user = host.hcas or host.gpus
         if host.role == "worker" and is_user and host.hcas != fabric.hcas:
-            yield Finding(
-                f"{host.name} has {host.hcas} HCAs, but workers of the fabric have {fabric.hcas}.",
-                places(spec, f"hosts.{h}.hcas", "infiniband.hcas"),
-                "correct the wrong number.",
-            )
+            what = f"{host.name} has {host.hcas} HCAs, but workers of the fabric {fabric.hcas}."
+            fix = "correct the wrong number."
+            yield Finding(what, places(spec, f"hosts.{h}.hcas", "infiniband.hcas"), fix)
         if host.nics:
             what = f"{host.name} has NICs on rails, but the fabric is InfiniBand."
             fix = "describe InfiniBand cards by hcas and hca_guids."
@@ -116,7 +111,7 @@ def check_ib_rate(spec: ClusterSpec) -> Findings:
         if switch.speeds_gbit_s and fabric.rate_gbit_s not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
             yield Finding(
-                f"rate_gbit_s is {fabric.rate_gbit_s}, but {switch.described}'s ports run at "
+                f"rate_gbit_s is {fabric.rate_gbit_s}, but {switch.described}'s ports have "
                 f"{rates}.",
                 (
                     at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
@@ -173,12 +168,9 @@ def _targets(spec: ClusterSpec) -> Findings:
             if switch.peer(name) is not None:
                 continue
             if not _leads_to_hca(spec, to):
-                yield Finding(
-                    f"port {name} of {switch.name} leads to {to}, which is not an HCA of a host.",
-                    (place,),
-                    "write <host>/hca-<n>, counted from 0, or <switch>:<port> for a link between "
-                    "switches.",
-                )
+                what = f"port {name} of {switch.name} leads to {to}, which is not an HCA of a host."
+                fix = "write <host>/hca-<n>, counted from 0, or <switch>:<port> for a link."
+                yield Finding(what, (place,), fix)
             elif (other := plugged.setdefault(to, place)) is not place:
                 what, fix = f"{to} is plugged into two ports.", "keep the port with the cable."
                 yield Finding(what, (place, other), fix)
@@ -263,12 +255,9 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     near = _hops(spec)[switches[0].name]
     for switch in switches[1:]:
         if switch.name not in near:
-            yield Finding(
-                f"no cable leads from {switches[0].name} to {switch.name}: these are two subnets.",
-                (at((*switch.path, "name"), switch.name),),
-                f'write the cables at both ends, for example "1/31/1": {switches[0].name}:1/31/1.',
-                "warning",
-            )
+            what = f"no cable joins {switches[0].name} and {switch.name}: they are two subnets."
+            fix = f'write the cables at both ends, for example "1/31/1": {switches[0].name}:1/31/1.'
+            yield Finding(what, (at((*switch.path, "name"), switch.name),), fix, "warning")
 
 
 def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
@@ -353,11 +342,10 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
         else:
             kinds, key = {partition.membership_of(each.host) for each in partition.members}, ""
         if kinds == {"limited"}:
-            yield Finding(
-                f"all members of partition {partition.name} are limited, so none reaches another.",
-                (at((*path, key), "limited") if key else at((*path, "members")),),
-                "make one member full." if not key else "remove membership: full is the default.",
-            )
+            what = f"all members of partition {partition.name} are limited: none reaches another."
+            where = (at((*path, key), "limited") if key else at((*path, "members")),)
+            fix = "make one member full." if not key else "remove membership: full is the default."
+            yield Finding(what, where, fix)
         yield from _wrong_members(spec, partition, path)
 
 
@@ -403,8 +391,8 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
     if over:
         others = f", and {len(over) - 1} more hosts in too many" if over[1:] else ""
         yield Finding(
-            f"{over[0]} is in {counts[over[0]]} partitions{others}, but a port's key table holds "
-            f"{_KEY_TABLE}.",
+            f"{over[0]} is in {counts[over[0]]} partitions{others}; a port holds {_KEY_TABLE} "
+            "keys.",
             (at((*_BLOCK, "partitions")),),
             f"put a host into {_KEY_TABLE - 1} at most.",
         )
@@ -440,22 +428,18 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
         if fabric.ufm is not None:
             yield from _unsettable(partition, path)
         elif partition.index0:
-            yield Finding(
-                f"the key of partition {partition.name} is to be at index 0, which only UFM sets.",
-                (at((*path, "index0"), value=True),),
-                "remove index0, or say in infiniband.ufm how UFM is reached.",
-            )
+            what = f"only UFM can put the key of partition {partition.name} at index 0."
+            fix = "remove index0, or say in infiniband.ufm how UFM is reached."
+            yield Finding(what, (at((*path, "index0"), value=True),), fix)
         hosts = () if partition.members == "all" else partition.members
         for m, member in enumerate(hosts if partition.index0 else ()):
             for guid in member.ports_of(host.hca_guids if (host := spec.host(member.host)) else ()):
                 where: SpecPath = (*path, "members", m)
                 other, there = first.setdefault(guid, (partition.name, where))
                 if there != where:
-                    yield Finding(
-                        f"{partition.name} and {other} are both to be at index 0 of {member.host}.",
-                        (at(where, member.host), at(there, member.host)),
-                        "remove index0 from one.",
-                    )
+                    what = f"{partition.name} and {other} both want index 0 of {member.host}."
+                    fix = "remove index0 from one."
+                    yield Finding(what, (at(where, member.host), at(there, member.host)), fix)
 
 
 def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:

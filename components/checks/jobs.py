@@ -78,8 +78,7 @@ def check_pxn(spec: ClusterSpec) -> Findings:
             f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all others, "
             f"but pods on {cut[0].name} have no route to {cut[1].name}.",
             (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives"))),
-            f"remove {_PXN_OFF}, remove alltoall, or route the rails (rails[].gateway and "
-            "pod_network.routes).",
+            f"remove {_PXN_OFF} or alltoall, or route the rails (rails[].gateway).",
         )
 
 
@@ -116,8 +115,8 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
         if cut:
             verb, port = ("have" if len(cut) > 1 else "has"), ends[cut[0]]
             yield Finding(
-                f"{fold_names(cut)} {verb} only the leaf {switch.name}: no order of the switches "
-                "keeps a path while it changes.",
+                f"{fold_names(cut)} {verb} only the leaf {switch.name}, so its change cuts them "
+                "off.",
                 (
                     at(("switches", number, "ports", port), switch.ports[port].to),
                     at(("disruption", "switches")),
@@ -147,11 +146,9 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
             fix = "add duration_s: 10, or remove cpu_util."
             yield Finding(what, (at((*place, "cpu_util"), case.cpu_util),), fix)
         if case.all_sizes and case.duration_s is not None:
-            yield Finding(
-                f"perftest {case.name} sets all_sizes and duration_s, but the tool takes only one.",
-                (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s)),
-                "remove one of the two, or write two cases.",
-            )
+            what = f"perftest {case.name} sets all_sizes and duration_s, which exclude each other."
+            where = (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s))
+            yield Finding(what, where, "remove one of the two, or write two cases.")
         if names[case.name] > 1:
             twice = "perftests" if case.name in own else "perftest cases"
             fix = "rename one: each case becomes a separate Job."
@@ -201,13 +198,10 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
     best = max(able, key=lambda kind: kind.gpus)
     count, gpus = len(best.hosts), best.gpus
     if sample.workers > count:
-        yield Finding(
-            f"DeepSpeed wants {sample.workers} workers, each on its own node, but the site has "
-            f"{count}"
-            f"{' of one kind' if len(kinds) > 1 else ''}.",
-            places(spec, "jobs.deepspeed.workers"),
-            f"set workers to {count} or less.",
-        )
+        fitting = f"{count}{' of one kind' if len(kinds) > 1 else ''}"
+        what = f"DeepSpeed wants {sample.workers} workers on separate nodes; {fitting} fit."
+        fix = f"set workers to {count} or less."
+        yield Finding(what, places(spec, "jobs.deepspeed.workers"), fix)
     if sample.gpus > gpus:
         what = f"DeepSpeed wants {sample.gpus} GPUs for each worker, but a node has {gpus}."
         yield Finding(what, places(spec, "jobs.deepspeed.gpus"), f"set gpus to {gpus} or less.")
@@ -244,13 +238,11 @@ def check_arena_resource(spec: ClusterSpec) -> Findings:
         return
     names = [device.resource for device in network.shared_devices]
     if ARENA_RESOURCE not in names:
+        wanted = f"{network.resource_prefix}/{ARENA_RESOURCE}"
         listed = ", ".join(f"{network.resource_prefix}/{name}" for name in names) or "nothing"
-        yield Finding(
-            f"DeepSpeed's workers request {network.resource_prefix}/{ARENA_RESOURCE}, as Arena "
-            f"does, but the plugin publishes {listed}.",
-            (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))),
-            f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors.",
-        )
+        what = f"DeepSpeed requests {wanted}, as Arena does, but the plugin publishes {listed}."
+        fix = f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors."
+        yield Finding(what, (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))), fix)
 
 
 def _all_down(spec: ClusterSpec) -> Findings:

@@ -95,7 +95,6 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
 
 
 def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
-    """Yield cards with an address, on hosts with several such cards."""
     for host in block.hosts:
         cards = [nic for nic in host.nics if nic.address is not None]
         if len(cards) > 1:
@@ -214,12 +213,9 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
             )
         workers = any(host.role == "worker" for host in block.hosts)
         if isolated and kernel != "exclusive" and workers:
-            yield Finding(
-                f"rdma_isolation is true, but rdma_netns is {kernel}: the CNI plugin refuses "
-                "every pod.",
-                (at(("pod_network", "rdma_isolation"), value=True), where),
-                "set kernel.rdma_netns to exclusive, or remove rdma_isolation.",
-            )
+            what = f"rdma_isolation is true, but rdma_netns is {kernel}: pods would be refused."
+            fix = "set kernel.rdma_netns to exclusive, or remove rdma_isolation."
+            yield Finding(what, (at(("pod_network", "rdma_isolation"), value=True), where), fix)
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:

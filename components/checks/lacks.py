@@ -307,7 +307,6 @@ def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
 
 
 def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Asked, str, str]]:
-    """Yield settings that a switch does not support, with fixes; InfiniBand has other rules."""
     found = set[tuple[str, ...]]()
     for keys, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
         for asked in _asked(spec.rdma, switch, keys):
@@ -368,8 +367,8 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
             kept = system_of(switch.os).reserved_vlans
             if rail.vlan in kept:
                 yield Finding(
-                    f"{rail.name} is VLAN {rail.vlan}, but {switch.name} reserves {kept.start} to "
-                    f"{kept.stop - 1}.",
+                    f"{rail.name} is VLAN {rail.vlan}, which {switch.name} reserves: "
+                    f"{kept.start}-{kept.stop - 1}.",
                     places(spec, f"rails.{r}.vlan", f"switches.{s}.os"),
                     "choose a VLAN outside of that range.",
                 )
@@ -518,20 +517,16 @@ def _session_port(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecP
             continue
         names = {name: model.whole_port(switch.os, name) for name in (port.name, inband.port)}
         if names[port.name] is not None and names[port.name] == names[inband.port]:
-            yield Finding(
-                f"port {port.name} of {switch.name} carries Railyard's session, but the file "
-                "would set it.",
-                (port.place, at((*path, "port"), inband.port)),
-                _KEEP,
-            )
+            what = f"port {port.name} of {switch.name} carries Railyard's session; leave it alone."
+            yield Finding(what, (port.place, at((*path, "port"), inband.port)), _KEEP)
 
 
 def _session_vlan(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
     for r, rail in enumerate(spec.rails):
         if rail.vlan == inband.vlan:
             yield Finding(
-                f"VLAN {inband.vlan} of {rail.name} carries Railyard's session with "
-                f"{switch.name}; undo cuts it.",
+                f"VLAN {inband.vlan} of {rail.name} carries the session with {switch.name}; undo "
+                "cuts it.",
                 (at(("rails", r, "vlan"), rail.vlan), at((*path, "vlan"), inband.vlan)),
                 _KEEP,
             )
@@ -541,19 +536,16 @@ def _one_shot(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath)
     system, mode = system_of(switch.os), spec.rdma.mode
     title = driver_of(switch.os).title
     if system.one_shot_flaps and mode in system.one_shot_modes:
-        yield Finding(
-            f"{mode} may flap every port on {title}, also {inband.port} with Railyard's own "
-            "session.",
-            (at(("rdma", "mode"), mode), at((*path, "port"), inband.port)),
-            "reach the switch by its management port.",
-        )
+        what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
+        fix = "reach the switch by its management port."
+        yield Finding(what, (at(("rdma", "mode"), mode), at((*path, "port"), inband.port)), fix)
 
 
 def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
     place = at(("switches", index, "ssh", "address"), switch.ssh.address)
     if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
         yield Finding(
-            f"{switch.name} is reached at {switch.ssh.address}, its router_id, which undo removes.",
+            f"{switch.name} uses {switch.ssh.address} as login and router_id, which undo removes.",
             (place, at(("switches", index, "routing", "router_id"), switch.routing.router_id)),
             "choose a router_id outside of the management network.",
         )
@@ -562,9 +554,6 @@ def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
             if str(subnet.gateway) != switch.ssh.address:
                 continue
             key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
-            yield Finding(
-                f"{switch.ssh.address} of {switch.name} is the gateway of {rail.name}, which undo "
-                "removes.",
-                (place, at(("rails", r, *key), subnet.gateway)),
-                "reach the switch by an address of the management network.",
-            )
+            what = f"undo removes {switch.ssh.address} of {switch.name}, {rail.name}'s gateway."
+            fix = "reach the switch by an address of the management network."
+            yield Finding(what, (place, at(("rails", r, *key), subnet.gateway)), fix)

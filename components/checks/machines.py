@@ -48,13 +48,9 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
         lacking += ["its firmware and its link type"]
         known = "is only described by this file" if described else "is unknown"
         hint = "" if described else did_you_mean(model, list(CARDS))
-        yield Finding(
-            f"the card model {model} {known}.{hint} Not checked: {', '.join(lacking)}.",
-            (where,),
-            "describe it in nic_models, or waive the rule with its manual; known are "
-            f"{', '.join(CARDS)}.",
-            "warning",
-        )
+        what = f"the card model {model} {known}.{hint} Not checked: {', '.join(lacking)}."
+        fix = f"describe it in nic_models, or waive the rule; known are {', '.join(CARDS)}."
+        yield Finding(what, (where,), fix, "warning")
     used = {nic.nic.model for nic in list_nics(spec)}
     for name in spec.nic_models:
         if name not in used:
@@ -122,15 +118,12 @@ def check_bonded_rail(spec: ClusterSpec) -> Findings:
     """A card is one port, not a bond: a bond hides which port carries which traffic."""
     for nic in list_nics(spec):
         if _BOND.fullmatch(nic.nic.netdev):
-            yield Finding(
-                f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port of a card.",
-                (nic.at("netdev"),),
-                "remove the bond and name one of its ports; the second port is another rail.",
-            )
+            what = f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port."
+            fix = "remove the bond and name one of its ports; the second port is another rail."
+            yield Finding(what, (nic.at("netdev"),), fix)
 
 
 def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
-    """Yield groups of workers that should be alike: each host group, and the ungrouped."""
     groups: dict[str | None, list[tuple[int, Host]]] = {}
     for h, host in enumerate(spec.hosts):
         if host.role == "worker":
@@ -188,8 +181,7 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
         if nic.nic.speed_gbit_s == usual:
             continue
         yield Finding(
-            f"{nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s on {rail}, but other {words} "
-            f"{usual}.",
+            f"{nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s on {rail}, other {words} {usual}.",
             (nic.at("speed_gbit_s"), at((*other.path, "speed_gbit_s"), usual)),
             _apart("correct the speed"),
             "warning",
@@ -331,11 +323,9 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
             fix = "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is unlimited."
             yield Finding(what, (where, nic.at("sriov", "max_rate_mbit_s")), fix)
         elif least * nic.nic.vfs > line:
-            yield Finding(
-                f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, and the port has {line}.",
-                (where, nic.at("vfs")),
-                f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each.",
-            )
+            what = f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
+            fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
+            yield Finding(what, (where, nic.at("vfs")), fix)
         elif most > line:
             what = f"a VF of {name} has at most {most} Mbit/s, and the port has {line}."
             fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
@@ -386,11 +376,9 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
             what = f"{nic} sets {key} of VFs, but switchdev mode does not support it."
             yield Finding(what, where, fix)
         if _pods_have_vfs(spec):
-            yield Finding(
-                f"{nic} is in switchdev mode: VFs need a bridge of representors to reach the wire.",
-                (mode, at(("pod_network", "mode"), spec.pod_network.mode)),
-                "remove eswitch, or choose another mode of the pod network.",
-            )
+            what = f"{nic} is in switchdev mode: its VFs need a bridge of representors."
+            fix = "remove eswitch, or choose another mode of the pod network."
+            yield Finding(what, (mode, at(("pod_network", "mode"), spec.pod_network.mode)), fix)
 
 
 def check_vf_guid(spec: ClusterSpec) -> Findings:

@@ -99,12 +99,9 @@ def _slots(spec: ClusterSpec, owner: Place) -> Findings:
             continue
         rail = rails.setdefault(nic.nic.pci, nic.nic.rail)
         if rail != nic.nic.rail:
-            yield Finding(
-                f"{nic.nic.pci} is {rail} on one host and {nic.nic.rail} on {nic.host.name}: a "
-                "policy selects by PCI address, on all nodes alike.",
-                (nic.at("rail"), owner),
-                "number the rails by slot, or set operators.network.vfs to host.",
-            )
+            what = f"{nic.nic.pci} is {rail} on one host, but {nic.nic.rail} on {nic.host.name}."
+            fix = "number the rails by slot, or set operators.network.vfs to host."
+            yield Finding(what, (nic.at("rail"), owner), fix)
 
 
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
@@ -195,7 +192,6 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
 
 
 def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
-    """Return the places in the file that need a part."""
     if part in _BY_KEY:
         path: SpecPath = ("operators", _BY_KEY[part], "chart", "version")
         return (at(path, getattr(spec.operators, _BY_KEY[part]).chart.version),)
@@ -319,14 +315,10 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
         access = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
         on_card = f"{access}, unless all jobs run on VFs."
         on_vfs = "remove it: jobs use VFs, whose frames are tagged."
-        yield Finding(
-            f"{nic} has an address of {port.rail}, but {port} is a trunk: untagged frames are not "
-            "in "
-            "the rail's VLAN.",
-            (nic.at("address"), port.at("mode")),
-            (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}.",
-            "warning" if nic.nic.vfs else "error",
-        )
+        what = f"{nic} has an address, but {port} is a trunk: untagged frames miss the rail's VLAN."
+        where = (nic.at("address"), port.at("mode"))
+        fix = (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}."
+        yield Finding(what, where, fix, "warning" if nic.nic.vfs else "error")
 
 
 def check_host_device(spec: ClusterSpec) -> Findings:
@@ -347,7 +339,7 @@ def check_host_device(spec: ClusterSpec) -> Findings:
             f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes instead: "
             f"{published} devices, but pods ask for {host.hcas} HCAs.",
             (place, *(at(("hosts", h, "hca_sriov", p, "vfs"), vfs) for p, vfs in split.items())),
-            "set vfs to 0, or choose sriov with infiniband.rails: then a pod has a VF of each HCA.",
+            "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of each.",
         )
     if mode == "host_device" and spec.workers and not hca_count(spec):
         where = (place, at(("hosts",)))
@@ -373,12 +365,9 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
     ]
     ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
     if with_gpus and ours and none and "operator" not in asked:  # else other rules report it
-        yield Finding(
-            "workers have GPUs, but no plugin publishes nvidia.com/gpu: pods stay Pending.",
-            tuple(with_gpus),
-            "set operators.gpu, or operators.gpu_device_plugin for hosts that have NVIDIA's "
-            "container toolkit.",
-        )
+        what = "workers have GPUs, but no plugin publishes nvidia.com/gpu: pods stay Pending."
+        fix = "set operators.gpu, or operators.gpu_device_plugin with NVIDIA's toolkit."
+        yield Finding(what, tuple(with_gpus), fix)
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
         what = "the GPU operator brings a device plugin, but gpu_device_plugin adds a second one."
         keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
@@ -405,11 +394,9 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
     owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
     for key, owner in owners.items():
         if spec.cloud is not None and owner == "operator":
-            yield Finding(
-                f"the cloud's image brings the driver, but the {key} operator would load another.",
-                places(spec, f"operators.{key}.driver"),
-                f"set operators.{key}.driver to host.",
-            )
+            what = f"the cloud's image brings the driver, but the {key} operator loads another."
+            fix = f"set operators.{key}.driver to host."
+            yield Finding(what, places(spec, f"operators.{key}.driver"), fix)
 
 
 def _plugin_lines(spec: ClusterSpec) -> Findings:

@@ -38,7 +38,6 @@ class _Hop:
 def _hop(
     spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
 ) -> _Hop:
-    """Return one hop with its own MTU, or with the site's."""
     if own is None:
         return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
     return _Hop(name, own, path)
@@ -76,7 +75,7 @@ def _compare(*chain: _Hop) -> Findings:
     for inner, outer in pairwise(chain):
         if inner.mtu_bytes > outer.mtu_bytes:
             yield Finding(
-                f"the {inner.name} MTU {inner.mtu_bytes} is larger than the {outer.name} MTU "
+                f"the {inner.name} MTU {inner.mtu_bytes} exceeds the {outer.name} MTU "
                 f"{outer.mtu_bytes}.",
                 (inner.place, outer.place),
                 f"raise the {outer.name} MTU to {inner.mtu_bytes}, or lower the {inner.name} MTU.",
@@ -167,12 +166,9 @@ def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     if dscp == spec.rdma.dscp and codepoint in _ECN_CAPABLE:
         return
     reason = f"it is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
-    yield Finding(
-        f"traffic class {actual} is wrong: {reason}; every hop expects {wanted} (DSCP "
-        f"{spec.rdma.dscp}).",
-        places(spec, "jobs.nccl_ib_tc", "rdma.dscp"),
-        f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
-    )
+    what = f"traffic class {actual} is wrong: {reason}; every hop expects {wanted}."
+    fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
+    yield Finding(what, places(spec, "jobs.nccl_ib_tc", "rdma.dscp"), fix)
 
 
 _ECN_BITS: Final = 0b11
@@ -193,12 +189,10 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
         key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
-        yield Finding(
-            f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} share the queue of priority "
-            f"{rdma.priority}.",
-            (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp)),
-            "give the notifications another priority: cnp_dscp 48 is priority 6.",
-        )
+        what = f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}."
+        where = (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp))
+        fix = "give the notifications another priority: cnp_dscp 48 is priority 6."
+        yield Finding(what, where, fix)
 
 
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
@@ -209,11 +203,11 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """
     yield from _common_thresholds(spec)
     for speed, marking in spec.rdma.ecn_by_speed.items():
-        if marking.min_kib >= marking.max_kib:
+        low, high = marking.min_kib, marking.max_kib
+        if low >= high:
             path = ("rdma", "ecn_by_speed", str(speed))
             yield Finding(
-                f"at {speed} Gbit/s ECN marking begins at {marking.min_kib} KiB, not below "
-                f"{marking.max_kib} KiB.",
+                f"at {speed} Gbit/s min_kib {low} is not below max_kib {high}.",
                 (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
                 "make min_kib the smaller one.",
             )

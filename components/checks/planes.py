@@ -48,8 +48,8 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     bare = len(servers) > _PAIR and not balancers and spec.cloud is None
     if bare and spec.kubespray is None:
         yield Finding(
-            f"{len(servers)} control-plane hosts lack a balancer: agents and users would know only "
-            f"the address of {servers[0][1].name}.",
+            f"{len(servers)} control-plane hosts lack a balancer: only {servers[0][1].name} would "
+            "be known.",
             tuple(at(("hosts", number, "role"), host.role) for number, host in servers),
             "give one more host the role balancer, or use one control-plane host.",
         )
@@ -115,8 +115,7 @@ def check_alignment_owner(spec: ClusterSpec) -> Findings:
         values = kubelet_fields(plane.alignment).items()
         fields = ", ".join(f"{key}: {value}" for key, value in values)
         yield Finding(
-            "kubernetes.alignment is set, but Railyard leaves kubelets of an existing cluster "
-            "alone.",
+            "kubernetes.alignment is set, but the cluster owns its kubelets.",
             (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
             f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
             "each, remove /var/lib/kubelet/cpu_manager_state, and restart its kubelet.",
@@ -272,8 +271,7 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
     nodes = len(spec.servers) + len(spec.workers)
     if blocks < nodes:
         yield Finding(
-            f"pod_cidr {plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix} for "
-            f"{nodes} nodes.",
+            f"{plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix} for {nodes} nodes.",
             places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix"),
             "choose a larger pod network, or a longer node_prefix.",
         )

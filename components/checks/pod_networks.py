@@ -39,12 +39,9 @@ def _ib_rails(spec: ClusterSpec) -> Findings:
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
         return
     if way in _NEEDS_RAILS and not ib_rails(spec):
-        yield Finding(
-            f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty.",
-            (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)),
-            "list the HCAs as rails, for example {name: rail-0, resource: ib_0, network: ib0}, or "
-            "choose host_device, which counts HCAs.",
-        )
+        what = f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty."
+        fix = "add rails, as {name: rail-0, resource: ib_0, network: ib0}, or use host_device."
+        yield Finding(what, (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)), fix)
     for r, rail in enumerate(ib_rails(spec)):
         if way == "ipoib" and rail.interface is None:
             what = f"{rail.name} lacks the IPoIB device for the pods' interfaces."
@@ -111,25 +108,18 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
         return
     yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
-        yield Finding(
-            "ipam is static: all workers of an MPIJob would have one address.",
-            (ipam, at(("jobs", "mpi_operator"), value=True)),
-            "set ipam to whereabouts, or mpi_operator to false: pods with static addresses do not "
-            "need "
-            "an MPIJob.",
-        )
+        what = "ipam is static: all workers of an MPIJob would have one address."
+        fix = "set ipam to whereabouts, or mpi_operator to false."
+        yield Finding(what, (ipam, at(("jobs", "mpi_operator"), value=True)), fix)
 
 
 def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
     network = spec.pod_network
     for r, rail in enumerate(spec.rails):
-        if rail.leaves and network.ipam in _WITHOUT_LEAVES:
-            yield Finding(
-                f"ipam is {network.ipam}, but {rail.name} has a subnet on each of "
-                f"{len(rail.leaves)} leaves: {_WITHOUT_LEAVES[network.ipam]}.",
-                (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
-                "set ipam to whereabouts or nv-ipam, which ask the node.",
-            )
+        if rail.leaves and (why := _WITHOUT_LEAVES.get(network.ipam)):
+            what = f"ipam is {network.ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
+            fix = "set ipam to whereabouts or nv-ipam, which ask the node."
+            yield Finding(what, (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))), fix)
         elif network.ipam == "dhcp" and rail.dhcp_server is None:
             what = f"ipam is dhcp, but {rail.name} names no dhcp_server for VLAN {rail.vlan}."
             fix = f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts."
@@ -233,21 +223,17 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
         fit = (pool.subnet.num_addresses - 2) // nodes
         fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
         yield Finding(
-            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block} addresses, but "
-            f"{nodes} workers need one each.",
+            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block} for {nodes} "
+            "workers.",
             where,
             f"{fits}give the rail a larger subnet.",
         )
         return
     first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
     if free < pool.needs:
-        yield Finding(
-            f"the block of {pool.rail} from {first} on has {free} of {pool.block} addresses for "
-            "pods, "
-            f"but a node may run {pool.needs} pods there.",
-            where,
-            f"set addresses_per_node to {pool.needs + pool.block - free} or more.",
-        )
+        what = f"the block {first} of {pool.rail} has {free} free addresses for {pool.needs} pods."
+        fix = f"set addresses_per_node to {pool.needs + pool.block - free} or more."
+        yield Finding(what, where, fix)
 
 
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
@@ -343,11 +329,8 @@ def _rail_partition(
         yield Finding(what, (where, at(("infiniband", "partitions"))), fix)
         return
     if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
-        yield Finding(
-            f"the VFs of {rail.name} do not come into the partition {partition.name}: {wrong[0]}.",
-            (where,),
-            f"{wrong[1]}.",
-        )
+        what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
+        yield Finding(what, (where,), f"{wrong[1]}.")
         return
     if keys is None:
         yield from _lacking_members(spec, rail, partition, where)
@@ -356,7 +339,6 @@ def _rail_partition(
 def _why_not_joined(
     spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
 ) -> tuple[str, str] | None:
-    """Explain why VFs cannot join a partition, with the fix; None if they can."""
     external = fabric.subnet_manager == "external"
     if way_of(spec) != "sriov":
         return (
@@ -395,12 +377,9 @@ def _lacking_members(
         if rail_ports(host, rail) and partition.membership_of(host.name) is None
     ]
     if lacking:
-        yield Finding(
-            f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} does not list "
-            "them.",
-            (where,),
-            f"add {', '.join(lacking)} to the members of {partition.name}.",
-        )
+        what = f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} lacks them."
+        fix = f"add {', '.join(lacking)} to the members of {partition.name}."
+        yield Finding(what, (where,), fix)
 
 
 RULES: Final = (

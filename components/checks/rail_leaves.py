@@ -9,23 +9,25 @@ from typing import Final
 from components.checks.rows import rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
-    LEAF,
-    SPINE,
     Cable,
     PlacedNic,
-    joined_by_routes,
-    leaves_below,
     list_all_ports,
     list_cables,
     list_nics,
     list_ports,
-    reachable,
-    tiers_of,
-    units_of,
 )
 from components.core.problem import Place, SpecPath
 from components.fabric.links import LinkEnd, list_links, switches_of_rails
 from components.fabric.systems import system_of
+from components.fabric.tiers import (
+    LEAF,
+    SPINE,
+    joined_by_routes,
+    leaves_below,
+    reachable,
+    tiers_of,
+    units_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.model.places import link_address, link_of, routed_cards
@@ -80,19 +82,16 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
 
 
 def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
-    """Check that each leaf is a routed switch with hosts of the rail."""
     switches = {switch.name: switch for switch in spec.switches}
     # A port to an unknown rail may be the missing one: `port-target` reports it.
     odd = {port.switch.name for port in list_ports(spec) if spec.rail(port.rail) is None}
     for leaf in rail.leaves:
         where = (at(_path(r, leaf)),)
         if leaf not in switches:
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf!r}, which is not a "
-                f"switch.{did_you_mean(leaf, [*switches])}",
-                where,
-                "name the switch into which the hosts of that subnet are plugged.",
-            )
+            hint = did_you_mean(leaf, [*switches])
+            what = f"{rail.name} has a subnet on {leaf!r}, which is not a switch.{hint}"
+            fix = "name the switch into which the hosts of that subnet are plugged."
+            yield Finding(what, where, fix)
         elif leaf not in holders and leaf not in odd:
             what = f"{rail.name} has a subnet on {leaf}, but none of its hosts is plugged in there."
             yield Finding(what, where, "remove it, or add the ports of its hosts to the switch.")
@@ -110,7 +109,6 @@ def is_routed(switch: Switch) -> bool:
 
 
 def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
-    """Check that each host of the rail is on a leaf with a part of it."""
     seen: set[str] = set()
     for port in list_ports(spec):
         leaf = port.switch.name
@@ -128,7 +126,6 @@ def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
 
 
 def _free_part(rail: Rail) -> IPv4Network | None:
-    """Return a free part of the rail, as large as its smallest part."""
     taken = [each.subnet for each in rail.leaves.values()]
     prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
     parts = rail.subnet.subnets(new_prefix=prefix)
@@ -141,12 +138,9 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
     for leaf, part in rail.leaves.items():
         if not is_wrong and not part.subnet.subnet_of(rail.subnet):
-            yield Finding(
-                f"{part.subnet} of {rail.name} on {leaf} is not a part of the rail's subnet "
-                f"{rail.subnet}.",
-                (at(_path(r, leaf, "subnet"), part.subnet), whole),
-                "choose a part of it, or give the rail a larger subnet.",
-            )
+            what = f"{part.subnet} of {rail.name} on {leaf} is outside of the rail's {rail.subnet}."
+            fix = "choose a part of it, or give the rail a larger subnet."
+            yield Finding(what, (at(_path(r, leaf, "subnet"), part.subnet), whole), fix)
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
         what = f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
@@ -263,7 +257,6 @@ def is_able_to_route(switch: Switch) -> bool:
 
 
 def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
-    """Report a pod's address that no pod would use."""
     for nic in list_nics(spec):
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
         if nic.nic.pod_address is None or (
@@ -306,7 +299,7 @@ def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
     rail, faults = spec.rail(first.port.rail), ", ".join(text for text, _ in found)
     start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
     return Finding(
-        f"{first.port} is routed, so each card needs one VF and its pod an address, but {faults}.",
+        f"{first.port} is routed: each card needs one VF, and its pod an address, but {faults}.",
         (at((*first.port.path, "mode"), "routed"), *(place for _, place in found)),
         "set pod_network to {mode: sriov, ipam: nv-ipam}, and write vfs: 1 and pod_address at each "
         f"card of the rail: {start + 1}, {start + 3} and so on (the ports get the others). Or set "

@@ -9,19 +9,12 @@ from typing import Final
 from components.checks.rail_leaves import in_words, is_able_to_route, is_routed, suggest_leaves
 from components.checks.rows import rule, unique
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import (
-    LEAF,
-    SPINE,
-    above,
-    joined_by_routes,
-    leaves_below,
-    list_nics,
-    tiers_of,
-)
+from components.checks.topology import list_nics
 from components.core.problem import Place
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
+from components.fabric.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.rails import pools_of
@@ -34,7 +27,7 @@ def _routed(spec: ClusterSpec) -> Findings:
         if routed and switch.routing is None and is_able_to_route(switch):
             what = f"port {routed[0]} of {switch.name} is routed, but {switch.name} lacks routing."
             where = (at(("switches", index, "ports", routed[0], "mode"), "routed"),)
-            fix = "add routing, for example {asn: 65101, router_id: 10.255.0.1}."
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, different on each switch."
             yield Finding(what, where, fix)
     for name, (index, routing) in numbered.items():
         why = _why_no_identifier(spec, name, routing.router_id)
@@ -121,28 +114,21 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
         if rail.leaves:
             yield from _leaf_gateways(spec, r, rail)
         elif len(routed) > 1:
-            held = f"has the gateway {rail.gateway}" if rail.gateway else "lacks a gateway"
             yield Finding(
-                f"{rail.name} is on the routed leaves {' and '.join(routed)}, and {held}: each "
-                "needs its own.",
+                f"{rail.name} is on routed leaves ({' and '.join(routed)}), which need a gateway "
+                "each.",
                 where,
                 f"{'replace gateway by' if rail.gateway else 'add'} "
                 f"{suggest_leaves(rail, routed)}.",
             )
         elif rail.gateway is None:
             if routed:
-                yield Finding(
-                    f"{routed[0]} is routed, but {rail.name} lacks a gateway, so no traffic "
-                    "reaches it.",
-                    where,
-                    f"set gateway to a free address, such as {rail.subnet.network_address + 1}.",
-                )
+                what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
+                fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
+                yield Finding(what, where, fix)
         elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
-            yield Finding(
-                f"the gateway of {rail.name}, {rail.gateway}, {why}.",
-                where,
-                "use the first address of the rail's subnet on one routed leaf, or remove gateway.",
-            )
+            fix = "use the first address of the subnet on one routed leaf, or remove gateway."
+            yield Finding(f"the gateway of {rail.name}, {rail.gateway}, {why}.", where, fix)
 
 
 def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
@@ -268,12 +254,9 @@ def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
             if not under[name] & under[first] and name in joined_by_routes(spec).get(first, ())
         ]
         if apart:
-            yield Finding(
-                f"{in_words([first, *apart])} share asn {asn}: each refuses routes to the other's "
-                "leaves.",
-                _places([first, *apart], numbers),
-                "give the spines of each scalable unit a different number: 65001, 65002.",
-            )
+            what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
+            fix = "give the spines of each scalable unit a different number: 65001, 65002."
+            yield Finding(what, _places([first, *apart], numbers), fix)
 
 
 RULES: Final = (

@@ -2,7 +2,9 @@
 
 A row names values of the file by their keys, with `*` for each entry: `hosts.*.nics.*.rail` is the
 rail of each NIC, and `hosts.*.gpus hosts.*.hcas` are both numbers of each host. Values that the
-file leaves out are skipped. Messages name the part of the file around a value: `gpu01 eth2`.
+file leaves out are skipped. `jobs.mpi_operator=false` means only that value, `a=x|y` either one.
+Messages name the part of the file around a value as `{owner}`: `gpu01 eth2`. `when` limits a row to
+some sites, `also` names further places.
 """
 
 from __future__ import annotations
@@ -99,14 +101,7 @@ def _beside(value: Value, keys: str) -> Value:
 
 
 def rule(name: str, text: str, *checks: Check, needs: tuple[str, ...] = ()) -> Rule:
-    """Make a rule of rows and functions.
-
-    Args:
-        name: Its name.
-        text: Its demand and the reason.
-        checks: Its rows and functions.
-        needs: The parts of the file that it searches in, as `@needs` declares them.
-    """
+    """Make a rule of rows and functions."""
 
     def check(spec: ClusterSpec) -> Findings:
         return chain.from_iterable(each(spec) for each in checks)
@@ -123,16 +118,7 @@ def unique(
     by: Callable[[Value], Hashable] = lambda each: each.value,
     severity: Severity = "error",
 ) -> Check:
-    """No two of the values are equal.
-
-    Args:
-        keys: The values.
-        fix: How to fix it.
-        what: The message.
-        when: Sites to which the row applies.
-        by: The form in which values are compared, for example with their host.
-        severity: That of its findings.
-    """
+    """No two of the values are equal."""
 
     def check(spec: ClusterSpec) -> Findings:
         first: dict[Hashable, Value] = {}
@@ -155,16 +141,7 @@ def requires(
     when: When | None = None,
     severity: Severity = "error",
 ) -> Check:
-    """A value needs another one: `requires("kubernetes.mtu_bytes", "kubernetes.cni=calico")`.
-
-    Args:
-        given: The value; only if it is one of those after `=`.
-        needed: What it needs: one of the values after `=`, none after a lone `=`, else any.
-        why: The reason, as the end of the message.
-        fix: How to fix it. Default: remove the first, or set the second.
-        when: Sites to which the row applies.
-        severity: That of its findings.
-    """
+    """A value needs another one; `a=` means that it must be left out."""
     key, _, choices = given.partition("=")
     other, equals, wanted = needed.partition("=")
 
@@ -201,16 +178,7 @@ def refuse(
     when: When | None = None,
     severity: Severity = "error",
 ) -> Check:
-    """A value is wrong on some sites.
-
-    Args:
-        given: The value; only if it is one of those after `=`.
-        what: The message.
-        fix: How to fix it.
-        also: Further places in the file.
-        when: Sites to which the row applies.
-        severity: That of its findings.
-    """
+    """A value is wrong on some sites."""
     key, _, choices = given.partition("=")
 
     def check(spec: ClusterSpec) -> Findings:
@@ -232,16 +200,7 @@ def known(
     when: When | None = None,
     severity: Severity = "error",
 ) -> Check:
-    """Each value is one of the names: `known("hosts.*.group", "host_groups.*.name", …)`.
-
-    Args:
-        keys: The values; a key of a mapping counts if they end in `.*`.
-        names: The names, by their keys.
-        what: The message.
-        fix: How to fix it. Default: choose one of the names.
-        when: Sites to which the row applies.
-        severity: That of its findings.
-    """
+    """Each value is one of the names: `known("hosts.*.group", "host_groups.*.name", …)`."""
 
     def check(spec: ClusterSpec) -> Findings:
         listed = [str(each.value) for each in values(spec, names)]

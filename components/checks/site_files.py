@@ -9,11 +9,11 @@ from typing import Final
 
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
-from components.checks.access import list_secrets
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
+from components.model.secret_refs import list_secrets
 from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
 
@@ -33,12 +33,9 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
         if choices is not None:
             value = secrets.switches.get(name, "")
             if value not in choices:
-                yield Finding(
-                    f"railyard:{name} cannot be "
-                    f"{value or 'a secret or a mapping'}.{did_you_mean(value, choices)}",
-                    where,
-                    f"choose one of: {', '.join(choices)}.",
-                )
+                hint = did_you_mean(value, choices)
+                what = f"railyard:{name} cannot be {value or 'a secret or a mapping'}.{hint}"
+                yield Finding(what, where, f"choose one of: {', '.join(choices)}.")
         elif name not in wanted:
             hint = did_you_mean(name, known)
             needless = not hint and name in secrets.encrypted
@@ -198,12 +195,10 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
         entry = lock.of(artefact)
         if entry is None or not artefact.lockable or lock.find(artefact) is not None:
             continue
-        yield Finding(
-            f"the lock pins {entry.address}{_release(entry)}, but the site means {artefact.address}"
-            f"{_release(artefact)}.",
-            (at(artefact.path, artefact.address),),
-            f"run `railyard pin {_site_of(lock)}` to update it.",
-        )
+        pinned, meant = (f"{e.address}{_release(e)}" for e in (entry, artefact))
+        where = (at(artefact.path, artefact.address),)
+        fix = f"run `railyard pin {_site_of(lock)}` to update it."
+        yield Finding(f"the lock pins {pinned}, but the site means {meant}.", where, fix)
     yield from _unused(wanted, lock)
 
 

@@ -80,8 +80,7 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
             f"{installer} {release} brings containerd {brought}, but the GPU operator's container "
             "toolkit works with 1.7.30, a later 1.7, or 2.1 and later.",
             places(spec, path, "operators.gpu"),
-            f"{newer}, or bring the toolkit with the hosts' image and set host_defaults.toolkit: "
-            "{kind: present}.",
+            f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the toolkit.",
         )
 
 
@@ -102,12 +101,9 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
     if older and cni_paths(spec) == DISTRIBUTIONS["k3s"]:
         first = ", ".join(f"v{show_version((*each, at_))}" for each, at_ in FIRST_K3S.items())
         own = " or set kubernetes.cni to the folders of its nodes" if not spec.k3s else ""
-        yield Finding(
-            f"K3s {plane.version} lacks the folder {cni_paths(spec).bin} for the CNI plugins of "
-            "rails.",
-            (at(("kubernetes", "version"), plane.version),),
-            f"use K3s {first} or later{own}. Source: docs.k3s.io, Multus and IPAM plugins.",
-        )
+        what = f"K3s {plane.version} lacks the folder {cni_paths(spec).bin} for CNI plugins."
+        fix = f"use K3s {first} or later{own}. Source: docs.k3s.io, Multus and IPAM plugins."
+        yield Finding(what, (at(("kubernetes", "version"), plane.version),), fix)
 
 
 def check_chart_repository(spec: ClusterSpec) -> Findings:
@@ -171,8 +167,8 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
     yield Finding(
         f"Railyard does not know the driver container of network operator {release}.{hint}",
         places(spec, "operators.network.chart.version", "operators.network.driver"),
-        "write its tag as operators.network.driver_tag (catalog.ngc.nvidia.com lists them), take "
-        f"a release of {known}, or set driver to host.",
+        f"write it as operators.network.driver_tag, take a release of {known}, or set driver to "
+        "host.",
     )
 
 
@@ -220,12 +216,10 @@ def check_made_host_source(spec: ClusterSpec) -> Findings:
         return
     for artefact in artefacts_of(spec):
         if artefact.path[0] == "kubernetes" and artefact.local:
-            yield Finding(
-                f"{artefact.name} is the path {artefact.address}, but hosts made by this update "
-                "lack it.",
-                (at(artefact.path, artefact.address), at(("environment", "instances"))),
-                "write an https address, or remove it: the default is upstream's.",
-            )
+            what = f"{artefact.name} is the path {artefact.address}, which new hosts lack."
+            where = (at(artefact.path, artefact.address), at(("environment", "instances")))
+            fix = "write an https address, or remove it: the default is upstream's."
+            yield Finding(what, where, fix)
 
 
 def check_chart_values(spec: ClusterSpec) -> Findings:
@@ -271,8 +265,7 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
     if registry.ca is None and registry.login is None and not registry.insecure:
         return
     yield Finding(
-        f"the registry {registry.address} sets ca, login or insecure, but Docker pulls the images "
-        "and reads its own files.",
+        f"{registry.address} sets ca, login or insecure, but Docker reads its own files.",
         places(spec, "sources.registry.address"),
         "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and remove "
         "ca, login and insecure, or use container_runtime: containerd.",
