@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, Final
 
-from components.checks.rule import Finding, Findings, at, places, unique
-from components.core.problem import SpecPath
+from components.checks.rows import refuse, rule, unique
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import block_path
+from components.core.problem import Place, SpecPath
 from components.fabric.systems import system_of
+from components.model.cards import Firmware, HostQos, Sriov
 from components.model.cluster import ClusterSpec
+from components.model.environments import Esxi
 from components.model.fabric import Switch
-from components.model.jobs import Containers
+from components.model.hosts import Host
+from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
+from components.model.owners import firmware_by_operator, vfs_by_operator
 from components.model.places import default_way, each_ssh
 from components.model.reach import how_to_pin
-from components.model.sources import JumpError, ReachedSsh, Sources, hops_of
+from components.model.sources import JumpError, ReachedSsh, hops_of
 from components.model.texts import fold_names
 from components.model.units import SecretRef, Ssh
-from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
 """Ends of the keys in the examples, which no real device has."""
-SSH_SECRETS: Final = ("password", "private_key", "passphrase", "sudo_password", "enable_password")
 
 
 def check_host_key(spec: ClusterSpec) -> Findings:
@@ -60,8 +65,8 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{fold_names(name for name, _ in devices.values())} have one host key.",
                 tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
-                "write the key of each (`ssh-keyscan ADDRESS` on a trusted network); on clones "
-                "remove /etc/ssh/ssh_host_* and run `ssh-keygen -A` first.",
+                "write the key of each (`ssh-keyscan ADDRESS`); on clones first run `ssh-keygen "
+                "-A`.",
                 "warning",
             )
 
@@ -90,7 +95,7 @@ def check_credentials(spec: ClusterSpec) -> Findings:
             yield Finding(f"{name} has {' and '.join(_LOGINS[key] for key in given)}.", where, fix)
         if ssh.passphrase is not None and ssh.private_key is None:
             where = (at((*path, "passphrase"), ssh.passphrase.name),)
-            fix = "remove it: an SSH agent has the key open, and a password has no passphrase."
+            fix = "remove it: an SSH agent holds opened keys, and a password needs no passphrase."
             yield Finding(f"{name} has a passphrase, and no private key that it opens.", where, fix)
 
 
@@ -99,64 +104,8 @@ def _shown(ssh: Ssh, key: str) -> object:
     return value.name if isinstance(value, SecretRef) else value
 
 
-def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    """List each reference to a secret, with its place."""
-    for reference, path in _references(spec):
-        source = next(key for key in ("secret", "env", "command") if getattr(reference, key))
-        yield reference, (*path, source)
-
-
-def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]]:
-    """The references of one `ssh`, with their places."""
-    for key in SSH_SECRETS:
-        reference = getattr(ssh, key)
-        if isinstance(reference, SecretRef):
-            yield reference, (*path, key)
-
-
-def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    for _, ssh, path in each_ssh(spec):
-        yield from ssh_secrets(ssh, path)
-    if spec.infiniband is not None and spec.infiniband.ufm is not None:
-        yield spec.infiniband.ufm.password, ("infiniband", "ufm", "password")
-    if (provision := crusoe_of(spec)) is not None:
-        place = ("environment", "instances")
-        yield provision.access_key, (*place, "access_key")
-        yield provision.secret_key, (*place, "secret_key")
-    if spec.k3s is not None:
-        yield spec.k3s.token, ("kubernetes", "token")
-        if spec.k3s.agent_token is not None:
-            yield spec.k3s.agent_token, ("kubernetes", "agent_token")
-    if isinstance(spec.kubernetes, ExistingPlane):
-        yield spec.kubernetes.kubeconfig, ("kubernetes", "kubeconfig")
-    if spec.containers is not None:
-        yield from _registry_secrets(spec.containers)
-    yield from _source_secrets(spec.sources)
-
-
-def _source_secrets(sources: Sources) -> Iterator[tuple[SecretRef, SpecPath]]:
-    for key, source in (("mirror", sources.mirror), ("registry", sources.registry)):
-        if source is not None and source.login is not None:
-            yield source.login.password, ("sources", key, "login", "password", "secret")
-
-
-def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecPath]]:
-    path: SpecPath = ("containers",)
-    if containers.login is not None:
-        yield containers.login.password, (*path, "login", "password")
-    if containers.build is not None and containers.build.login is not None:
-        yield containers.build.login.password, (*path, "build", "login", "password")
-
-
-def check_jump_host(spec: ClusterSpec) -> Findings:
-    """Each jump host that a device names is in `jump_hosts`, once, and reachable without a circle.
-
-    Railyard runs no commands on a jump host, so its login needs no rights there.
-    """
+def _unknown_jumps(spec: ClusterSpec) -> Findings:
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
-    hops = enumerate(spec.jump_hosts)
-    named = ((hop.name, at(("jump_hosts", j, "name"), hop.name)) for j, hop in hops)
-    yield from unique(named, "two jump hosts are called {}.", "rename one of them.")
     for device, ssh, path in each_ssh(spec):
         names = default_way(spec, path) if ssh.jump is None else ssh.jump
         place = ("host_defaults", "jump") if ssh.jump is None else (*path, "jump")
@@ -168,11 +117,6 @@ def check_jump_host(spec: ClusterSpec) -> Findings:
             what = f"{device} cannot be reached: {error}.{did_you_mean(unknown, sorted(known))}"
             fix = "name jump hosts of jump_hosts, the nearest first."
             yield Finding(what, (at(place, ", ".join(names)),), fix)
-    for j, hop in enumerate(spec.jump_hosts):
-        for key in ("sudo_password", "enable_password"):
-            if getattr(hop.ssh, key) is not None:
-                what = f"the jump host {hop.name} has {key}, and nothing is run on it."
-                yield Finding(what, (at(("jump_hosts", j, "ssh", key)),), "remove it.")
 
 
 def check_login_rights(spec: ClusterSpec) -> Findings:
@@ -186,26 +130,26 @@ def check_login_rights(spec: ClusterSpec) -> Findings:
     for y, hypervisor in enumerate(spec.hypervisors):
         path: SpecPath = ("environment", "hypervisors", y, "ssh")
         if hypervisor.ssh.sudo_password is not None:
-            yield _needless(hypervisor.name, path, "sudo_password", "ESXi has no sudo")
+            yield _needless(hypervisor.name, path, "sudo_password", "ESXi lacks sudo")
         if hypervisor.ssh.enable_password is not None:
-            yield _needless(hypervisor.name, path, "enable_password", "ESXi has no `enable`")
+            yield _needless(hypervisor.name, path, "enable_password", "ESXi lacks `enable`")
     for s, switch in enumerate(spec.switches):
         yield from _switch_rights(switch, ("switches", s, "ssh"))
 
 
 def _host_rights(name: str, ssh: Ssh, path: SpecPath) -> Findings:
     if ssh.sudo_password is not None and ssh.user == "root":
-        yield _needless(name, path, "sudo_password", "root needs no sudo")
+        yield _needless(name, path, "sudo_password", "root does not use sudo")
     if ssh.enable_password is not None:
-        yield _needless(name, path, "enable_password", "a Linux host has no `enable`")
+        yield _needless(name, path, "enable_password", "a Linux host lacks `enable`")
 
 
 def _switch_rights(switch: Switch, path: SpecPath) -> Findings:
     session = system_of(switch.os).session
     if switch.ssh.sudo_password is not None and not session.has_status:
-        yield _needless(switch.name, path, "sudo_password", f"{switch.os} has no sudo")
+        yield _needless(switch.name, path, "sudo_password", f"{switch.os} lacks sudo")
     if switch.ssh.enable_password is not None and not session.enables:
-        yield _needless(switch.name, path, "enable_password", f"{switch.os} has no `enable`")
+        yield _needless(switch.name, path, "enable_password", f"{switch.os} lacks `enable`")
 
 
 def _needless(device: str, path: SpecPath, key: str, why: str) -> Finding:
@@ -234,7 +178,7 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
 def _provider_lacks(ssh: Ssh) -> str:
     if ssh.enable_password is not None:
         return "`enable` asks for a password"
-    return "it has nothing but old algorithms" if ssh.legacy_algorithms else ""
+    return "it offers only old algorithms" if ssh.legacy_algorithms else ""
 
 
 def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
@@ -252,7 +196,7 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
             fix = "update its system when there is a release, and remove legacy_algorithms."
             yield Finding(what, place, fix, "warning")
         else:
-            what = f"{name} is no switch, and SHA-1 is let pass for old switches alone."
+            what = f"{name} is not a switch, but SHA-1 is allowed only for old switches."
             yield Finding(what, place, "remove legacy_algorithms; update its SSH server.")
 
 
@@ -266,9 +210,174 @@ def check_proxy(spec: ClusterSpec) -> Findings:
         return
     if proxy.http is None and proxy.https is None:
         fix = "add http or https, or remove proxy."
-        yield Finding("the proxy has no address.", places(spec, "proxy"), fix)
+        yield Finding("the proxy lacks an address.", places(spec, "proxy"), fix)
     by_docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     if by_docker or spec.containers is not None:
         what = "images are pulled by Docker, whose daemon does not know of the proxy."
         fix = "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site."
         yield Finding(what, places(spec, "proxy"), fix, "warning")
+
+
+Asks = Callable[[Any], bool]
+"""Whether a value asks to set or to read something on the host."""
+
+_IN_GROUPS: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("driver.kind", "an RDMA driver", lambda it: it in {"doca_ofed", "mlnx_ofed"}),
+    ("driver.at_least", "a release to be verified", lambda it: it is not None),
+    ("gpu_driver_version", "a GPU driver to be verified", lambda it: it is not None),
+    ("qos", "quality of service on its cards", lambda it: it != HostQos()),
+    ("kernel", "kernel settings", lambda it: it != KernelSettings()),
+)
+"""Key below `host_defaults` that a group can set, its words, and the condition that asks for it."""
+_OF_ALL: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("rail_names", "names for its cards", bool),
+    ("docker", "Docker", bool),
+    ("toolkit", "the container toolkit", lambda it: it is not None and it.kind == "host"),
+)
+"""Keys that hold for all hosts, with their words and conditions."""
+_OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("sriov", "settings of VFs", lambda it: it != Sriov()),
+    ("address", "an address of the card", lambda it: it is not None),
+    ("mtu_bytes", "an MTU of the card", lambda it: it is not None),
+    ("rdma", "a name of the RDMA device", lambda it: it is not None),
+    ("serial", "a serial number to be verified", lambda it: it is not None),
+    ("link_gt_s", "a PCIe speed to be verified", lambda it: it is not None),
+    ("link_width", "a PCIe width to be verified", lambda it: it is not None),
+    ("lanes", "lanes to be verified", lambda it: it is not None),
+    ("gpu_path", "a way to the GPU to be verified", lambda it: it is not None),
+)
+"""Keys of a card, with their words and conditions."""
+
+
+def check_host_login(spec: ClusterSpec) -> Findings:
+    """Each host has an `ssh` login, or `login: none`.
+
+    `login: none` is for workers of an existing cluster, such as managed nodes of AKS, EKS and OKE.
+    Railyard installs or sets up all other hosts itself, which takes a login.
+    """
+    for h, host in enumerate(spec.hosts):
+        if host.login == "none":
+            yield from _without_login(spec, h, host)
+        elif host.ssh is None:
+            where = (at(("hosts", h)),)
+            fix = "add ssh with address, user, private_key and host_key, or login: none."
+            yield Finding(f"{host.name} lacks ssh, so Railyard cannot log in.", where, fix)
+
+
+def _without_login(spec: ClusterSpec, h: int, host: Host) -> Findings:
+    path: SpecPath = ("hosts", h)
+    place = at((*path, "login"), host.login)
+    foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
+    if host.ssh is not None:
+        what = f"{host.name} has ssh, but login: none."
+        fix = "remove one of the two."
+        yield Finding(what, (place, at((*path, "ssh", "address"), host.ssh.address)), fix)
+    elif host.role != "worker":
+        what = f"{host.name} is a {host.role.replace('_', ' ')} host, but has login: none."
+        fix = "add its ssh: login: none is for workers of an existing cluster."
+        yield Finding(what, (place, at((*path, "role"), host.role)), fix)
+    elif not foreign or guests:
+        ours = (
+            "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
+        )
+        kind = at(("environment", "kind"), spec.environment.kind)
+        what = f"{host.name} has login: none, but Railyard must set up {ours}."
+        fix = "add its ssh, or use plane: existing if others run the cluster."
+        yield Finding(what, (place, kind if foreign else _plane(spec)), fix)
+
+
+def _plane(spec: ClusterSpec) -> Place:
+    if spec.kubernetes is None:
+        return at(("containers",))
+    return at(("kubernetes", "plane"), spec.kubernetes.plane)
+
+
+def check_untouched_host(spec: ClusterSpec) -> Findings:
+    """The file asks for nothing that needs a login on a host without one.
+
+    Drivers, QoS, VFs, firmware, names, kernel settings and checks on a host would silently be
+    skipped. The network operator makes its VFs and firmware settings itself.
+    """
+    for h, host in enumerate(spec.hosts):
+        foreign = isinstance(spec.kubernetes, ExistingPlane)
+        if host.login != "none" or host.ssh is not None or not foreign:
+            continue  # `host-login` says so
+        for path, value, words in (*_of_settings(spec, host), *_of_cards(spec, h, host)):
+            others = "" if path[0] == "hosts" else "; set it for other hosts by their host group"
+            yield Finding(
+                f"{host.name} has login: none, but {path[-1]} asks for {words} there.",
+                (at(path, value), at(("hosts", h, "login"), host.login)),
+                f"if the node has it already, add waive: {{untouched-host: WHY}}. Else remove "
+                f"{path[-1]}{others}.",
+            )
+
+
+_Settings = Iterator[tuple[SpecPath, object, str]]
+
+
+def _of_settings(spec: ClusterSpec, host: Host) -> _Settings:
+    settings = spec.settings_of(host)
+    for keys, words, asks in _IN_GROUPS:
+        path = keys.split(".")
+        if asks(value := attrgetter(keys)(settings)):
+            shown = value if isinstance(value, str) else None
+            yield (*block_path(spec, host, path[0]), *path[1:]), shown, words
+    if _sets_firmware(spec, settings.firmware):
+        yield block_path(spec, host, "firmware"), None, "firmware of its cards"
+    for key, words, asks in _OF_ALL:
+        if asks(getattr(settings, key)):
+            yield ("host_defaults", key), None, words
+    if not spec.reached:
+        yield from _of_identity(spec)
+
+
+def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
+    sets = asked.sets_anything and not firmware_by_operator(spec)
+    return sets or bool(asked.min_versions)
+
+
+def _of_identity(spec: ClusterSpec) -> _Settings:
+    """Yield settings that all hosts with a login get, for a site without any."""
+    defaults = spec.host_defaults
+    if defaults.user is not None:
+        yield ("host_defaults", "user"), defaults.user.name, "a user"
+    for key in ("hostname", "etc_hosts"):
+        if getattr(defaults.manage, key):
+            yield ("host_defaults", "manage", key), True, "a file of its identity"
+
+
+def _of_cards(spec: ClusterSpec, h: int, host: Host) -> _Settings:
+    made = vfs_by_operator(spec)
+    for n, nic in enumerate(host.nics):
+        path: SpecPath = ("hosts", h, "nics", n)
+        if nic.vfs and not made:
+            yield (*path, "vfs"), nic.vfs, "VFs"
+        for key, words, asks in _OF_NICS:
+            if asks(value := getattr(nic, key)):
+                yield (*path, key), _shown_value(key, value), words
+    for p, port in enumerate(host.hca_sriov):
+        if port.vfs and not made:
+            yield ("hosts", h, "hca_sriov", p, "vfs"), port.vfs, "VFs"
+
+
+def _shown_value(key: str, value: object) -> object:
+    return None if key == "sriov" else str(value) if key in {"address", "gpu_path"} else value
+
+
+RULES: Final = (
+    rule(
+        "jump-host",
+        """Each jump host that a device names is in `jump_hosts`, once, and reachable without a
+        circle.
+
+        Railyard runs no commands on a jump host, so its login needs no rights there.
+        """,
+        unique("jump_hosts.*.name", "rename one.", "two jump hosts are called {value}."),
+        refuse(
+            "jump_hosts.*.ssh.sudo_password jump_hosts.*.ssh.enable_password",
+            "{owner} has {key}, but Railyard runs no commands on a jump host.",
+            "remove it.",
+        ),
+        _unknown_jumps,
+    ),
+)

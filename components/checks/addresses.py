@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations, product
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places, unique
-from components.checks.topology import PlacedNic, list_nics, reachable
+from components.checks.rows import known, refuse, requires, rule, unique, values
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import PlacedNic, list_nics
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
+from components.fabric.tiers import reachable
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
 from components.model.places import (
@@ -48,7 +51,7 @@ def check_node_address(spec: ClusterSpec) -> Findings:
         address = host.address
         known = host.node_ip is None and address and not has_placeholder(address)
         if known and not is_machine_ipv4(address):
-            what = f'the node {host.name} needs an IPv4 address, and "{address}" is none.'
+            what = f'the node {host.name} needs an IPv4 address, but "{address}" is not one.'
             fix = "set node_ip to the address by which the other nodes reach it."
             yield Finding(what, places(spec, f"hosts.{h}.ssh.address"), fix)
 
@@ -109,24 +112,22 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
             continue
         if one.network.overlaps(two.network):
             what = f"{one.name}, {one.network}, overlaps {two.name}, {two.network}."
-            fix = "choose networks that have no address in common."
+            fix = "choose networks that do not overlap."
             yield Finding(what, (at(one.path, one.network), at(two.path, two.network)), fix)
     yield from _unusable(networks)
     for name, address, path in _addresses(spec):
         for net in networks:
             if address in net.network:
-                yield Finding(
-                    f"the address of {name}, {address}, lies in {net.name}, {net.network}.",
-                    (at(path, address), at(net.path, net.network)),
-                    "keep the management network apart from rails, pods and services: give "
-                    f"{net.name.removeprefix('the subnet of ')} another subnet.",
-                )
+                wrong = net.name.removeprefix("the subnet of ")
+                where = (at(path, address), at(net.path, net.network))
+                fix = f"keep the management network apart: give {wrong} another subnet."
+                yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
 
 
 def _unusable(networks: list[_Net]) -> Findings:
     for net, never in product(networks, _NEVER):
         if net.network.subnet_of(never):
-            what = f"{net.name}, {net.network}, lies in {never}, which no device can use."
+            what = f"{net.name}, {net.network}, is in {never}, which devices cannot use."
             fix = "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16."
             yield Finding(what, (at(net.path, net.network),), fix)
 
@@ -145,7 +146,6 @@ def _networks(spec: ClusterSpec) -> list[_Net]:
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
-    """Yield all literal addresses on the management network."""
     named: list[tuple[str, str, SpecPath]] = [
         (name, ssh.address, (*path, "address"))
         for name, ssh, path in each_ssh(spec)
@@ -172,22 +172,21 @@ def _no_flat_fabric(spec: ClusterSpec) -> Findings:
     if len(vlans) > 1:
         if shares_resource(spec):
             return  # `resource-name` reports it
-        what += f" and are in the VLANs {', '.join(map(str, vlans))}"
-        fix = f"write vlan: {vlans[0]} for all of them"
+        what += f", but the VLANs {', '.join(map(str, vlans))}"
+        fix = f"write vlan: {vlans[0]} for all rails"
     elif any(rail.leaves for rail in spec.rails):
-        what, fix = f"{what}, and some have leaves of their own", "remove leaves"
+        what, fix = f"{what}, and some have leaves", "remove leaves"
     elif len({rail.gateway for rail in spec.rails}) > 1:
-        what, fix = f"{what} and not the same gateway", "write one gateway for all of them"
+        what, fix = f"{what}, but different gateways", "write one gateway for all rails"
     elif cut := _cut_off(spec):
         what += (
-            f", and no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
+            f", but no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
         )
         fix = f"add links between the switches that carry VLAN {first.vlan}"
     else:
         return
-    yield Finding(
-        f"{what}.", _subnets(spec), f"{fix}, or give each rail a VLAN and a subnet of its own."
-    )
+    fix = f"{fix}, or give each rail a separate VLAN and subnet."
+    yield Finding(f"{what}.", _subnets(spec), fix)
 
 
 def _subnets(spec: ClusterSpec) -> tuple[Place, ...]:
@@ -214,10 +213,10 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
     if is_flat(spec) and not [*_no_flat_fabric(spec)]:
         first = spec.rails[0]
         yield Finding(
-            f"all {len(spec.rails)} rails have the subnet {first.subnet} and VLAN {first.vlan}: "
-            "this is a flat fabric, in which one fault can stop all rails.",
+            f"all {len(spec.rails)} rails share {first.subnet} and VLAN {first.vlan}: one fault "
+            "stops all.",
             _subnets(spec),
-            'give each rail a VLAN and a subnet of its own, or write waive: {flat-fabric: "WHY"}.',
+            'give each rail a separate VLAN and subnet, or write waive: {flat-fabric: "WHY"}.',
             "warning",
         )
 
@@ -263,7 +262,7 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
         place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
         on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
         yield Finding(
-            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses and needs {total}: "
+            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {total}: "
             f"{wanted}.",
             (at(("rails", r, *place), subnet.network),),
             "choose a larger subnet, or fewer VFs.",
@@ -277,7 +276,7 @@ def check_cluster_networks(spec: ClusterSpec) -> Findings:
         return
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
-        what = f"pod network {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes."
+        what = f"pod_cidr {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes."
         fix = "choose a larger one; each node takes a /24."
         yield Finding(what, places(spec, "kubernetes.pod_cidr"), fix)
 
@@ -286,16 +285,8 @@ _NO_MACHINES: Final = 31
 """Prefix length of a subnet with only a network and a broadcast address."""
 
 
-def check_pf_address(spec: ClusterSpec) -> Findings:
-    """A card's own address is a free one of its rail's subnet.
-
-    The prefix length comes from the subnet; with an address outside of it, the host would send to
-    its neighbours through a router that does not exist.
-    """
+def _wrong_addresses(spec: ClusterSpec) -> Findings:
     cards = [nic for nic in list_nics(spec) if nic.nic.address is not None]
-    values = ((nic.nic.address, nic.at("address")) for nic in cards)
-    fix = "give each card an address of its own."
-    yield from unique(values, "two cards have the address {}.", fix)
     for nic in cards:
         yield from _outside(spec, nic, (*nic.path, "address"))
 
@@ -320,19 +311,225 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
         key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
         where = (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet))
         fix = "choose a larger subnet; /24 is usual."
-        yield Finding(f"{rail.name}'s subnet {subnet} has no address for {nic}.", where, fix)
+        yield Finding(f"{rail.name}'s subnet {subnet} is too small for {nic}.", where, fix)
     elif _is_of_probe(spec, address, subnet):
-        yield Finding(
-            f"{address} of {nic} is the last address of {rail.name}, "
-            "kept for the server of the bandwidth test.",
-            (at(path, nic.nic.address),),
-            "give the card another address.",
-        )
+        what = f"{address} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
+        yield Finding(what, (at(path, nic.nic.address),), "give the card another address.")
     elif address not in subnet or address in ends:
         on_leaf = f" on {place.leaf}" if place.leaf else ""
+        what = f"{nic.nic.address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
+        fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length."
+        yield Finding(what, (at(path, nic.nic.address),), fix)
+
+
+def check_renamed(spec: ClusterSpec) -> Findings:
+    """Each entry of `renamed` gives the former name of a device in the file.
+
+    `railyard rename` writes it. An entry can stay until another device gets the former name: one
+    device would then claim the resources of two.
+    """
+    groups = {"hosts": spec.hosts, "switches": spec.switches}
+    for group, devices in groups.items():
+        names = {each.name for each in devices}
+        first: dict[str, str] = {}
+        for new, old in getattr(spec.renamed, group).items():
+            where = (at(("renamed", group, new), old),)
+            if new not in names:
+                what = f"{new} is renamed from {old}, but {group} lacks it."
+                yield Finding(what, where, "remove the entry, or correct the name.")
+            elif old in names:
+                what = f"{new} is renamed from {old}, but {old} is still in {group}."
+                fix = "remove the entry if an update renamed it already; else choose another name."
+                yield Finding(what, where, fix)
+            elif first.setdefault(old, new) != new:
+                what = f"{new} and {first[old]} are both renamed from {old}."
+                yield Finding(what, where, "remove one of the entries.")
+
+
+def _one_pool(spec: ClusterSpec) -> Findings:
+    is_sriov = spec.pod_network.mode == "sriov"
+    if why := [*_why_not_one_pool(spec)] if is_sriov and _is_one_pool(spec) else []:
+        name, reasons = spec.rails[0].resource, ", and ".join(text for text, _ in why)
         yield Finding(
-            f"{nic.nic.address} of {nic} is no address of a machine in "
-            f"{rail.name}'s subnet {subnet}{on_leaf}.",
-            (at(path, nic.nic.address),),
-            f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
+            f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}.",
+            (at(("rails", 0, "resource"), name), *(place for _, place in why)),
+            "give each rail a separate resource, VLAN and subnet. Or keep one resource, and write "
+            "the "
+            "same vlan for all rails, vfs: 1 for each card and no acceptance.perftest.",
         )
+
+
+def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
+    first = spec.rails[0].vlan
+    for r, rail in enumerate(spec.rails):
+        if rail.vlan != first:
+            place = at(("rails", r, "vlan"), rail.vlan)
+            yield f"{rail.name} is in VLAN {rail.vlan} and not in {first}", place
+            break
+    wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
+    if wrong:
+        count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
+        yield f"{count} {wrong[0].nic.vfs} VFs", wrong[0].at("vfs")
+    if spec.acceptance.perftest:
+        yield "perftest cases need a rail to run on", at(("acceptance", "perftest"))
+
+
+def _is_one_pool(spec: ClusterSpec) -> bool:
+    return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
+
+
+def check_unused_rail(spec: ClusterSpec) -> Findings:
+    """The site has a rail, and each rail has a NIC: jobs would wait for VFs of an empty rail.
+
+    An InfiniBand site needs no `rails`.
+    """
+    if not spec.rails and spec.rdma.transport == "roce":
+        where = places(spec, "rails")
+        fix = "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two."
+        yield Finding("the site lacks rails, so its workers lack an RDMA network.", where, fix)
+    used = {nic.nic.rail for nic in list_nics(spec)}
+    for r, rail in enumerate(spec.rails):
+        if rail.name not in used:
+            what = f"{rail.name} lacks NICs: a job that asks for its resource waits for ever."
+            yield Finding(what, places(spec, f"rails.{r}.name"), "add the NICs or remove the rail.")
+
+
+_KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
+"""Names that the kernel itself gives out, in the order in which devices come up."""
+
+
+def _names_rails(spec: ClusterSpec) -> bool:
+    return spec.host_defaults.rail_names
+
+
+def _kernels_own(spec: ClusterSpec) -> Findings:
+    for each in values(spec, "hosts.*.nics.*.netdev hosts.*.nics.*.rdma"):
+        if _names_rails(spec) and _KERNELS_OWN.fullmatch(each.value):
+            what = f"the kernel uses names like {each.value} itself, so udev may fail to set it."
+            yield Finding(what, (each.place,), "choose another name, for example rail0.")
+
+
+RULES: Final = (
+    rule(
+        "pf-address",
+        """A card's own address is a free one of its rail's subnet.
+
+        The prefix length comes from the subnet; with an address outside of it, the host would send
+        to its neighbours through a router that does not exist.
+        """,
+        unique(
+            "hosts.*.nics.*.address",
+            "give each card a different address.",
+            "two cards have the address {value}.",
+        ),
+        _wrong_addresses,
+    ),
+    rule(
+        "duplicate-name",
+        """Devices have unique names, and so have rails.
+
+        A device's name is part of the identity of its resources: two devices of one name would be
+        one.
+        """,
+        unique(
+            "switches.*.name other_switches.*.name hosts.*.name infiniband.switches.*.name "
+            "infiniband.ufm.name",
+            "rename one.",
+            "two devices are called {value}.",
+        ),
+        unique("rails.*.name", "rename one.", "two rails are called {value}."),
+    ),
+    rule(
+        "network-name",
+        "Each rail has a separate network attachment.",
+        unique(
+            "rails.*.network",
+            "give each rail a separate attachment, for example sriov111 and sriov112.",
+            "two rails share the network attachment {value}.",
+        ),
+    ),
+    rule(
+        "duplicate-vlan",
+        """Each rail has a separate VLAN.
+
+        On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
+        A flat fabric, whose rails also have one subnet, is set up for that: `flat-fabric`.
+        """,
+        unique(
+            "rails.*.vlan",
+            "give each rail a separate VLAN and subnet.",
+            "two rails share VLAN {value}.",
+            when=lambda spec: not is_flat(spec),
+        ),
+    ),
+    rule(
+        "host-group",
+        """A host names a group that exists, and a group has hosts.
+
+        A host with a misspelt group would silently keep `host_defaults`.
+        """,
+        known(
+            "hosts.*.group",
+            "host_groups.*.name",
+            "{owner} is in the group {value}, which host_groups lacks.",
+            "name a group of host_groups, or add this one there.",
+        ),
+        unique(
+            "host_groups.*.name",
+            "rename one, or merge them.",
+            "two groups of hosts are called {value}.",
+        ),
+        known(
+            "host_groups.*.name",
+            "hosts.*.group",
+            "no host is in the group {value}.",
+            "write the group at its hosts, or remove it.",
+        ),
+    ),
+    rule(
+        "resource-name",
+        """Each rail has a separate extended resource, or all rails of a flat fabric share one.
+
+        A pod gets VFs of any card from one resource. So all rails must be one network, and each
+        card has one VF: a pod that asks for as many as there are rails then has one of each. A
+        bandwidth test of one rail cannot choose its card there, and is left out. Case makes no
+        difference, since the plugin passes a pod its VFs in variables of upper case. With
+        `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
+        """,
+        unique(
+            "rails.*.resource",
+            "give each rail a separate resource, or all rails of a flat fabric the same one.",
+            "two rails share the resource {value}.",
+            when=lambda spec: spec.pod_network.mode == "sriov" and not _is_one_pool(spec),
+            by=lambda each: each.value.lower(),
+        ),
+        _one_pool,
+    ),
+    rule(
+        "rail-names",
+        """A name that Railyard writes differs from other cards' names and from the kernel's.
+
+        Udev renames one device after another at boot. If another device has the name by then, or
+        the kernel would use it later, the card keeps its old one. In switchdev mode the devices of
+        VFs share the card's own address, and would also get its name.
+        """,
+        unique(
+            "hosts.*.nics.*.rdma",
+            "give each one a different name.",
+            when=_names_rails,
+            by=lambda each: (each.path[:2], each.value),
+        ),
+        requires(
+            "hosts.*.nics.*.rdma",
+            "host_defaults.rail_names",
+            fix="set host_defaults.rail_names to true, or remove rdma.",
+        ),
+        refuse(
+            "hosts.*.nics.*.sriov.eswitch=switchdev",
+            "{owner} is in switchdev mode: its VFs' devices would get its name too.",
+            "name these cards yourself (phys_port_name), and set rail_names to false.",
+            when=_names_rails,
+        ),
+        _kernels_own,
+    ),
+)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Final
 
+from components.checks.rows import known, rule
 from components.checks.rule import Finding, Findings, at
-from components.checks.topology import (
-    PlacedNic,
-    PlacedPort,
-    list_cables,
-    list_nics,
-    list_ports,
-    reachable,
-)
+from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.core.problem import SpecPath
 from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
+from components.fabric.tiers import reachable
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -29,8 +25,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
                 (port.place,),
-                "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
-                "management or storage is left alone.",
+                "name a host and its rail as <host>/<rail>; remove ports of management or storage.",
             )
 
 
@@ -39,26 +34,13 @@ def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
     host = spec.host(port.host)
     if host is None:
         names = [known.name for known in spec.hosts]
-        return f"host {port.host!r}, which is not there.{did_you_mean(port.host, names)}"
+        return f"host {port.host!r}, which the file lacks.{did_you_mean(port.host, names)}"
     if spec.rail(port.rail) is None:
         names = [rail.name for rail in spec.rails]
-        return f"rail {port.rail!r}, which is not there.{did_you_mean(port.rail, names)}"
+        return f"rail {port.rail!r}, which the file lacks.{did_you_mean(port.rail, names)}"
     if all(nic.rail != port.rail for nic in host.nics):
-        return f"{port.port.to}, and {port.host} has no NIC on {port.rail}."
+        return f"{port.port.to}, but {port.host} lacks a NIC on {port.rail}."
     return None
-
-
-def check_nic_rail(spec: ClusterSpec) -> Findings:
-    """Each NIC is on a rail of the file."""
-    names = [rail.name for rail in spec.rails]
-    for nic in list_nics(spec):
-        if nic.nic.rail not in names:
-            yield Finding(
-                f"NIC {nic.nic.netdev} of {nic.host.name} is on {nic.nic.rail!r}, which is no "
-                f"rail.{did_you_mean(nic.nic.rail, names)}",
-                (nic.at("rail"),),
-                f"choose one of: {', '.join(names) or '(no rails are defined)'}.",
-            )
 
 
 def check_nic_cabling(spec: ClusterSpec) -> Findings:
@@ -82,16 +64,13 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
         ports = plugged[nic.path]
         target = f"{nic.host.name}/{nic.nic.rail}"
         if not ports and unplugged > lost:
-            what = f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port."
+            what = f"no switch port names NIC {nic.nic.netdev} of {nic.host.name}."
             fix = f"add its port to a switch, {_example(spec, target)}."
             yield Finding(what, (nic.at("rail"),), fix)
         for port in ports[1:]:
-            yield Finding(
-                f"{target} is plugged into two ports: {ports[0].switch.name} {ports[0].name} and "
-                f"{port.switch.name} {port.name}.",
-                (port.place, at(ports[0].path, ports[0].port.to)),
-                "keep the port into which the cable really goes.",
-            )
+            where = (port.place, at(ports[0].path, ports[0].port.to))
+            fix = "keep the port with the cable."
+            yield Finding(f"{target} is plugged into two ports: {ports[0]} and {port}.", where, fix)
 
 
 def _example(spec: ClusterSpec, target: str) -> str:
@@ -123,7 +102,7 @@ def check_vlan_rail(spec: ClusterSpec) -> Findings:
         if rail is None or port.port.vlan in {None, rail.vlan}:
             continue
         where = ("rails", spec.rails.index(rail), "vlan")
-        what = f"{port} carries VLAN {port.port.vlan}, and {rail.name} is VLAN {rail.vlan}."
+        what = f"{port} carries VLAN {port.port.vlan}, but {rail.name} is VLAN {rail.vlan}."
         fix = f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}."
         yield Finding(what, (port.at("vlan"), at(where, rail.vlan)), fix)
 
@@ -140,7 +119,7 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
         if host is not None and host.is_outside:
             continue  # without VFs for pods its card sends on the rail itself
         if port.port.mode == "access":
-            what = f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods."
+            what = f"{port} is an access port: it drops the tagged frames of {port.rail}'s pods."
             where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
             yield Finding(what, where, "set the port's mode to trunk.")
 
@@ -162,21 +141,19 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
         if vlan is None:
             continue
         place = at((*port.path, "untagged"), vlan)
-        kept = system_of(port.switch.os).reserved_vlans
+        kept, title = system_of(port.switch.os).reserved_vlans, driver_of(port.switch.os).title
         if (why := _why_no_untagged(port)) is not None:
             fix = "remove untagged, or write it at a trunk to a host."
-            yield Finding(f"{named} {why}, and has untagged: {vlan}.", (place,), fix)
+            yield Finding(f"{named} {why}, but sets untagged: {vlan}.", (place,), fix)
         elif vlan in rails:
             index, rail = rails[vlan]
-            yield Finding(
-                f"{named} has VLAN {vlan} untagged, which is that of {rail}.",
-                (place, at(("rails", index, "vlan"), vlan)),
-                "choose another VLAN, or mode: access where the rail itself is untagged.",
-            )
+            where = (place, at(("rails", index, "vlan"), vlan))
+            fix = "choose another VLAN, or mode: access if the rail itself is untagged."
+            yield Finding(f"{named} has VLAN {vlan} of {rail} untagged.", where, fix)
         elif vlan in kept:
             yield Finding(
-                f"{named} has VLAN {vlan} untagged, and {driver_of(port.switch.os).title} keeps "
-                f"{kept.start} to {kept.stop - 1} for itself.",
+                f"{named} has VLAN {vlan} untagged, but {title} reserves "
+                f"{kept.start}-{kept.stop - 1}.",
                 (place,),
                 "choose a VLAN outside of that range.",
             )
@@ -184,7 +161,7 @@ def check_port_untagged(spec: ClusterSpec) -> Findings:
 
 def _why_no_untagged(port: PlacedPort) -> str | None:
     if port.switch.carries != "roce":
-        return "is on an InfiniBand switch, which has no VLANs"
+        return "is on an InfiniBand switch"
     if port.port.peer is not None:
         return "is a link between switches, which carries rails"
     kinds = {"access": "is an access port", "routed": "is routed"}
@@ -202,7 +179,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
             continue  # a bond of management or storage: `port-target` has the fix
         if port.port.lacp:
             where = (port.at("lacp"),)
-            fix = "remove lacp and give each NIC a rail of its own."
+            fix = "remove lacp, and give each NIC a separate rail."
             yield Finding(f"{port} is an LACP port on the RDMA rail {port.rail}.", where, fix)
 
 
@@ -223,14 +200,9 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
         if (port.switch.routing and other.switch.routing) or (rail is not None and rail.leaves):
             continue  # `rail-gateway` and `rail-leaf` require the subnets and the path between them
         seen.add(key)
-        yield Finding(
-            f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
-            "of the file carries its VLAN from one to the other.",
-            (port.place, other.place),
-            "plug NIC k of every host into leaf k, or write the link: on one switch "
-            f'"1/31": {port.switch.name}:1/31, and on the other its counterpart.',
-            "warning",
-        )
+        what = f"no link carries {port.rail}'s VLAN from {other.switch.name} to {port.switch.name}."
+        fix = "plug NIC k of every host into leaf k, or write both ends of a link between them."
+        yield Finding(what, (port.place, other.place), fix, "warning")
 
 
 def check_numa_leaf(spec: ClusterSpec) -> Findings:
@@ -251,10 +223,20 @@ def check_numa_leaf(spec: ClusterSpec) -> Findings:
         used = sorted({port.switch.name for _, port in members})
         leaves = len(reached[host])
         if len(used) < min(len({nic.path for nic, _ in members}), leaves):
-            yield Finding(
-                f"the {len(members)} NICs on NUMA node {numa} of {host} share {', '.join(used)}, "
-                f"and the host has cables to {leaves} leaves.",
-                (at(members[0][0].path[:2], host), *(port.place for _, port in members)),
-                "plug them into different leaves, or waive the rule with the reason.",
-                "warning",
-            )
+            what = f"NICs on NUMA node {numa} of {host} share {', '.join(used)} of {leaves} leaves."
+            where = (at(members[0][0].path[:2], host), *(port.place for _, port in members))
+            fix = "plug them into different leaves, or waive the rule with the reason."
+            yield Finding(what, where, fix, "warning")
+
+
+RULES: Final = (
+    rule(
+        "nic-rail",
+        "Each NIC is on a rail of the file.",
+        known(
+            "hosts.*.nics.*.rail",
+            "rails.*.name",
+            "{owner} is on rail {value!r}, which the file lacks.",
+        ),
+    ),
+)

@@ -12,7 +12,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
+from components.checks.topology import Cable, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import driver_of, least_release, system_of
@@ -45,34 +45,29 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
         elif switch.hardware is None:
             known = _models_of(switch.os)
             near = nearest_model(switch.model, known)
-            yield Finding(
-                f"nothing is known of the switch model {switch.model} with {switch.os}."
-                f"{f' The nearest known one is {near}.' if near else ''}",
-                (where,),
-                f"use one of: {', '.join(known)}; or describe it: switch_models: "
-                f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}.",
-            )
+            hint = f" The nearest known one is {near}." if near else ""
+            example = f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}"
+            what = f"Railyard does not know the switch model {switch.model} with {switch.os}.{hint}"
+            fix = f"use one of: {', '.join(known)}; or describe it under switch_models: {example}."
+            yield Finding(what, (where,), fix)
     for name in spec.switch_models:
         if all(switch.model != name for switch in spec.switches):
-            yield Finding(
-                f"switch_models describes {name}, and no switch is of that model.",
-                (at(("switch_models", name)),),
-                "correct the name, or remove the description.",
-                "warning",
-            )
+            what = f"switch_models describes {name}, but no switch has that model."
+            fix = "correct the name, or remove the description."
+            yield Finding(what, (at(("switch_models", name)),), fix, "warning")
     yield from _never_lossless(spec)
 
 
 def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
     known = " The file's description replaces the catalogue's." * (name in MODELS)
     what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
-    fix = "read them in the vendor's data sheet, and waive the rule with that reason."
+    fix = "read the vendor's data sheet, and waive the rule with that reason."
     yield Finding(what, (where, at(("switch_models", name))), fix, "warning")
     if max(spec.switch_models[name].speeds_gbit_s) < max(
         (int(split.partition("x")[2]) for split in spec.switch_models[name].breakouts), default=0
     ):
         what = f"a part of a split port of {name} would be faster than the whole port."
-        fix = "write parts and speed as the data sheet has them: 2x400 of a port of 800."
+        fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
         yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
 
 
@@ -83,7 +78,7 @@ def _never_lossless(spec: ClusterSpec) -> Findings:
         model = switch.hardware
         if model is None or switch.carries != "roce" or model.max_lossless_priorities:
             continue
-        what = f"{spec.rdma.mode} needs a lossless priority; {model.described} has none."
+        what = f"{spec.rdma.mode} needs a lossless priority, which {model.described} lacks."
         fix = "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one."
         yield Finding(what, places(spec, f"switches.{s}.model", "rdma.mode"), fix)
 
@@ -123,11 +118,12 @@ def check_switch_system(spec: ClusterSpec) -> Findings:
         if model is None:
             continue
         if switch.os not in model.ports:
+            models = " or ".join(_models_of(switch.os))
             yield Finding(
                 f"{model.described} does not run {switch.os}.",
                 places(spec, f"switches.{s}.os", f"switches.{s}.model"),
-                f"set os to {' or '.join(model.ports)}, or model to "
-                f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
+                f"set os to {' or '.join(model.ports)}, or model to {models}. "
+                f"{model.capability_line()}.",
             )
 
 
@@ -149,29 +145,33 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
             yield _unread_release(switch, where)
         elif system.parse_release(switch.release) < least:
             by_model = model is not None and least > system.min_release
+            needed = system.show_release(least)
             yield Finding(
-                f"{switch.name} runs {title} {switch.release}, and {model.described} runs it from "
-                f"{system.show_release(least)} on."
+                f"{switch.name} runs {title} {switch.release}, but {model.described} needs "
+                f"{needed}."
                 if model is not None and by_model
                 else f"{switch.name} runs {title} {switch.release}, which {system.older}.",
                 (where, at(("switches", s, "model"), switch.model)) if by_model else (where,),
-                f"upgrade it to {system.show_release(least)} or later and write its release, for "
-                f"example {system.a_release}.",
+                f"upgrade it to {needed} or later, and write its release: {system.a_release}.",
             )
 
 
 def _unread_release(switch: Switch, where: Place) -> Finding:
     title, example = driver_of(switch.os).title, system_of(switch.os).a_release
     pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
-    what, fix = f"none of {title}", f"write what the switch runs, for example {example}."
+    what, fix = (
+        f"write the release that the switch runs, for example {example}.",
+        f"write what the switch runs, for example {example}.",
+    )
     if pattern is not None and pattern.fullmatch(switch.release):
-        what = f"of {edition}"
+        what = f"from {edition}"
         fix = (
             f"install the community's {title} and write its release, for example {example}; or "
-            "write `switches: []`: `railyard plan SITE --stage fabric` then prints what the "
-            "switches must be set to."
+            "write "
+            "`switches: []`: `railyard plan SITE --stage fabric` then prints the switches' "
+            "settings."
         )
-    return Finding(f'the release of {switch.name}, "{switch.release}", is {what}.', (where,), fix)
+    return Finding(f'the release "{switch.release}" of {switch.name} is {what}.', (where,), fix)
 
 
 def check_port_capability(spec: ClusterSpec) -> Findings:
@@ -186,45 +186,36 @@ def check_port_capability(spec: ClusterSpec) -> Findings:
             continue
         if not model.has_port(system, port.name):
             fix = f"its ports are {model.describe_ports(system)}."
-            yield Finding(f"{model.described} has no port {port.name}.", (port.place,), fix)
+            yield Finding(f"{model.described} lacks port {port.name}.", (port.place,), fix)
         own = port.port.mtu_bytes
         path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")
         mtu_bytes = own or spec.rdma.port_mtu_bytes
         low, high = model.mtu_range_bytes[system]
         if not low <= mtu_bytes <= high:
-            yield Finding(
-                f"a port of {model.described} cannot have MTU {mtu_bytes}.",
-                (at(path, mtu_bytes),),
-                f"choose {low} to {high}; {min(_USUAL_MTU_BYTES, high)} is usual. "
-                f"Source: {_mtu_source(port.switch, model)}.",
-            )
+            usual, source = min(_USUAL_MTU_BYTES, high), SWITCH_SYSTEMS[system].mtu_source
+            if model.most_mtu_bytes is not None:
+                own_file = f"the file of {model.name}"
+                source = "switch_models of this file" if port.switch.is_described else own_file
+            where = (at(path, mtu_bytes),)
+            fix = f"choose {low} to {high}; {usual} is usual. Source: {source}."
+            yield Finding(f"a port of {model.described} cannot have MTU {mtu_bytes}.", where, fix)
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
-
-
-def _mtu_source(switch: Switch, model: SwitchModel) -> str:
-    if model.most_mtu_bytes is None:
-        return SWITCH_SYSTEMS[switch.os].mtu_source
-    return "switch_models of this file" if switch.is_described else f"the file of {model.name}"
 
 
 def _find_split(spec: ClusterSpec) -> Findings:
     whole = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
     for port in list_all_ports(spec):
-        parent = whole.get((port.switch.name, _whole_name(port)))
+        model = port.switch.hardware
+        name = (model.whole_port(port.switch.os, port.name) if model else None) or port.name
+        parent = whole.get((port.switch.name, name))
         if parent is not None and parent.name != port.name:
-            what = f"{port} is a part of port {parent.name}, which is used as a whole."
+            what = f"{port} is a part of port {parent.name}, which the file uses as a whole."
             fix = "use the whole port, or its parts only."
             yield Finding(what, (port.place, parent.place), fix)
 
 
-def _whole_name(port: PlacedPort) -> str:
-    model = port.switch.hardware
-    return (model.whole_port(port.switch.os, port.name) if model else None) or port.name
-
-
 def _find_too_fast(spec: ClusterSpec) -> Findings:
-    """Check that a card is not faster than its port, or than its part of a split port."""
     for cable in list_cables(spec):
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
         model, speed = switch.hardware, link_speed(switch, name)
@@ -233,14 +224,13 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
         split = next((each for each in splits_of(switch).values() if name in each.parts), None)
         what = f"a port of {model.described}"
         if split is not None:
-            what = f"a part of a port of {model.described} that is split in {split.count}"
+            what = f"a part of a port of {model.described}, split in {split.count},"
         elif name in model.slow_ports:
             what = f"port {name} of {model.described}"
-        yield Finding(
-            f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and {what} has {speed}.",
-            (at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s), cable.port.place),
-            "write the speed at which the link really runs: bandwidth is judged by it.",
-        )
+        what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but {what} has {speed}."
+        where = (at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s), cable.port.place)
+        fix = "write the real speed of the link: acceptance judges bandwidth by it."
+        yield Finding(what, where, fix)
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Findings:
@@ -268,12 +258,12 @@ def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: P
     ):
         priority = dscp // DSCP_PER_PRIORITY
         if priority != given:
-            first = given * DSCP_PER_PRIORITY
+            first, last = given * DSCP_PER_PRIORITY, given * DSCP_PER_PRIORITY + 7
             yield Finding(
-                f"{name} {dscp} is priority {priority}; {switch.name}'s RoCE profile has {given}.",
+                f"{name} {dscp} is priority {priority}, but {switch.name}'s profile has {given}.",
                 (at(("rdma", name), dscp), where),
-                f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: "
-                f"{driver_of(switch.os).title} has no other priority.",
+                f"set {name} to {first}-{last}: {driver_of(switch.os).title} has only that "
+                "priority.",
             )
 
 
@@ -299,7 +289,6 @@ def check_port_split(spec: ClusterSpec) -> Findings:
 
 
 def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
-    """Report splits in `breakouts` that the model does not support."""
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
@@ -308,11 +297,8 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
         where = at(("switches", s, "breakouts", whole), mode)
         if whole not in model.ports[switch.os]:
             ports = model.describe_ports(switch.os).partition(", split")[0]
-            yield Finding(
-                f"breakouts of {switch.name} names {whole}, not a whole port of {model.described}.",
-                (where,),
-                f"name whole ports: {ports}.",
-            )
+            what = f"breakouts of {switch.name} names {whole}, which {model.described} lacks."
+            yield Finding(what, (where,), f"name whole ports: {ports}.")
             continue
         if forms:
             wrong.setdefault(mode, []).append(whole)
@@ -328,7 +314,6 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
 
 
 def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
-    """Find ports in use that the splits remove."""
 
     def port(name: str) -> Place:
         return at(("switches", s, "ports", name), switch.ports[name].to)
@@ -340,17 +325,14 @@ def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, Port
                 what = f"breakouts makes {split.count} of {split.whole}"
                 where = (port(name), at(("switches", s, "breakouts", split.whole), said))
                 fix = f"use {', '.join(split.parts)}, or correct breakouts."
-                yield Finding(f"{switch.name} has no {name}: {what}.", where, fix)
+                yield Finding(f"{switch.name} lacks {name}: {what}.", where, fix)
         blocked = model.blocked_by(switch.os, split.whole, split.count)
         used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
         for name in used:
             if name in switch.ports:
-                yield Finding(
-                    f"{switch.name} has no {name}: {split.whole} is split in {split.count}.",
-                    (port(name), *map(port, split.named[-1:])),
-                    "plug it into another port: of each pair the second one is gone where the "
-                    f"first one is split so. {model.capability_line()}.",
-                )
+                what = f"{switch.name} lacks {name}: {split.whole} is split in {split.count}."
+                fix = f"use another port: such a split removes the next. {model.capability_line()}."
+                yield Finding(what, (port(name), *map(port, split.named[-1:])), fix)
 
 
 def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:
@@ -361,7 +343,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
     if release < least_release(switch.os, switch.hardware):
         return  # only `switch-release` reports that
     title = driver_of(switch.os).title
-    what = f"{switch.name} has ports to split; {title} {switch.release} uses other lines for it."
+    what = f"{switch.name} splits ports, but {title} {switch.release} uses other lines for it."
     fix = f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports."
     yield Finding(what, (at(("switches", s, "release"), switch.release),), fix)
 
@@ -369,7 +351,6 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
 def _unlike(
     s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
 ) -> Findings:
-    """Report cards of several speeds on one port."""
     found = [
         (name, cables[switch.name, name].nic)
         for name in split.named
@@ -381,7 +362,7 @@ def _unlike(
         return
     ordered = sorted(speeds)
     words = " and ".join(f"{speed} Gbit/s on {speeds[speed][0]}" for speed in ordered)
-    what = f"port {split.whole} of {switch.name} is split for cards of unlike speeds: {words}."
+    what = f"port {split.whole} of {switch.name} serves cards of different speeds: {words}."
     where: list[Place] = []
     for name, nic in map(speeds.__getitem__, ordered):
         where += [at(("switches", s, "ports", name)), nic.at("speed_gbit_s")]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
-from typing import Final
+from typing import Final, TypeAlias
 
-from components.catalogue.environments import GPU_TYPES, InstanceType, find_type, fits_image
+from components.catalogue.environments import (
+    GPU_TYPES,
+    InstanceType,
+    find_type,
+    fits_image,
+    parse_release,
+)
 from components.checks.planes import with_role
+from components.checks.rows import known, rule, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.environments import CrusoeProvision, InstancePool
+from components.model.environments import CrusoeProvision, Hypervisor, InstancePool, VirtualMachine
+from components.model.reach import how_to_pin
 from components.model.worker_kinds import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
 
@@ -42,12 +50,10 @@ def check_instance_type(spec: ClusterSpec) -> Findings:
     """
     for pool, path in _pools(spec):
         if find_type(pool.type) is None:
-            yield Finding(
-                f"{pool.type} of pool {pool.name} is no known instance type."
-                f"{did_you_mean(pool.type, list(GPU_TYPES))}",
-                (at((*path, "type"), pool.type),),
-                f"use one of {', '.join(GPU_TYPES)}, or a CPU type such as c1a.8x.",
-            )
+            hint = did_you_mean(pool.type, list(GPU_TYPES))
+            what = f"{pool.type} of pool {pool.name} is not a known instance type.{hint}"
+            fix = f"use one of {', '.join(GPU_TYPES)}, or a CPU type such as c1a.8x."
+            yield Finding(what, (at((*path, "type"), pool.type),), fix)
 
 
 def check_instance_image(spec: ClusterSpec) -> Findings:
@@ -80,11 +86,10 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
     pools = list(_infiniband(spec))
     where = at((*_INSTANCES, "ib_partition"), provision.ib_partition)
     if pools and provision.ib_partition is None:
-        yield Finding(
-            f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand without a partition.",
-            (where, at((*pools[0][2], "type"), pools[0][0].type)),
-            f"set ib_partition to a name, for example {spec.name}.",
-        )
+        first = pools[0][0]
+        what = f"{first.type} of pool {first.name} is on InfiniBand, but lacks a partition."
+        fix = f"set ib_partition to a name, for example {spec.name}."
+        yield Finding(what, (where, at((*pools[0][2], "type"), pools[0][0].type)), fix)
     unknown = any(find_type(pool.type) is None for pool in provision.pools)
     if not pools and not unknown and provision.ib_partition is not None:
         what = f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand."
@@ -128,11 +133,9 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
     for key, words in (("pod_cidr", "pod"), ("service_cidr", "service")):
         network: IPv4Network = getattr(spec.kubernetes, key)
         if network.overlaps(provision.vpc_cidr):
-            yield Finding(
-                f"the cloud's network {provision.vpc_cidr} overlaps the {words} network {network}.",
-                places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}"),
-                "choose networks that have no address in common.",
-            )
+            what = f"the network {provision.vpc_cidr} overlaps the {words} network {network}."
+            where = places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}")
+            yield Finding(what, where, "choose networks that do not overlap.")
 
 
 def check_cloud_balancer(spec: ClusterSpec) -> Findings:
@@ -145,11 +148,11 @@ def check_cloud_balancer(spec: ClusterSpec) -> Findings:
         return
     balancers = with_role(spec, "balancer")
     if len(spec.servers) > 1 and not balancers:
-        what = f"{len(spec.servers)} control-plane instances have no balancer before them."
+        what = f"{len(spec.servers)} control-plane instances lack a balancer."
         yield Finding(what, places(spec, "hosts"), "add one instance with the role balancer.")
     for h, host in balancers[1:]:
         what = f"{balancers[0][1].name} and {host.name} are both balancers of one cluster address."
-        fix = "keep one; nodes that have joined do without it."
+        fix = "keep one; joined nodes do not need it."
         yield Finding(what, (at(("hosts", balancers[0][0], "role")), at(("hosts", h, "role"))), fix)
 
 
@@ -165,17 +168,17 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
         if things:
             where = (at((key,)), at(("environment", "kind"), cloud.kind))
             fix = f"remove {key}."
-            yield Finding(f"the cloud owns the fabric, and {key} are given.", where, fix)
+            yield Finding(f"the cloud owns the fabric, but the file has {key}.", where, fix)
     if provision is None and not spec.hosts:
         where = places(spec, "hosts", "environment.instances.kind")
         fix = "list them under hosts, with their addresses and host keys."
-        yield Finding("the instances are brought by you, and none is listed.", where, fix)
+        yield Finding("instances are bring_your_own, but hosts is empty.", where, fix)
     if provision is None:
         return
     made = {name for pool in provision.pools for name in instance_names(pool)}
     for h, host in enumerate(spec.hosts):
         if host.name not in made:
-            what = f"{host.name} is listed beside pools, and what pools make is not listed."
+            what = f"the file lists {host.name}, but the pools make the hosts."
             where = (at(("hosts", h, "name"), host.name), at((*_INSTANCES, "pools")))
             fix = "remove hosts, or use instances: {kind: bring_your_own} and list all."
             yield Finding(what, where, fix)
@@ -189,28 +192,25 @@ def check_fabric_transport(spec: ClusterSpec) -> Findings:
     transport = spec.rdma.transport
     if (spec.ib_fabric is not None) == (transport == "infiniband"):
         if spec.cloud is not None and spec.infiniband is not None:
-            what = "the cloud owns the InfiniBand fabric, and infiniband describes one of ours."
-            fix = "remove infiniband; environment.fabric says what the cloud's is to be."
+            what = "the cloud owns the InfiniBand fabric, but infiniband describes switches."
+            fix = "remove infiniband; environment.fabric describes the cloud's."
             yield Finding(what, places(spec, "infiniband", "environment.kind"), fix)
         return
-    kind = at(("environment", "kind"), spec.environment.kind)
+    kind_name = spec.environment.kind
+    kind = at(("environment", "kind"), kind_name)
     if transport == "infiniband":
-        yield Finding(
-            f"the environment is {spec.environment.kind}, the transport is infiniband, and there "
-            "is no infiniband that describes the fabric.",
-            (at(("rdma", "transport"), transport), kind),
-            "set rdma: {transport: roce}, or describe the fabric under infiniband.",
-        )
+        what = f"the transport is infiniband, but the environment {kind_name} lacks such a fabric."
+        fix = "set rdma: {transport: roce}, or describe the fabric under infiniband."
+        yield Finding(what, (at(("rdma", "transport"), transport), kind), fix)
         return
     owner = "the cloud's fabric" if spec.cloud else "infiniband"
     place = kind if spec.cloud else at(("infiniband",))
     where = (at(("rdma", "transport"), transport), place)
     fix = "set rdma: {transport: infiniband}."
-    yield Finding(f"{owner} is InfiniBand, and the transport is {transport}.", where, fix)
+    yield Finding(f"{owner} is InfiniBand, but the transport is {transport}.", where, fix)
 
 
 def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
-    """Name, HCAs and place of each pool of workers, or of each listed worker."""
     if crusoe_of(spec) is None:
         for h, host in enumerate(spec.hosts):
             if host.role == "worker":
@@ -232,8 +232,8 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
     path: SpecPath = ("environment", "fabric")
     for name, hcas, place in _workers(spec):
         if hcas != cloud.fabric.hcas:
-            what = f"{name} has {hcas} HCAs, and the fabric has {cloud.fabric.hcas} on each worker."
-            fix = "correct the number that is wrong; an instance type has its own."
+            what = f"{name} has {hcas} HCAs, but the fabric has {cloud.fabric.hcas} on each worker."
+            fix = "correct the wrong number; the instance type decides its own."
             yield Finding(what, (place, at((*path, "hcas"), cloud.fabric.hcas)), fix)
     for pool, kind, place in _infiniband(spec):
         if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
@@ -244,9 +244,12 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
             )
             yield Finding(what, where, f"set rate_gbit_s to {kind.rate_gbit_s}.")
     if cloud.fabric.expected_hcas and len(cloud.fabric.expected_hcas) != cloud.fabric.hcas:
-        what = f"{len(cloud.fabric.expected_hcas)} HCAs are named, {cloud.fabric.hcas} are counted."
+        what = (
+            f"expected_hcas lists {len(cloud.fabric.expected_hcas)} HCAs, but hcas is "
+            f"{cloud.fabric.hcas}."
+        )
         where = (at((*path, "expected_hcas")), at((*path, "hcas"), cloud.fabric.hcas))
-        fix = "name all of them, or none: they are found by link, state and rate."
+        fix = "name all of them, or remove expected_hcas: link, state and rate find them."
         yield Finding(what, where, fix)
 
 
@@ -260,10 +263,171 @@ def check_topology_file(spec: ClusterSpec) -> Findings:
         if given is None or given.host_path != kind.topology_file:
             shown = given.host_path if given else None
             yield Finding(
-                f"{pool.type} of pool {pool.name} has its topology file at {kind.topology_file}, "
-                f"and jobs get {shown or 'none'}.",
+                f"{pool.type} needs {kind.topology_file}, but jobs get "
+                f"{shown or 'no topology file'}.",
                 (at(("jobs", "topology_file", "host_path"), shown), at((*path, "type"), pool.type)),
-                "set jobs.topology_file.host_path to that path; instances that were made on the "
-                "older hypervisor have a file that ends in -qemu.xml.",
+                "set jobs.topology_file.host_path to it; older hypervisors have *-qemu.xml.",
                 "error" if given is None else "warning",
             )
+
+
+_Placed: TypeAlias = tuple[Hypervisor, VirtualMachine, SpecPath]
+
+_NO_FIPS: Final = "ssh-ed25519"
+_WHOLE_CARD: Final = ":00.0"
+"""End of a card's PCI address: the one device of its bus, function 0 (PCIe base spec.)."""
+
+
+def _hypervisors(spec: ClusterSpec) -> Iterator[tuple[Hypervisor, SpecPath]]:
+    for y, hypervisor in enumerate(spec.hypervisors):
+        yield hypervisor, ("environment", "hypervisors", y)
+
+
+def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
+    for hypervisor, path in _hypervisors(spec):
+        for v, vm in enumerate(hypervisor.vms):
+            yield hypervisor, vm, (*path, "vms", v)
+
+
+def check_esxi_release(spec: ClusterSpec) -> Findings:
+    """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
+
+    Without ATS the GPU and the card of a virtual machine cannot reach each other directly. In 7.0
+    and 7.0 U1 the option has another name, and 6.x lacks it.
+    """
+    for hypervisor, path in _hypervisors(spec):
+        place = at((*path, "release"), hypervisor.release)
+        release = parse_release(hypervisor.release)
+        if release is not None and release.ats == "other_option":
+            what = f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport."
+            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
+        if release is not None and release.ats == "absent":
+            what = f"ESXi {release.text} of {hypervisor.name} does not support PCIe ATS."
+            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
+
+
+def check_hypervisor_access(spec: ClusterSpec) -> Findings:
+    """Railyard logs in to a hypervisor as root, by key or agent, with a host key that ESXi has.
+
+    ESXi lacks sudo: root logs in directly. A password would have to travel with every command. Its
+    host keys are ECDSA and RSA, and its SSH server in FIPS mode accepts no login key of ed25519.
+    """
+    for hypervisor, path in _hypervisors(spec):
+        ssh, place = hypervisor.ssh, (*path, "ssh")
+        if ssh.password is not None or not (ssh.private_key or ssh.agent):
+            yield Finding(
+                f"{hypervisor.name} is not reached by key, and hypervisors take nothing else.",
+                (at((*place, "private_key"), ssh.private_key and ssh.private_key.name),),
+                "use private_key: {secret: ssh_private_key} without a password, and write the "
+                "public key to "
+                "/etc/ssh/keys-root/authorized_keys of the host.",
+            )
+        if ssh.user != "root":
+            what = f"{hypervisor.name} uses the login {ssh.user}, but ESXi lacks sudo."
+            yield Finding(what, (at((*place, "user"), ssh.user),), "use user: root.")
+        if (ssh.host_key or "").startswith(_NO_FIPS):
+            what = f"the host key of {hypervisor.name} is ed25519, which ESXi does not use."
+            fix = f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa."
+            yield Finding(what, (at((*place, "host_key"), ssh.host_key),), fix)
+
+
+def check_vm_devices(spec: ClusterSpec) -> Findings:
+    """The host of a virtual machine has one GPU and one card: those that are passed through."""
+    for h, host in enumerate(spec.hosts):
+        if host.name not in {vm.name for _, vm, _ in _machines(spec)}:
+            continue
+        for key, count in (("gpus", host.gpus), ("nics", len(host.nics))):
+            if count != 1:
+                what = f"the virtual machine {host.name} takes one of each, but has {count} {key}."
+                fix = f"write the one device in hosts[].{key}; vms[] takes one GPU and one card."
+                yield Finding(what, (at(("hosts", h, key), count),), fix)
+
+
+def _workers_without_vm(spec: ClusterSpec) -> Findings:
+    names = {vm.name for _, vm, _ in _machines(spec)}
+    for h, host in enumerate(spec.hosts) if spec.hypervisors else ():
+        if host.role == "worker" and host.name not in names:
+            what = f"no hypervisor runs the worker {host.name} as a virtual machine."
+            fix = "add it to vms of the hypervisor that runs it."
+            yield Finding(what, places(spec, f"hosts.{h}.name"), fix)
+
+
+_DISTINCT: Final = "give each hypervisor a different name and address."
+
+
+def _same_doors(spec: ClusterSpec) -> Findings:
+    devices = (
+        (group, d) for group in ("switches", "hosts") for d in range(len(getattr(spec, group)))
+    )
+    others = {
+        getattr(spec, g)[d].name: at((g, d, "name"), getattr(spec, g)[d].name) for g, d in devices
+    }
+    doors: dict[str, Place] = {}
+    for each, path in _hypervisors(spec):
+        if each.name in others:
+            where = (at((*path, "name"), each.name), others[each.name])
+            yield Finding(f"two devices are called {each.name}.", where, _DISTINCT)
+        door = f"{each.ssh.address}:{each.ssh.port}"
+        place = at((*path, "ssh", "address"), door)
+        other = doors.setdefault(door, place)
+        if other is not place:
+            yield Finding(f"two devices are reached at {door}.", (place, other), _DISTINCT)
+
+
+def _virtual_gpus(spec: ClusterSpec) -> Findings:
+    for _, vm, path in _machines(spec):
+        if not vm.gpu.endswith(_WHOLE_CARD):
+            what = f"the GPU {vm.gpu} of {vm.name} is a VF, but only whole GPUs are passed through."
+            fix = (
+                f"write the GPU's own address, which ends in {_WHOLE_CARD}; vGPU is not supported."
+            )
+            yield Finding(what, (at((*path, "gpu"), vm.gpu),), fix)
+
+
+RULES: Final = (
+    rule(
+        "vm-host",
+        """Each virtual machine is a host of the file, and each worker is a machine of one
+        hypervisor.
+
+        Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
+        """,
+        unique(
+            "environment.hypervisors.*.vms.*.name",
+            "a machine runs on one hypervisor; remove one of the two.",
+            "{value} is a virtual machine of two entries.",
+        ),
+        known(
+            "environment.hypervisors.*.vms.*.name",
+            "hosts.*.name",
+            "the virtual machine {value} is not a host of the file.",
+            "add it to hosts, or correct the name.",
+        ),
+        _workers_without_vm,
+    ),
+    rule(
+        "hypervisor-name",
+        """A hypervisor has a unique name among all devices, and a unique address.
+
+        Its name is part of the identity of its resources, and reports name devices by it.
+        """,
+        unique("environment.hypervisors.*.name", _DISTINCT, "two devices are called {value}."),
+        _same_doors,
+    ),
+    rule(
+        "passthrough-device",
+        """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
+
+        A whole GPU is function 0 of device 0 on its bus, like every PCIe card; another address
+        there is a VF of a GPU in SR-IOV mode, which vGPU assigns. Railyard passes whole GPUs
+        through.
+        """,
+        unique(
+            "environment.hypervisors.*.vms.*.gpu environment.hypervisors.*.vms.*.nic",
+            "give each machine different devices: see `esxcli hardware pci list`.",
+            "{one} and {other} use the same PCI device {value}.",
+            by=lambda each: (each.path[:3], each.value),
+        ),
+        _virtual_gpus,
+    ),
+)

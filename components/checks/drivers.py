@@ -58,7 +58,6 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
 
 
 def _offered_findings(host: Host, h: int, count: int) -> Findings:
-    """Report ports of a host that need more VFs than the setting offers, or support fewer."""
     ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
     for place, vfs, card in ports:
@@ -69,7 +68,10 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
             what = f"{most}, and is to offer {count}."
         else:
             continue
-        fix = "correct firmware.num_of_vfs, or remove it: each card then offers what it needs."
+        fix = (
+            "correct firmware.num_of_vfs, or remove it: each card then offers the VFs that it "
+            "needs."
+        )
         yield Finding(what, (at(("hosts", h, *place, "vfs"), vfs),), fix)
 
 
@@ -96,7 +98,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
             first = seen.setdefault(floor.model, place)
             if first != place:
                 where = (at((*first, "model"), floor.model), at((*place, "model"), floor.model))
-                fix = "keep one of them."
+                fix = "keep one entry."
                 yield Finding(f"two oldest releases are named for {floor.model}.", where, fix)
 
 
@@ -116,12 +118,9 @@ def check_port_function(spec: ClusterSpec) -> Findings:
         for place, pci, count in ports:
             function = int(pci.rpartition(".")[2])
             if function >= count:
-                yield Finding(
-                    f"{pci} of {host.name} is function {function}, and a card of this kind has "
-                    f"its ports at functions 0 to {count - 1}: higher ones are VFs.",
-                    (at(("hosts", h, *place, "pci"), pci),),
-                    "write the PF's address (`railyard discover` shows it).",
-                )
+                what = f"{pci} of {host.name} is a VF: its ports are functions 0 to {count - 1}."
+                fix = "write the PF's address (`railyard discover` shows it)."
+                yield Finding(what, (at(("hosts", h, *place, "pci"), pci),), fix)
 
 
 def check_firmware_guests(spec: ClusterSpec) -> Findings:
@@ -154,7 +153,7 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         path, driver = block_path(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.is_installed:
             what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
-            fix = "choose an image that has the driver, and set driver.kind to present."
+            fix = "choose an image with the driver, and set driver.kind to present."
             yield Finding(what, (at((*path, "kind"), driver.kind), hcas), fix)
         if not host.nics:
             for finding in _unset(spec, host):
@@ -162,19 +161,15 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
 
 
 def _unset(spec: ClusterSpec, host: Host) -> Findings:
-    """Report settings that a host without NICs cannot use."""
     settings = spec.settings_of(host)
     path = block_path(spec, host, "firmware")
     for key in ("manage", "relaxed_ordering"):
         if getattr(settings.firmware, key) and not host.hca_sriov:
-            yield Finding(
-                f"{key} is asked for, and the file has no PCI address of the InfiniBand adapters.",
-                (at((*path, key), value=True),),
-                f"remove {key}, or list the ports under hca_sriov (with vfs: 0 where they need "
-                "no VFs); hosts that differ are a group of host_groups.",
-            )
+            what = f"{key} is set, but the file lacks the PCI addresses of the InfiniBand adapters."
+            fix = f"remove {key}, or list the ports under hca_sriov (vfs: 0 if they need no VFs)."
+            yield Finding(what, (at((*path, key), value=True),), fix)
     if settings.firmware.min_versions:
-        what = "min_versions goes by card model, and the file has no model of InfiniBand adapters."
+        what = "min_versions needs card models, but the file lacks those of InfiniBand adapters."
         fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
         yield Finding(what, (at((*path, "min_versions")),), fix)
     if settings.qos != HostQos():
@@ -193,7 +188,7 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
         setting = render_path((*path, "ats"))
         place = at((*path, "ats"), firmware.ats)
         if firmware.ats and not spec.hypervisors:
-            what = "ATS is for virtual machines on ESXi, and this site has no hypervisors."
+            what = "ATS is for virtual machines on ESXi, but this site lacks hypervisors."
             fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
             yield Finding(what, (place,), fix)
         if spec.hypervisors and hosts and not firmware.ats:
@@ -225,7 +220,6 @@ def check_driver_package(spec: ClusterSpec) -> Findings:
 
 
 def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
-    """Report `flavour` and `at_least` if they do not apply to the driver."""
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
@@ -269,19 +263,18 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     missing = [key for key, value in needed.items() if value is None]
     if missing:
         yield Finding(
-            f"the driver package {driver.kind} has no {', '.join(missing)}.",
+            f"the driver package {driver.kind} lacks {', '.join(missing)}.",
             (at((*path, "kind"), driver.kind),),
-            "pin it: version, source (an absolute path or https address) and sha256 of the file; "
-            "or version and repository, as DOCA-OFED is offered."
+            "pin it: version, source (a path or https address) and sha256; or version and "
+            "repository."
             if driver.kind == "doca_ofed"
-            else "pin it: version, source (an absolute path or https address) and sha256 of the "
-            "file.",
+            else "pin it: version, source (a path or https address) and sha256.",
         )
     if driver.repository is not None and (driver.source or driver.sha256):
         given = {"source": driver.source, "sha256": driver.sha256}
         keys = [key for key, value in given.items() if value]
         name = "a source" if driver.source else "a checksum of a source"
-        what = f"the driver has {name} and a repository, and it can come from one of them only."
+        what = f"the driver has {name} and a repository, but needs only one."
         where = (
             at((*path, keys[0]), given[keys[0]]),
             at((*path, "repository", "url"), driver.repository.url),
@@ -291,17 +284,16 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
 
 def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if driver.packages and driver.repository is None:
-        what = "packages names what to install from a repository, and there is none."
+        what = "packages needs a repository, but repository is not set."
         fix = "add repository, or remove packages."
         yield Finding(what, (at((*path, "packages"), driver.packages),), fix)
     ends = _FILES[driver.kind]
     if driver.source is not None and not driver.source.endswith(ends):
-        yield Finding(
-            f"{driver.source.rpartition('/')[2]} is no package of {driver.kind}, which comes as "
-            f"{' or '.join(ends)}.",
-            (at((*path, "source"), driver.source), at((*path, "kind"), driver.kind)),
-            "name the package of that form, or correct kind; of an .iso there is a .tgz as well.",
-        )
+        name = driver.source.rpartition("/")[2]
+        what = f"{name} is not a {' or '.join(ends)} file, as {driver.kind} needs."
+        where = (at((*path, "source"), driver.source), at((*path, "kind"), driver.kind))
+        fix = "name the package of that form, or correct kind; of an .iso there is a .tgz as well."
+        yield Finding(what, where, fix)
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
         what = "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz."
         fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
@@ -323,18 +315,16 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         place = at((*path, key), version)
         found = parse_driver_version(version)
         if found is None:
-            what = f"{version} is no version of an RDMA driver that is known here."
+            what = f"{version} is not a known version of an RDMA driver."
             fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
             yield Finding(what, (place,), fix)
             continue
         if driver.kind == "present":
             continue
         if found.family not in {None, driver.kind}:
-            yield Finding(
-                f"{driver.version} is a version of {found.family}, and the kind is {driver.kind}.",
-                (place, at((*path, "kind"), driver.kind)),
-                f"set kind to {found.family}, or correct the version.",
-            )
+            what = f"{driver.version} is a version of {found.family}, not of {driver.kind}."
+            fix = f"set kind to {found.family}, or correct the version."
+            yield Finding(what, (place, at((*path, "kind"), driver.kind)), fix)
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
             what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
             fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
@@ -352,7 +342,7 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
             continue
         if spec.settings_of(each.host).driver == driver:
             yield Finding(
-                f"MLNX_OFED {driver.version} does not know the {each.nic.model} of "
+                f"MLNX_OFED {driver.version} lacks support for the {each.nic.model} of "
                 f"{each.host.name}.",
                 (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",

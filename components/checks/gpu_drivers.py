@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
+from pydantic import JsonValue
+
+from components.artefacts.listing import charts_by_release
 from components.catalogue.operator_versions import (
     GPU_DRIVER_LEAST,
     NV_PEER_MEM_LEAST,
@@ -15,13 +19,19 @@ from components.catalogue.operator_versions import (
     parse_numbers,
     show_version,
 )
+from components.checks.rows import requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import host_blocks, list_nics
 from components.core.problem import SpecPath
-from components.model.cards import DriverPackage
+from components.model.cards import ContainerToolkit, DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, HostGroup
-from components.model.owners import gpu_driver_owner, gpu_paths
+from components.model.owners import (
+    gpu_driver_owner,
+    gpu_paths,
+    runs_docker,
+    toolkit_owner,
+)
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:
@@ -59,11 +69,11 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
-        what = f"host_defaults gives the GPU driver to {stated}, the operator to {operator.driver}."
-        fix = "write the same in both, or leave gpu_driver out."
+        what = f"gpu_driver is {stated}, but operators.gpu.driver is {operator.driver}."
+        fix = "write the same value in both, or remove gpu_driver."
         yield Finding(what, places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"), fix)
     if stated == "operator" and operator is None:
-        what = "the GPU operator shall bring the GPU driver, and there is no GPU operator."
+        what = "gpu_driver is operator, but operators.gpu is not set."
         fix = "add operators.gpu with driver: operator, or set gpu_driver to host."
         yield Finding(what, places(spec, "host_defaults.gpu_driver"), fix)
     if gpu_driver_owner(spec) == "operator":
@@ -83,13 +93,13 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     operator = spec.operators.gpu
     if operator is None or gpu_driver_owner(spec) != "host":
         return
-    least = GPU_DRIVER_LEAST.get(parse_numbers(operator.chart.version)[:2])
+    own = operator.chart.version
+    least = GPU_DRIVER_LEAST.get(parse_numbers(own)[:2])
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = gpu_branch(version)
         if least is not None and branch is not None and branch < least:
             yield Finding(
-                f"the GPU driver of the hosts is {version}, and the oldest that GPU operator "
-                f"{operator.chart.version} lists is of branch {least}.",
+                f"the GPU driver is {version}, but GPU operator {own} needs branch {least}.",
                 (
                     at(path, version),
                     at(("operators", "gpu", "chart", "version"), operator.chart.version),
@@ -124,9 +134,9 @@ def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
     """Report a short form and a long form that contradict each other."""
     stated = "peermem" in owner.model_fields_set and owner.peermem is not None
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
-        what = f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}."
+        what = f"peermem is {str(owner.peermem).lower()}, but gpu_direct is {owner.gpu_direct}."
         where = (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct))
-        yield Finding(what, where, "remove peermem: gpu_direct says the same and more.")
+        yield Finding(what, where, "remove peermem: gpu_direct includes it.")
 
 
 def _operator_findings(spec: ClusterSpec) -> Findings:
@@ -140,19 +150,13 @@ def _operator_findings(spec: ClusterSpec) -> Findings:
     network = spec.operators.network
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
-        yield Finding(
-            f"workers use different RDMA drivers ({', '.join(shown)}), but the GPU "
-            "operator's driver (useHostMofed) needs a driver package on every worker, or on none.",
-            (where, at(("host_groups",))),
-            "give all workers a driver package, or none, or let the hosts own the GPU driver.",
-        )
+        what = f"the GPU operator's driver needs a driver package on all workers or none: {shown}."
+        fix = "give all workers a driver package, or none, or let the hosts own the GPU driver."
+        yield Finding(what, (where, at(("host_groups",))), fix)
     elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
-        yield Finding(
-            "the GPU operator loads nvidia_peermem, which the workers' inbox driver cannot serve.",
-            (where, at(("host_defaults", "driver"), None)),
-            "set gpu_direct to dma_buf, or give the hosts a driver package.",
-            "warning",
-        )
+        what = "the GPU operator loads nvidia_peermem, which needs more than an inbox driver."
+        fix = "set gpu_direct to dma_buf, or give the hosts a driver package."
+        yield Finding(what, (where, at(("host_defaults", "driver"), None)), fix, "warning")
 
 
 def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
@@ -162,20 +166,15 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     if path == "nv_peer_mem":
         reason = _why_not_nv_peer_mem(spec, settings.driver, branch)
         if reason:
-            yield Finding(
-                f"nv_peer_mem cannot load: {reason}.",
-                places,
-                "set gpu_direct to peermem: nvidia_peermem of GPU driver 470 and later took its "
-                "place; or to dma_buf with Linux 5.12 and open GPU kernel modules.",
-            )
+            fix = "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU modules."
+            yield Finding(f"nv_peer_mem cannot load: {reason}.", places, fix)
     if path == "peermem" and _lacks_peer_memory(spec, settings.driver):
         yield Finding(
-            "nvidia_peermem cannot load: it needs the peer memory of MLNX_OFED or DOCA-OFED, and "
-            f"the RDMA driver is {settings.driver.shown}.",
+            f"nvidia_peermem needs MLNX_OFED or DOCA-OFED, not {settings.driver.shown}.",
             places,
-            "set driver to {kind: present} where the hosts have one of them, or name its package "
-            "(kind: doca_ofed); or set gpu_direct to dma_buf, which needs Linux 5.12 and the open "
-            "GPU kernel modules of Turing and later.",
+            "set driver to {kind: present} if the hosts have one, or name its package (kind: "
+            "doca_ofed); "
+            "or set gpu_direct to dma_buf, which needs Linux 5.12 and open GPU kernel modules.",
         )
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
@@ -208,9 +207,9 @@ def _why_not_nv_peer_mem(
     if branch is not None and branch >= PEERMEM_LEAST:
         return f"GPU driver {branch} brings nvidia_peermem in its place"
     if not driver.is_ofed or driver.kind == "doca_ofed" or driver.flavour == "doca":
-        return f"{needs}, and the driver is {driver.shown}"
+        return f"{needs}, but the driver is {driver.shown}"
     if found is not None and found.numbers < NV_PEER_MEM_LEAST:
-        return f"{needs}, and this is {version}"
+        return f"{needs}, but this is {version}"
     return None
 
 
@@ -236,16 +235,13 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
         if path not in {"SYS", "NODE"} or not direct:
             continue
         crosses = path == "SYS"
+        way = "from the other NUMA node" if crosses else "over another host bridge"
         word = written_gpu_path(spec, nic.host)[0][-1]
         off = "peermem: false" if word == "peermem" else "gpu_direct: none"
-        yield Finding(
-            f"the GPUs of {nic} reach the card only "
-            f"{'from the other NUMA node' if crosses else 'over another host bridge'} ({path}).",
-            (at((*nic.path, "gpu_path"), path),),
-            "give them to a nearer card (`railyard discover` shows which), move the card, or "
-            f"switch GPUDirect RDMA off with {off}.",
-            "error" if crosses else "warning",
-        )
+        what = f"the GPUs of {nic} reach the card only {way} ({path})."
+        where = (at((*nic.path, "gpu_path"), path),)
+        fix = f"give them to a nearer card (`railyard discover` shows it), or set {off}."
+        yield Finding(what, where, fix, "error" if crosses else "warning")
 
 
 def check_gpu_pair(spec: ClusterSpec) -> Findings:
@@ -257,25 +253,20 @@ def check_gpu_pair(spec: ClusterSpec) -> Findings:
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
         for (pci, n), count in Counter(named).items():
             if count > 1:
-                yield Finding(
-                    f"the GPU at {pci} is {'twice' if count == _TWO else f'{count} times'} in "
-                    f"gpu_pci of {host.name} {host.nics[n].netdev}.",
-                    (at(_gpus(h, n), pci),),
-                    f"remove {'one of the two' if count == _TWO else 'all but one'}.",
-                )
+                what = f"{host.name} {host.nics[n].netdev} lists the GPU at {pci} {count} times."
+                fix = f"remove {'one of the two' if count == _TWO else 'all but one'}."
+                yield Finding(what, (at(_gpus(h, n), pci),), fix)
         for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
                 places = [n for each, n in named if each == pci]
                 what = f"the GPU at {pci} of {host.name} is given to {count} cards."
-                fix = "name it at the nearest card alone; `railyard discover` shows which that is."
+                fix = "name it only at the nearest card; `railyard discover` shows that card."
                 yield Finding(what, tuple(at(_gpus(h, n), pci) for n in dict.fromkeys(places)), fix)
         unlike = len({pci for pci, _ in named})
         if named and unlike > host.gpus:
-            yield Finding(
-                f"{unlike} GPUs of {host.name} are named by their cards, and gpus is {host.gpus}.",
-                (at(("hosts", h, "gpus"), host.gpus), at(_gpus(h, named[0][1]))),
-                f"set gpus to {unlike}, or correct gpu_pci.",
-            )
+            what = f"the cards of {host.name} name {unlike} GPUs, but gpus is {host.gpus}."
+            where = (at(("hosts", h, "gpus"), host.gpus), at(_gpus(h, named[0][1])))
+            yield Finding(what, where, f"set gpus to {unlike}, or correct gpu_pci.")
 
 
 def _gpus(host: int, nic: int) -> SpecPath:
@@ -297,3 +288,176 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
             where = tuple(map(nic.at, ("link_width", "link_gt_s", "speed_gbit_s")))
             fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
             yield Finding(what, where, fix, "warning")
+
+
+_SHARING: Final = ("timeSlicing", "mps")
+"""Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""
+
+
+_MIG_OFF: Final = frozenset({"", "none", "single"})
+"""Strategies with which a whole GPU is `nvidia.com/gpu`; `single` is the GPU operator's default,
+and does nothing while no GPU is in MIG mode."""
+
+
+_PLUGIN_CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu-operator": ("devicePlugin", "config"),
+    "nvidia-device-plugin": ("config",),
+}
+
+
+_STRATEGY: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu-operator": ("mig", "strategy"),
+    "nvidia-device-plugin": ("migStrategy",),
+}
+
+
+_MIG_LAYOUT: Final = ("migManager", "config", "default")
+
+
+_ALL_OFF: Final = "all-disabled"
+
+
+_SLICED: Final = (
+    "a node then counts a GPU several times, but NCCL refuses two ranks on one GPU "
+    '("Duplicate GPU detected")'
+)
+
+
+_CUT: Final = (
+    "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
+)
+
+
+_WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
+
+
+def check_gpu_sharing(spec: ClusterSpec) -> Findings:
+    """No value of a chart shares or splits the GPUs: time slicing, MPS, and MIG.
+
+    Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
+    NCCL stops if two of its ranks share one; with MIG the GPUs have another name or size, and their
+    parts lack peer to peer (MIG user guide). Railyard does not read a ConfigMap of the site; using
+    one is a warning.
+    """
+    for release, (owner, _, path) in charts_by_release(spec).items():
+        if release not in _STRATEGY:
+            continue
+        values: SpecPath = (*path[:-1], "values")
+        yield from _mig(owner.values, values, release)
+        yield from _sliced(owner.values, values, _PLUGIN_CONFIG[release])
+
+
+def _mig(values: JsonValue, path: SpecPath, release: str) -> Findings:
+    strategy = _value_at(values, _STRATEGY[release])
+    if isinstance(strategy, str) and strategy not in _MIG_OFF:
+        what = f"the MIG strategy is {strategy}: {_CUT}."
+        yield Finding(what, (at((*path, *_STRATEGY[release]), strategy),), _WHOLE)
+    layout = _value_at(values, _MIG_LAYOUT)
+    if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
+        what = f"the MIG layout of all nodes is {layout}: {_CUT}."
+        yield Finding(what, (at((*path, *_MIG_LAYOUT), layout),), _WHOLE)
+
+
+def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Findings:
+    config = _value_at(values, keys)
+    if not isinstance(config, dict):
+        return
+    shared = next((key for key in _SHARING if key in str(config)), None)
+    if shared is not None:
+        what = f"the device plugin shares GPUs ({shared}): {_SLICED}."
+        yield Finding(what, (at((*path, *keys)),), _WHOLE)
+    elif config.get("name") and not (config.get("create") or config.get("map")):
+        what = f"Railyard does not read the ConfigMap {config['name']} of the device plugin."
+        fix = "verify that it neither shares nor splits GPUs."
+        yield Finding(what, (at((*path, *keys, "name"), config["name"]),), fix, "warning")
+
+
+def _value_at(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+_PATH: SpecPath = ("host_defaults", "toolkit")
+
+
+def check_container_toolkit(spec: ClusterSpec) -> Findings:
+    """The container toolkit has one owner, who can bring it.
+
+    Without it containers see no GPU, and K3s does not start if its configuration names the runtime.
+    Railyard installs it from a repository with a pinned key, or in a pinned version from the
+    repositories of the hosts; with Docker and without `toolkit` it installs any version that these
+    offer, which is a warning.
+    """
+    asked = spec.host_defaults.toolkit
+    if asked is None:
+        yield from _unpinned_findings(spec)
+        return
+    where = at((*_PATH, "kind"), asked.kind)
+    yield from _source_findings(asked)
+    operator = spec.operators.gpu
+    if asked.kind != "operator":
+        if operator is not None and operator.driver == "operator":
+            what = f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own."
+            fix = (
+                "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host)."
+            )
+            yield Finding(what, (where, *places(spec, "operators.gpu.driver")), fix)
+    elif operator is None:
+        what = "the GPU operator should bring the container toolkit, but operators.gpu is not set."
+        yield Finding(what, (where,), "add operators.gpu, or set kind to present or host.")
+    elif runs_docker(spec):
+        what = "the GPU operator's toolkit needs containerd, but containers run in Docker."
+        yield Finding(what, (where,), "set kind to present or host.")
+
+
+def _unpinned_findings(spec: ClusterSpec) -> Findings:
+    if toolkit_owner(spec) != "host" or not any(host.gpus for host in spec.workers):
+        return
+    by_host = spec.host_defaults.docker
+    yield Finding(
+        "the container toolkit lacks a pinned version: Docker would install the newest one.",
+        places(spec, "host_defaults.docker" if by_host else "kubernetes.container_runtime"),
+        "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: host, "
+        "version: …}, with repository if the hosts' own lack it.",
+        "warning",
+    )
+
+
+def _source_findings(asked: ContainerToolkit) -> Findings:
+    given = {"repository": asked.repository and asked.repository.url, "version": asked.version}
+    extra = {key: value for key, value in given.items() if value is not None}
+    where = at((*_PATH, "kind"), asked.kind)
+    if asked.kind == "host" and not extra:
+        yield Finding(
+            "Railyard installs the container toolkit, but repository and version are missing.",
+            (where,),
+            "add repository with url, key and key_sha256 (NVIDIA's is "
+            "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "
+            "repositories have the toolkit, or set kind to present.",
+        )
+    elif asked.kind != "host" and extra:
+        yield Finding(
+            f"Railyard installs no container toolkit if its kind is {asked.kind}, but "
+            f"{' and '.join(extra)} {'is' if len(extra) == 1 else 'are'} set.",
+            (*(at((*_PATH, key), value) for key, value in extra.items()), where),
+            f"remove {' and '.join(extra)}, or set kind to host.",
+        )
+
+
+RULES: Final = (
+    rule(
+        "gdrcopy",
+        """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
+
+        Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml). With the
+        driver on the hosts this pod does not exist, and the module would not be loaded.
+        """,
+        requires(
+            "operators.gpu.gdrcopy",
+            "operators.gpu.driver=operator",
+            "the operator loads GDRCopy with its driver",
+            "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator.",
+        ),
+    ),
+)

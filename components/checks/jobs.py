@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
 
+from components.checks.rows import at_most, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
 from components.model.jobs import ARENA_RESOURCE
 from components.model.places import has_way
 from components.model.texts import fold_names
@@ -34,7 +34,7 @@ _FOUND: Final = "the adapters that each pod finds on its node"
 _DECIDED: Final[Mapping[str, str]] = {
     "NCCL_IB_HCA": _FOUND,
     "UCX_NET_DEVICES": _FOUND,
-    "NCCL_NET": "RDMA, which NCCL chooses itself",
+    "NCCL_NET": "RDMA, which NCCL chooses",
     "RAIL_INTERFACE": "the interface of the rail",
 }
 """Variables that a job's pod sets when it starts, and their values."""
@@ -54,10 +54,10 @@ def check_job_environment(spec: ClusterSpec) -> Findings:
         wanted = planned.get(name)
         if value == wanted or (wanted is None and key is None):
             continue
-        decided = f"the plan sets {wanted}" if wanted else f"{key} decides it and is not set"
+        decided = f"the plan sets {wanted}" if wanted else f"{key} decides it"
         where = (at(("jobs", "env", name), value),)
         fix = f"remove it; set {key} if the plan's value is wrong." if key else "remove it."
-        yield Finding(f"jobs.env sets {name} to {value}, and {decided}.", where, fix)
+        yield Finding(f"jobs.env sets {name} to {value}, but {decided}.", where, fix)
 
 
 def check_pxn(spec: ClusterSpec) -> Findings:
@@ -71,52 +71,14 @@ def check_pxn(spec: ClusterSpec) -> Findings:
     collectives = spec.acceptance.collectives
     if value == "0" or "alltoall" not in collectives or spec.rdma.transport != "roce":
         return
-    if cut := _unrouted(spec):
+    pairs = permutations(spec.rails, 2)
+    cut = next(((one, other) for one, other in pairs if not has_way(spec, one, other)), None)
+    if cut:
         yield Finding(
             f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all others, "
-            f"and pods on {cut[0].name} have no route to {cut[1].name}.",
+            f"but pods on {cut[0].name} have no route to {cut[1].name}.",
             (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives"))),
-            f"remove {_PXN_OFF}, remove alltoall, or route the rails (rails[].gateway and "
-            "pod_network.routes).",
-        )
-
-
-def _unrouted(spec: ClusterSpec) -> tuple[Rail, Rail] | None:
-    """Return two rails without a path between them; in the host's network gateways are one."""
-    pairs = permutations(spec.rails, 2)
-    return next(((one, other) for one, other in pairs if not has_way(spec, one, other)), None)
-
-
-def check_own_pods(spec: ClusterSpec) -> Findings:
-    """The API server supports the policy of `jobs.own_pods.admission`, and pods have its resource.
-
-    MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
-    refuses the object in the middle of an update. It acts on containers that ask for a resource of
-    the rails: if pods have no such resource, it never acts.
-    """
-    own, plane = spec.jobs.own_pods, spec.kubernetes
-    if own is None:
-        return
-    place = at(("jobs", "own_pods"))
-    if plane is None:
-        fix = "remove own_pods, or give the site Kubernetes."
-        yield Finding("jobs.own_pods is for pods, and the site has no Kubernetes.", (place,), fix)
-        return
-    if not own.admission:
-        return
-    where = at(("jobs", "own_pods", "admission"), value=True)
-    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
-    if (major, minor) < POLICY_SINCE:
-        yield Finding(
-            f"own_pods.admission needs Kubernetes 1.36, and this is {plane.version}.",
-            (where, at(("kubernetes", "version"), plane.version)),
-            "remove admission, and let pods take the environment by envFrom.",
-        )
-    if not pod_attachment(spec).resources:
-        yield Finding(
-            "own_pods.admission is true, but the pod network has no resource to match.",
-            (where, at(("pod_network", "mode"), spec.pod_network.mode)),
-            "remove admission, and let pods take the environment by envFrom.",
+            f"remove {_PXN_OFF} or alltoall, or route the rails (rails[].gateway).",
         )
 
 
@@ -131,38 +93,10 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
     if spec.jobs.ssh_port == POD_PORT and in_host:
         key = "pod_network" if spec.pod_network.host_network else "jobs.deepspeed"
         path = (*key.split("."), "host_network")
-        what = f"jobs.ssh_port is {POD_PORT}: with {key}.host_network the host's own sshd has it."
+        what = f"jobs.ssh_port is {POD_PORT}, but with {key}.host_network the host's sshd uses it."
         where = (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True))
         fix = f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port."
         yield Finding(what, where, fix)
-
-
-def check_max_unavailable(spec: ClusterSpec) -> Findings:
-    """`max_unavailable` leaves a worker in service, unless the site has only one."""
-    count, workers = spec.disruption.max_unavailable, len(spec.workers)
-    if workers and count > 1 and count >= workers:
-        what = f"max_unavailable {count} lets all workers be down at once: there are {workers}."
-        fix = "set it to 1: one host after the other."
-        yield Finding(what, places(spec, "disruption.max_unavailable"), fix)
-
-
-def check_ports_drain(spec: ClusterSpec) -> Findings:
-    """`disruption.ports: drain` needs nodes of a cluster, which can be drained.
-
-    Without a cluster the ports would change under running jobs. A plain exec reads nothing before
-    it sends its lines, so no node could leave in time.
-    """
-    if spec.disruption.ports != "drain":
-        return
-    where = at(("disruption", "ports"), "drain")
-    if spec.kubernetes is None:
-        what = "ports is drain, and the site has no Kubernetes whose nodes could be drained."
-        yield Finding(what, (where,), "set ports to deny, and to allow in a window.")
-    for s, switch in enumerate(spec.switches):
-        if switch.executor == "exec":
-            what = f"ports is drain, and {switch.name} takes its configuration as one exec."
-            fix = "remove executor, or set ports to allow or deny."
-            yield Finding(what, (where, at(("switches", s, "executor"), switch.executor)), fix)
 
 
 def check_wave_order(spec: ClusterSpec) -> Findings:
@@ -181,21 +115,14 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
         if cut:
             verb, port = ("have" if len(cut) > 1 else "has"), ends[cut[0]]
             yield Finding(
-                f"{fold_names(cut)} {verb} no other leaf than {switch.name}: no order of the"
-                " switches keeps them in service while it changes.",
+                f"{fold_names(cut)} {verb} only the leaf {switch.name}, so its change cuts them "
+                "off.",
                 (
                     at(("switches", number, "ports", port), switch.ports[port].to),
                     at(("disruption", "switches")),
                 ),
-                "write ports: drain, or give them a link to another leaf.",
+                "write ports: drain, or give the hosts a link to another leaf.",
             )
-
-
-def check_mpi_operator(spec: ClusterSpec) -> Findings:
-    """The MPI operator is installed: the NCCL acceptance test is an MPIJob."""
-    if not spec.jobs.mpi_operator:
-        what = "the MPI operator is off, and the NCCL acceptance test is an MPIJob."
-        yield Finding(what, places(spec, "jobs.mpi_operator"), "set mpi_operator to true.")
 
 
 _PAIR: Final = 2
@@ -215,28 +142,30 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
     for index, case in enumerate(spec.acceptance.perftest):
         place = (*path, index)
         if case.cpu_util and case.duration_s is None:
-            what = f"perftest {case.name} asks for the CPU's share without duration_s."
+            what = f"perftest {case.name} sets cpu_util, but not duration_s."
             fix = "add duration_s: 10, or remove cpu_util."
             yield Finding(what, (at((*place, "cpu_util"), case.cpu_util),), fix)
         if case.all_sizes and case.duration_s is not None:
-            yield Finding(
-                f"perftest {case.name} asks for all sizes and for a duration.",
-                (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s)),
-                "remove one of the two; make two cases of it.",
-            )
+            what = f"perftest {case.name} sets all_sizes and duration_s, which exclude each other."
+            where = (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s))
+            yield Finding(what, where, "remove one of the two, or write two cases.")
         if names[case.name] > 1:
             twice = "perftests" if case.name in own else "perftest cases"
-            fix = "rename one of them: each is a Job of its own."
+            fix = "rename one: each case becomes a separate Job."
             where = (at((*place, "name"), case.name),)
             yield Finding(f"two {twice} are called {case.name}.", where, fix)
         if case.tool.endswith("_lat") and case.duration_s is not None:
-            what = f"perftest {case.name} asks for a duration, in which no tail is measured."
-            yield Finding(what, (at((*place, "duration_s"), case.duration_s),), "remove it.")
-    if spec.acceptance.perftest and not _has_pods_on_rails(spec):
-        what = "between pods of two workers on a rail, and this site has none"
+            what = (
+                f"perftest {case.name} sets duration_s, but then a latency test measures no tail."
+            )
+            fix = "remove duration_s."
+            yield Finding(what, (at((*place, "duration_s"), case.duration_s),), fix)
+    has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= _PAIR
+    if spec.acceptance.perftest and not has_pods:
+        what = "between pods of two workers on a rail, but this site lacks them"
         fix = "every rail has its own test anyway"
         if spec.rdma.transport == "infiniband":
-            what = "between pods on rails of RoCE, and this site is InfiniBand"
+            what = "between pods on rails of RoCE, but this site is InfiniBand"
             fix = "acceptance.suite: full tests each adapter"
         where = (at(path),)
         yield Finding(f"perftest cases run {what}.", where, f"remove acceptance.perftest; {fix}.")
@@ -246,27 +175,9 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
 def _suite_without_pods(spec: ClusterSpec) -> Findings:
     suite = spec.acceptance.suite
     if spec.kubernetes is None and suite != "quick":
-        fix = "remove acceptance.suite: containers get tests of their own."
-        what = f"suite {suite} runs in pods, and this site has no Kubernetes."
+        fix = "remove acceptance.suite: containers have separate tests."
+        what = f"suite {suite} runs in pods, but this site lacks Kubernetes."
         yield Finding(what, (at(("acceptance", "suite"), suite),), fix)
-
-
-def _has_pods_on_rails(spec: ClusterSpec) -> bool:
-    return spec.kubernetes is not None and bool(spec.rails) and len(spec.workers) >= _PAIR
-
-
-def check_deepspeed_scan(spec: ClusterSpec) -> Findings:
-    """DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts."""
-    scan, sample = spec.acceptance.deepspeed_scan, spec.jobs.deepspeed
-    if scan is not None and sample is None:
-        what = "acceptance asks for DeepSpeed's scan, and jobs.deepspeed is absent."
-        fix = "add jobs.deepspeed with an image and workers, or remove deepspeed_scan."
-        yield Finding(what, (at(("acceptance", "deepspeed_scan")),), fix)
-    if sample is not None and (spec.kubernetes is None or not spec.jobs.mpi_operator):
-        reason = "there is no Kubernetes" if spec.kubernetes is None else "the MPI operator is off"
-        where = (at(("jobs", "deepspeed")),)
-        fix = "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator."
-        yield Finding(f"DeepSpeed's jobs are MPIJobs, and {reason}.", where, fix)
 
 
 def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
@@ -287,14 +198,12 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
     best = max(able, key=lambda kind: kind.gpus)
     count, gpus = len(best.hosts), best.gpus
     if sample.workers > count:
-        yield Finding(
-            f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}"
-            f"{' of one kind' if len(kinds) > 1 else ''}.",
-            places(spec, "jobs.deepspeed.workers"),
-            f"set workers to {count} or less.",
-        )
+        fitting = f"{count}{' of one kind' if len(kinds) > 1 else ''}"
+        what = f"DeepSpeed wants {sample.workers} workers on separate nodes; {fitting} fit."
+        fix = f"set workers to {count} or less."
+        yield Finding(what, places(spec, "jobs.deepspeed.workers"), fix)
     if sample.gpus > gpus:
-        what = f"DeepSpeed wants {sample.gpus} GPUs a worker, and a node has {gpus}."
+        what = f"DeepSpeed wants {sample.gpus} GPUs for each worker, but a node has {gpus}."
         yield Finding(what, places(spec, "jobs.deepspeed.gpus"), f"set gpus to {gpus} or less.")
 
 
@@ -309,11 +218,11 @@ def check_shared_claim(spec: ClusterSpec) -> Findings:
         return
     path = ("jobs", "deepspeed")
     if sample.access_mode != _SHARED_MODE:
-        what = f"{sample.workers} workers share {sample.claim}, which is {sample.access_mode}."
+        what = f"{sample.workers} workers share {sample.claim}, but it is {sample.access_mode}."
         where = (at((*path, "access_mode"), sample.access_mode), at((*path, "workers")))
         yield Finding(what, where, f"set access_mode to {_SHARED_MODE}.")
     if sample.nfs_server is None:
-        what = f"without nfs_server {sample.path} is another folder for each worker."
+        what = f"{sample.path} is a separate folder on each worker: nfs_server is not set."
         fix = "set nfs_server to the server that exports it."
         yield Finding(what, (at((*path, "path"), sample.path), at((*path, "workers"))), fix)
 
@@ -329,67 +238,165 @@ def check_arena_resource(spec: ClusterSpec) -> Findings:
         return
     names = [device.resource for device in network.shared_devices]
     if ARENA_RESOURCE not in names:
+        wanted = f"{network.resource_prefix}/{ARENA_RESOURCE}"
         listed = ", ".join(f"{network.resource_prefix}/{name}" for name in names) or "nothing"
-        yield Finding(
-            f"DeepSpeed's workers request {network.resource_prefix}/{ARENA_RESOURCE}, as Arena "
-            f"does, and the plugin publishes {listed}.",
-            (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))),
-            f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors.",
-        )
+        what = f"DeepSpeed requests {wanted}, as Arena does, but the plugin publishes {listed}."
+        fix = f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors."
+        yield Finding(what, (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))), fix)
 
 
-def check_nccl_floor(spec: ClusterSpec) -> Findings:
-    """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
+def _all_down(spec: ClusterSpec) -> Findings:
+    count, workers = spec.disruption.max_unavailable, len(spec.workers)
+    if workers and count > 1 and count >= workers:
+        what = f"max_unavailable {count} takes all {workers} workers down at once."
+        fix = "set it to 1: one host after the other."
+        yield Finding(what, places(spec, "disruption.max_unavailable"), fix)
 
-    With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters: a
-    floor at the line rate would pass with an adapter missing. A ring shows their real rate.
-    """
+
+_NO_MPIJOB: Final = "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator."
+
+
+def _admission(spec: ClusterSpec) -> Findings:
+    own, plane = spec.jobs.own_pods, spec.kubernetes
+    if own is None or plane is None or not own.admission:
+        return
+    where = at(("jobs", "own_pods", "admission"), value=True)
+    fix = "remove admission, and let pods take the environment by envFrom."
+    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
+    if (major, minor) < POLICY_SINCE:
+        what = f"own_pods.admission needs Kubernetes 1.36, but this cluster is {plane.version}."
+        yield Finding(what, (where, at(("kubernetes", "version"), plane.version)), fix)
+    if not pod_attachment(spec).resources:
+        what = "own_pods.admission is true, but the pod network publishes no resource to match."
+        yield Finding(what, (where, *places(spec, "pod_network.mode")), fix)
+
+
+def _floor(spec: ClusterSpec) -> Findings:
     floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
-    path = ("acceptance", "nccl_floor")
     if floor is None:
         return
-    if floor.warn_gbyte_s is not None and floor.warn_gbyte_s < floor.min_gbyte_s:
-        yield Finding(
-            f"no warning below {floor.warn_gbyte_s:g} GB/s is given: {floor.min_gbyte_s:g} fails.",
-            (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
-            "make warn_gbyte_s the larger of the two.",
-        )
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
     if len(kinds) > 1:
         names = ", ".join(kind.name for kind in kinds)
-        what = f"nccl_floor is one number, for {len(kinds)} kinds of workers: {names}."
-        fix = "remove nccl_floor: nccl_min_fraction is of the line rate of each kind."
-        yield Finding(what, (at((*path, "min_gbyte_s"), floor.min_gbyte_s),), fix)
-    if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
-        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
-        what = f"nccl_floor cannot be judged: with two workers {shown}, which has no line rate."
-        fix = "set nccl_algo to RING."
-        yield Finding(what, (at(("acceptance", "nccl_algo"), algo), at(path)), fix)
-
-
-def _is_tree(spec: ClusterSpec) -> bool:
+        what = f"nccl_floor is one number for {len(kinds)} kinds of workers: {names}."
+        fix = "remove nccl_floor: nccl_min_fraction follows the line rate of each kind."
+        yield Finding(what, places(spec, "acceptance.nccl_floor.min_gbyte_s"), fix)
     pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
-    return spec.acceptance.nccl_algo != "RING" and pairs
+    if pairs and algo != "RING" and "all_reduce" in spec.acceptance.collectives:
+        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
+        what = f"nccl_floor proves nothing: with two workers {shown}, which can exceed the line."
+        where = (at(("acceptance", "nccl_algo"), algo), at(("acceptance", "nccl_floor")))
+        yield Finding(what, where, "set nccl_algo to RING.")
 
 
-def check_gid_index(spec: ClusterSpec) -> Findings:
-    """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
+RULES: Final = (
+    rule(
+        "mpi-operator",
+        "The MPI operator is installed: the NCCL acceptance test is an MPIJob.",
+        refuse(
+            "jobs.mpi_operator=false",
+            "the MPI operator is off, but the NCCL acceptance test is an MPIJob.",
+            "set mpi_operator to true.",
+        ),
+    ),
+    rule(
+        "gid-index",
+        """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
 
-    A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
-    """
-    index = spec.jobs.gid_index
-    if index is not None and spec.rdma.transport == "infiniband":
-        what = f"NCCL would use GID {index} on InfiniBand, where addresses in one subnet need none."
-        yield Finding(what, places(spec, "jobs.gid_index", "rdma.transport"), "remove gid_index.")
+        A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
+        """,
+        requires(
+            "jobs.gid_index",
+            "rdma.transport=roce",
+            "addresses in one InfiniBand subnet need no GID index",
+            "remove gid_index.",
+        ),
+    ),
+    rule(
+        "topology-hint",
+        """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
 
+        If the file differs from the machine, NCCL takes the wrong card for a GPU.
+        """,
+        refuse(
+            "jobs.topology_file.host_path",
+            "NCCL gets a topology file on bare metal, but there it reads the PCIe tree itself.",
+            "remove topology_file, unless the machine hides its switches.",
+            when=lambda spec: spec.cloud is None and not spec.hypervisors,
+            severity="warning",
+        ),
+    ),
+    rule(
+        "deepspeed-scan",
+        "DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts.",
+        requires(
+            "acceptance.deepspeed_scan",
+            "jobs.deepspeed",
+            "DeepSpeed's workers run it",
+            "add jobs.deepspeed with an image and workers, or remove deepspeed_scan.",
+        ),
+        requires("jobs.deepspeed", "kubernetes", "DeepSpeed's jobs are MPIJobs", _NO_MPIJOB),
+        requires(
+            "jobs.deepspeed",
+            "jobs.mpi_operator",
+            "DeepSpeed's jobs are MPIJobs",
+            _NO_MPIJOB,
+            when=lambda spec: spec.kubernetes,
+        ),
+    ),
+    rule(
+        "ports-drain",
+        """`disruption.ports: drain` needs nodes of a cluster, which can be drained.
 
-def check_topology_hint(spec: ClusterSpec) -> Findings:
-    """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
+        Without a cluster the ports would change under running jobs. A plain exec reads nothing
+        before it sends its lines, so no node could leave in time.
+        """,
+        requires(
+            "disruption.ports=drain",
+            "kubernetes",
+            "no node can be drained",
+            "set ports to deny, and to allow in a window.",
+        ),
+        refuse(
+            "switches.*.executor=exec",
+            "disruption.ports is drain, but {owner} takes its configuration as one exec.",
+            "remove executor, or set ports to allow or deny.",
+            also="disruption.ports",
+            when=lambda spec: spec.disruption.ports == "drain",
+        ),
+    ),
+    rule(
+        "max-unavailable",
+        "`max_unavailable` leaves a worker in service, unless the site has only one.",
+        _all_down,
+    ),
+    rule(
+        "own-pods",
+        """The API server supports the policy of `jobs.own_pods.admission`, and pods have its
+        resource.
 
-    If the file differs from the machine, NCCL takes the wrong card for a GPU.
-    """
-    file = spec.jobs.topology_file
-    if file is not None and spec.cloud is None and not spec.hypervisors:
-        what = "NCCL is given a topology file on bare metal, where it sees the PCIe tree itself."
-        fix = "remove topology_file, unless the machine hides its switches."
-        yield Finding(what, places(spec, "jobs.topology_file.host_path"), fix, "warning")
+        MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
+        refuses the object in the middle of an update. It acts on containers that ask for a resource
+        of the rails: if pods have no such resource, it never acts.
+        """,
+        requires(
+            "jobs.own_pods", "kubernetes", fix="remove own_pods, or give the site Kubernetes."
+        ),
+        _admission,
+    ),
+    rule(
+        "nccl-floor",
+        """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
+
+        With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters:
+        a floor at the line rate would pass with an adapter missing. A ring shows their real rate.
+        """,
+        at_most(
+            "acceptance.nccl_floor.min_gbyte_s",
+            "acceptance.nccl_floor.warn_gbyte_s",
+            "nccl_floor warns below {most:g} GB/s, but already fails below {value:g}.",
+            "make warn_gbyte_s the larger of the two.",
+        ),
+        _floor,
+    ),
+)

@@ -76,11 +76,10 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
         for name, value in block.value.sysctls.items():
             where = (at((*block.path, "sysctls", name), value),)
             if (other := _PAIRS.get(name)) and value == "0":
-                yield Finding(
-                    f"{name} = 0 says that {other} counts.", where, f"write {other} alone."
-                )
+                fix = f"write {other} alone."
+                yield Finding(f"{name} = 0 says that {other} counts.", where, fix)
             elif other and other in block.value.sysctls:
-                what = f"{name} and {other} exclude each other: the kernel makes one of them 0."
+                what = f"{name} and {other} exclude each other: the kernel resets one to 0."
                 yield Finding(what, where, f"keep one of {name} and {other}.")
             if spec.kubernetes is not None and _FORWARDING.get(name) == value:
                 what = f"{name} = {value}, and pods reach nothing without it."
@@ -96,7 +95,6 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
 
 
 def _rail_cards(block: HostBlock[KernelSettings]) -> Iterator[tuple[Host, Nic]]:
-    """Yield cards with an address, on hosts with several such cards."""
     for host in block.hosts:
         cards = [nic for nic in host.nics if nic.address is not None]
         if len(cards) > 1:
@@ -109,7 +107,7 @@ def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
         name == f"{device}rp_filter" or (name == "net.ipv4.conf.all.rp_filter" and not routed)
     )
     if strict:
-        return f"what comes in by {nic.netdev} from another subnet is dropped"
+        return f"{nic.netdev} drops packets from other subnets"
     ignore = {f"{device}arp_ignore", "net.ipv4.conf.all.arp_ignore"}
     if (name == f"{device}arp_ignore" and value == "0") or (name in ignore and value in _FLUX):
         return f"{nic.netdev} answers ARP for the other cards' addresses"
@@ -215,12 +213,9 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
             )
         workers = any(host.role == "worker" for host in block.hosts)
         if isolated and kernel != "exclusive" and workers:
-            yield Finding(
-                f"rdma_isolation is true, and rdma_netns of the hosts is {kernel}: the CNI plugin "
-                "refuses every pod where RDMA devices are shared.",
-                (at(("pod_network", "rdma_isolation"), value=True), where),
-                "set kernel.rdma_netns to exclusive, or remove rdma_isolation.",
-            )
+            what = f"rdma_isolation is true, but rdma_netns is {kernel}: pods would be refused."
+            fix = "set kernel.rdma_netns to exclusive, or remove rdma_isolation."
+            yield Finding(what, (at(("pod_network", "rdma_isolation"), value=True), where), fix)
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:

@@ -12,13 +12,20 @@ from inspect import cleandoc
 from typing import Final
 
 from components.catalogue.switches.switch_model import Release
-from components.checks.rule import Finding, Findings, Rule, at
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.checks.rule import Finding, Findings, Rule, at, places
+from components.checks.topology import list_all_ports
+from components.core.errors import SpecError
 from components.core.problem import SpecPath
+from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
+from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
+from components.model.fabric import DSCP_PER_PRIORITY, Inband, Rdma, Switch
+from components.model.guard_spec import SwitchGuards
+from components.model.places import subnets_of
 
 ADAPTIVE_ASIC = "Spectrum-4"
 ADAPTIVE_GBIT_S = 400
@@ -130,7 +137,7 @@ def _lossy(why: str) -> _Why:
     return lambda a: None if a.rdma.mode == "lossless" else f"{why}, and rdma.mode is {a.rdma.mode}"
 
 
-_HEADROOM = _lossy("headroom is what a lossless class needs")
+_HEADROOM = _lossy("only lossless classes have headroom")
 _WATCHES = _lossy("it watches lossless classes")
 _PROFILED = (
     "rdma.ecn_min_kib rdma.ecn_max_kib rdma.ecn_mark_percent rdma.ecn_by_speed rdma.schedule"
@@ -143,11 +150,11 @@ value; the message about an `_Asked`; the name for which `SwitchSystem.since` an
 release or the reason, or a function that does; and the fix, if it differs from the rule's."""
 _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "roce-mode": (
-        ("rdma.mode=semi_lossless", "there is no semi_lossless on {a.title}", "semi_lossless"),
+        ("rdma.mode=semi_lossless", "{a.title} does not support semi_lossless", "semi_lossless"),
     ),
     "pfc-watchdog": (
-        (_WATCHDOG, "a PFC watchdog has nothing to watch", _WATCHES),
-        (_WATCHDOG, "there is no PFC watchdog on {a.title} {a.switch.release}", "pfc_watchdog"),
+        (_WATCHDOG, "a PFC watchdog has no class to watch", _WATCHES),
+        (_WATCHDOG, "{a.title} {a.switch.release} does not support a PFC watchdog", "pfc_watchdog"),
     ),
     "cable-length": (
         (_CABLE, "the length of a cable changes nothing", _HEADROOM),
@@ -162,7 +169,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "port-ecn": (
         (
             "ports.*.ecn_min_kib ports.*.ecn_max_kib",
-            "port {a.port} cannot have an {a.key} of its own on {a.title}",
+            "{a.title} cannot set {a.key} of port {a.port}",
             "port_ecn",
         ),
     ),
@@ -185,7 +192,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             _partly_marked,
             "remove mark_percent in it",
         ),
-        ("rdma.schedule", "classes have no shares on {a.title}", "class_shares"),
+        ("rdma.schedule", "{a.title} cannot give classes shares", "class_shares"),
         (
             "rdma.pfc_watchdog_ms",
             "the times of the PFC watchdog cannot be set by port on {a.title}",
@@ -195,12 +202,20 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             "rdma.cnp_class",
             "the class of a DSCP is fixed on {a.title}",
             _other_class,
-            "remove cnp_class, or set cnp_dscp to one of its own class",
+            "remove cnp_class, or choose a cnp_dscp of that class",
         ),
     ),
     "packet-spreading": (
-        ("rdma.adaptive_routing", "there is no adaptive routing on {a.title}", "adaptive_routing"),
-        ("rdma.adaptive_routing", "there is no adaptive routing on {a.switch.model}", _other_chip),
+        (
+            "rdma.adaptive_routing",
+            "{a.title} does not support adaptive routing",
+            "adaptive_routing",
+        ),
+        (
+            "rdma.adaptive_routing",
+            "{a.switch.model} does not support adaptive routing",
+            _other_chip,
+        ),
         (
             "ports.*.mode=routed",
             "port {a.port} cannot have adaptive routing",
@@ -249,7 +264,7 @@ _TEXTS: Final = (
     (
         "port-ecn",
         """A port has ECN thresholds of its own only where the switch system sets them by port.""",
-        "remove the thresholds of the port, so that it follows rdma",
+        "remove the thresholds of the port: it then follows rdma",
     ),
     (
         "queue-setting",
@@ -266,7 +281,7 @@ _TEXTS: Final = (
 
     The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
     """,
-        "remove adaptive_routing, so that each flow keeps its path (ECMP)",
+        "remove adaptive_routing: each flow then keeps its path (ECMP)",
     ),
     (
         "edge-ports",
@@ -292,20 +307,19 @@ def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
 
 
 def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Asked, str, str]]:
-    """Yield settings that a switch does not support, with fixes; InfiniBand has other rules."""
     found = set[tuple[str, ...]]()
-    for places, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
-        for asked in _asked(spec.rdma, switch, places):
+    for keys, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
+        for asked in _asked(spec.rdma, switch, keys):
             why = asked.why(asked.system.since(since) if isinstance(since, str) else since(asked))
             if why is not None and asked.path not in found:
                 found.add(asked.path)
                 yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)
 
 
-def _asked(rdma: Rdma, switch: Switch, places: str) -> Iterator[_Asked]:
+def _asked(rdma: Rdma, switch: Switch, listed: str) -> Iterator[_Asked]:
     """Yield the places where the file really sets a value."""
     system, title = system_of(switch.os), driver_of(switch.os).title
-    for place in places.split():
+    for place in listed.split():
         path, _, value = place.partition("=")
         for name in switch.ports if "*" in path else ("",):
             keys = (name if key == "*" else key for key in path.split("."))
@@ -330,3 +344,216 @@ def _find(spec: ClusterSpec, topic: str, fix: str) -> Findings:
 RULES: Final = tuple(
     Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _TEXTS
 )
+
+
+_DEFAULT_VLAN: Final = 1
+"""The VLAN of untagged frames on a port without its own (IEEE 802.1Q: default PVID)."""
+
+
+def check_reserved_vlan(spec: ClusterSpec) -> Findings:
+    """No rail has a VLAN that the switches use themselves: VLAN 1, or one that the chip reserves.
+
+    VLAN 1 is the untagged VLAN of every port of a bridge until it gets another one (IEEE 802.1Q,
+    default PVID). A rail there receives untagged frames, also from other networks, and pods that
+    tag get untagged answers. Cumulus Linux reserves 3725 to 3999 by default, and refuses or
+    silently loses a bridge VLAN there.
+    """
+    for r, rail in enumerate(spec.rails):
+        if rail.vlan == _DEFAULT_VLAN:
+            what = f"{rail.name} is VLAN 1, which switch ports have untagged by default."
+            fix = "choose a VLAN from 2 to 4094, here and on the switches."
+            yield Finding(what, places(spec, f"rails.{r}.vlan"), fix)
+        for s, switch in enumerate(spec.switches):
+            kept = system_of(switch.os).reserved_vlans
+            if rail.vlan in kept:
+                yield Finding(
+                    f"{rail.name} is VLAN {rail.vlan}, which {switch.name} reserves: "
+                    f"{kept.start}-{kept.stop - 1}.",
+                    places(spec, f"rails.{r}.vlan", f"switches.{s}.os"),
+                    "choose a VLAN outside of that range.",
+                )
+                break
+
+
+def check_guard_repair(spec: ClusterSpec) -> Findings:
+    """A guard uses `repair` only if each switch system supports it.
+
+    If a driver sets a value but cannot restore the old one exactly, the switch would stay changed;
+    if a system documents no command for it, the driver would send a guess.
+    """
+    for name in SwitchGuards.model_fields:
+        kind = f"switch.{name}"
+        if spec.guards.way(kind) != "repair":
+            continue
+        for s, switch in enumerate(spec.switches):
+            why = _why_no_repair(switch, kind)
+            if why is None:
+                continue
+            where: SpecPath = ("guards", "switch", name)
+            what = f"{kind} cannot be repaired on {switch.name}: {why}."
+            fix = f"write guards.switch.{name}: warn, or refuse"
+            yield Finding(what, (at(where, "repair"), at(("switches", s, "os"), switch.os)), fix)
+
+
+def _why_no_repair(switch: Switch, kind: str) -> str | None:
+    """Explain why a switch cannot be repaired; None if it can, or if the guard does not apply."""
+    if switch.carries != "roce":
+        return None
+    if kind not in system_of(switch.os).repairs:
+        title = driver_of(switch.os).title
+        return f"the driver of {title} cannot set the harmless value and restore the old one"
+    if switch.executor == "exec":
+        return "an exec sends its lines without reading, so it cannot know the faults"
+    return None
+
+
+ALLOWED: Final = "allow-interruptions"
+
+
+def check_exec_system(spec: ClusterSpec) -> Findings:
+    """A switch with `executor: exec` has a system with reliable exec requests.
+
+    The whole configuration goes as one request, so it must be known how the switch continues after
+    a refused line, and its output must tell a success from a failure. The request must fit into one
+    argument of a program, if bash takes it.
+    """
+    for s, switch in enumerate(spec.switches):
+        why = why_no_exec(switch.os)
+        if switch.executor == "exec" and why is not None:
+            fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
+            what = f"{switch.name} cannot take its configuration as one exec: {why}."
+            fix = f"remove executor; `exec` works with {', '.join(fitting)}."
+            yield Finding(what, places(spec, f"switches.{s}.executor", f"switches.{s}.os"), fix)
+        elif switch.executor == "exec":
+            yield from _refuse_plan(spec, s)
+
+
+def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
+    switch = spec.switches[s]
+    plan, form = _plan_one(spec, switch), find_form(switch.os)
+    texts = plan.exec if plan else None
+    missing = why_no_exec(switch.os, plan.desired) if plan else None
+    if missing is not None:
+        what = f"{switch.name} cannot take its configuration as one exec: {missing}."
+        fix = "remove executor: `device` records the old configuration."
+        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
+    needed = max(len(texts.apply), len(texts.undo)) if texts else 0
+    if form and not form.cli and needed > LONGEST:
+        what = f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}."
+        fix = "remove executor: `device` sends a line at a time."
+        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
+
+
+def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
+    model = switch.hardware
+    known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
+    if not known or lacks_any(spec, switch):
+        return None  # another rule reports the missing feature of the switch
+    try:
+        (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
+    except SpecError:
+        return None  # another rule reports the missing rail
+    return plan
+
+
+def check_exec_disruptive(spec: ClusterSpec) -> Findings:
+    """An exec that interrupts traffic is explicitly allowed, and other switches omit the key.
+
+    An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
+    every change of the file, even if the switch has them already.
+    """
+    for s, switch in enumerate(spec.switches):
+        allowed = switch.exec_disruptive == ALLOWED
+        where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
+        if switch.executor == "device" and allowed:
+            what = f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device."
+            yield Finding(what, (where,), "remove exec_disruptive, or set executor to exec.")
+        elif switch.executor == "exec" and not allowed:
+            yield from _refuse_interruptions(spec, s)
+
+
+def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
+    switch = spec.switches[s]
+    if find_form(switch.os) is None:
+        return
+    plan = _plan_one(spec, switch)
+    found = plan.exec.interrupts if plan and plan.exec else ()
+    if found:
+        what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
+        where = places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive")
+        fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes."
+        yield Finding(what, where, fix)
+
+
+_KEEP = "give the switch its management port, or another port and VLAN for the session."
+
+
+def check_management_port(spec: ClusterSpec) -> Findings:
+    """The file does not set the port or VLAN that carries the session to a switch.
+
+    It cannot contain the management port and its VRF at all. A switch that is managed in-band names
+    that port and VLAN with `inband`, and Railyard leaves them alone: shutting the port for a new
+    MTU, removing it from a VLAN, or flapping it by a one-shot would cut the session in the middle
+    of a change, and the undo could not log in either. Addresses of the fabric differ from the
+    switch's login address. The rule `subnet-overlap` keeps the management network apart from the
+    rails.
+    """
+    for s, switch in enumerate(spec.switches):
+        yield from _addresses(spec, s, switch)
+        if switch.inband is not None:
+            path: SpecPath = ("switches", s, "inband")
+            yield from _session_port(spec, switch, switch.inband, path)
+            yield from _session_vlan(spec, switch, switch.inband, path)
+            yield from _one_shot(spec, switch, switch.inband, path)
+
+
+def _session_port(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    model = switch.hardware
+    if model is not None and not model.has_port(switch.os, inband.port):
+        what = f"{switch.name} is managed by port {inband.port}, which {model.described} lacks."
+        yield Finding(what, (at((*path, "port"), inband.port),), _KEEP)
+    for port in list_all_ports(spec):
+        if port.switch.name != switch.name or model is None:
+            continue
+        names = {name: model.whole_port(switch.os, name) for name in (port.name, inband.port)}
+        if names[port.name] is not None and names[port.name] == names[inband.port]:
+            what = f"port {port.name} of {switch.name} carries Railyard's session; leave it alone."
+            yield Finding(what, (port.place, at((*path, "port"), inband.port)), _KEEP)
+
+
+def _session_vlan(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    for r, rail in enumerate(spec.rails):
+        if rail.vlan == inband.vlan:
+            yield Finding(
+                f"VLAN {inband.vlan} of {rail.name} carries the session with {switch.name}; undo "
+                "cuts it.",
+                (at(("rails", r, "vlan"), rail.vlan), at((*path, "vlan"), inband.vlan)),
+                _KEEP,
+            )
+
+
+def _one_shot(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    system, mode = system_of(switch.os), spec.rdma.mode
+    title = driver_of(switch.os).title
+    if system.one_shot_flaps and mode in system.one_shot_modes:
+        what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
+        fix = "reach the switch by its management port."
+        yield Finding(what, (at(("rdma", "mode"), mode), at((*path, "port"), inband.port)), fix)
+
+
+def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
+    place = at(("switches", index, "ssh", "address"), switch.ssh.address)
+    if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
+        yield Finding(
+            f"{switch.name} uses {switch.ssh.address} as login and router_id, which undo removes.",
+            (place, at(("switches", index, "routing", "router_id"), switch.routing.router_id)),
+            "choose a router_id outside of the management network.",
+        )
+    for r, rail in enumerate(spec.rails):
+        for subnet in subnets_of(rail):
+            if str(subnet.gateway) != switch.ssh.address:
+                continue
+            key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
+            what = f"undo removes {switch.ssh.address} of {switch.name}, {rail.name}'s gateway."
+            fix = "reach the switch by an address of the management network."
+            yield Finding(what, (place, at(("rails", r, *key), subnet.gateway)), fix)

@@ -36,7 +36,7 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
         other = ends.get(peer)
         why, fix = _why_no_end(spec, port)
         where = tuple(dict.fromkeys(end.place for end in (port, other) if end))
-        yield Finding(f"{port} is a link to {port.port.to}, and {why}", where, fix)
+        yield Finding(f"{port} is a link to {port.port.to}, but {why}", where, fix)
 
 
 def _is_answered(
@@ -47,22 +47,21 @@ def _is_answered(
 
 
 def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
-    """Explain why the other end does not answer, and how to fix it."""
     ports = {switch.name: switch.ports for switch in spec.switches}
     name, far = port.port.peer or ("", "")
     if name == port.switch.name:
         fix = "name the switch and the port at the other end of the cable."
-        return "that is the switch itself.", fix
+        return "this is the switch itself.", fix
     if name not in ports:
         hint = did_you_mean(name, [*ports])
         return (
-            f"there is no switch {name!r}.{hint}",
+            f"the file lacks a switch {name!r}.{hint}",
             "correct the name of the switch, as <switch>:<port>.",
         )
     fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
     if far not in ports[name]:
-        return f"{name} has no port {far} in the file.", fix
-    return f"{name} says that {ports[name][far].to} is plugged in there.", fix
+        return f"{name} lacks port {far} in the file.", fix
+    return f"{name} names {ports[name][far].to} there.", fix
 
 
 def check_link_form(spec: ClusterSpec) -> Findings:
@@ -74,26 +73,28 @@ def check_link_form(spec: ClusterSpec) -> Findings:
     for port in list_all_ports(spec):
         is_link = port.port.peer is not None
         if is_link and port.port.mode == "access":
-            yield _misplaced(port, "mode", "is a link, and an access port carries one rail.")
+            yield _misplaced(port, "mode", "is a link, but an access port carries one rail.")
         if is_link and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", "is a link, which carries rails, not a VLAN.")
+            yield _misplaced(port, "vlan", "is a link, so it carries rails, not a VLAN.")
         if not is_link and port.port.mode == "routed" and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", "is routed, and is in no VLAN.")
+            yield _misplaced(port, "vlan", "is routed, so it has no VLAN.")
         if port.port.rails is not None and (not is_link or port.port.mode == "routed"):
             kind = "is routed" if is_link else "leads to a host"
-            yield _misplaced(port, "rails", f"{kind}, and rails are those of a trunk.")
+            yield _misplaced(port, "rails", f"{kind}, but rails are those of a trunk.")
         for rail in port.port.rails or ():
             if rail not in rails:
                 hint = did_you_mean(rail, rails)
-                yield _misplaced(port, "rails", f"carries {rail!r}, which is no rail.{hint}")
+                yield _misplaced(
+                    port, "rails", f"carries {rail!r}, but the file lacks that rail.{hint}"
+                )
 
 
 def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
     fix = f"remove {key}."
     if port.port.peer:
         fix = (
-            f"write {{to: {port.port.to}, mode: trunk}}, with rails if it is not to carry all of "
-            "them, or mode: routed on a link."
+            f"write {{to: {port.port.to}, mode: trunk}}, with rails for some of them, or mode: "
+            "routed."
         )
     return Finding(f"{port} {why}", (port.at(key),), fix)
 
@@ -132,7 +133,6 @@ def _named(one: PlacedPort, other: PlacedPort) -> str:
 def _unlike(
     one: PlacedPort, other: PlacedPort, key: str, values: Sequence[str], where: tuple[Place, ...]
 ) -> Finding:
-    """Report a setting that both ends make differently."""
     what = f"{_named(one, other)} has {key} {values[0]} at one end and {values[1]} at the other."
     return Finding(what, where, f"write the same {key} at both ends.")
 
@@ -153,22 +153,18 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     where, severity = (one.place, other.place), "error" if is_stuck else "warning"
     if any(said):
         set_to, left_at = (theirs, ours) if said[1] else (ours, theirs)
-        what = f"is set to {set_to} Gbit/s at one end, and the other is left at {left_at}."
+        what = f"is set to {set_to} Gbit/s at one end, but the other stays at {left_at}."
         fix = "write the same speed_gbit_s at both ends."
         yield Finding(f"{_named(one, other)} {what}", where, fix, severity)
         return
     fix = "split the ports at both ends alike, or neither"
     if not is_stuck:
-        fix += (
-            "; where the module of the whole port is as slow as the part, waive the rule with that "
-            "reason"
-        )
+        fix += "; if the whole port's module is as slow as the part, waive the rule"
     what = f"{_named(one, other)} has {ours} Gbit/s at one end and {theirs} at the other."
     yield Finding(what, where, f"{fix}.", severity)
 
 
 def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
-    """Report settings that both ends make differently."""
     ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
     for key in LinkSettings.model_fields:
         values = [getattr(each, key) for each in (ours, theirs)]
@@ -211,7 +207,12 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
     Reed-Solomon (IEEE 802.3bs, 802.3cd). A card slower than the set speed of its port gets no link.
     EOS sets auto-negotiation together with the speed, and the speed together with its lanes.
     """
-    yield from _trained(spec)
+    for s, switch in enumerate(spec.switches):  # `ib-port` reports single InfiniBand ports
+        form = system_of(switch.os).links
+        if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
+            what = f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}."
+            where = (at(("switches", s, "links")), at(("switches", s, "os"), switch.os))
+            yield Finding(what, where, "remove links.")
     for port in list_all_ports(spec):
         said = port.switch.link_of(port.name)
         if said != LinkSettings():
@@ -220,20 +221,10 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         nic, speed = cable.nic.nic, cable.port.switch.link_of(cable.port.name).speed_gbit_s
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
-            what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and its port is set to {speed}."
+            what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but its port is set to {speed}."
             where = (cable.nic.at("speed_gbit_s"), link_place(cable.port, "speed_gbit_s"))
             fix = f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}."
             yield Finding(what, where, fix)
-
-
-def _trained(spec: ClusterSpec) -> Findings:
-    """Report link settings of a whole InfiniBand switch; `ib-port` reports single ports."""
-    for s, switch in enumerate(spec.switches):
-        form = system_of(switch.os).links
-        if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
-            what = f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}."
-            where = (at(("switches", s, "links")), at(("switches", s, "os"), switch.os))
-            yield Finding(what, where, "remove links.")
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
@@ -242,12 +233,14 @@ def _port(port: PlacedPort, said: LinkSettings) -> Findings:
     keys = [key for key, value in said if value is not None]
     if isinstance(form, str):
         what = f"{' and '.join(keys)} of port {port.name} cannot be set on {title}: {form}."
-        fix = f"remove {' and '.join(keys)}, and set it by the switch's own commands."
+        fix = f"remove {' and '.join(keys)}, and set it with the switch's commands."
         yield Finding(what, _where(port, *keys), fix)
         return
     if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
-        what = f"{title} writes auto-negotiation with the speed, and port {port.name} has none."
-        fix = "add speed_gbit_s beside it, or remove autoneg."
+        what = (
+            f"{title} writes autoneg together with the speed, but port {port.name} sets no speed."
+        )
+        fix = "add speed_gbit_s, or remove autoneg."
         yield Finding(what, _where(port, "autoneg"), fix)
     yield from _release(port, form, keys)
     yield from _speed(port, said)
@@ -259,12 +252,9 @@ def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
         return
     if form.since <= system.min_release:
         return  # only `switch-release` reports that
-    yield Finding(
-        f"{' and '.join(keys)} of port {port.name} cannot be set on {switch.release}: the lines "
-        f"are known from {system.show_release(form.since)} on.",
-        _where(port, *keys),
-        f"upgrade the switch, or remove {' and '.join(keys)}.",
-    )
+    first = system.show_release(form.since)
+    what = f"{switch.release} cannot set {' and '.join(keys)} of port {port.name}: {first} can."
+    yield Finding(what, _where(port, *keys), f"upgrade the switch, or remove {' and '.join(keys)}.")
 
 
 def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
@@ -274,11 +264,11 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     model, split = port.switch.hardware, any(port.name in each.parts for each in splits)
     if not known or model is None:
         return  # `switch-model` and `port-capability` name the cause
-    what = "a part of it" if split else f"a port of {model.described}"
+    what = "its part" if split else f"a port of {model.described}"
     if said.speed_gbit_s is not None and said.speed_gbit_s not in known:
-        lanes = " on lanes that are known" if splits_by_speed(system_of(port.switch.os)) else ""
+        lanes = " on known lanes" if splits_by_speed(system_of(port.switch.os)) else ""
         yield Finding(
-            f"{port} is set to {said.speed_gbit_s} Gbit/s, and {what} has {_listed(known)}{lanes}.",
+            f"{port} is set to {said.speed_gbit_s} Gbit/s, but {what} has {_listed(known)}{lanes}.",
             _where(port, "speed_gbit_s"),
             f"set speed_gbit_s to {_listed(known, 'or')}, or remove it.",
         )
@@ -288,7 +278,7 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     if said.fec is not None and said.fec not in able:
         where = _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else []))
         fix = f"set fec to {' or '.join(able)}, or remove it."
-        yield Finding(f"{port} has no link at {speed} Gbit/s with fec {said.fec}.", where, fix)
+        yield Finding(f"{port} cannot run at {speed} Gbit/s with fec {said.fec}.", where, fix)
 
 
 def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
@@ -348,18 +338,14 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
         if first != second:
             group[second] = first
             continue
-        yield Finding(
-            f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
-            "closes a loop, and spanning tree would block a link of it.",
-            (one.place, other.place),
-            _fix(one, other),
-        )
+        what = f"{_named(one, other)} closes a loop: spanning tree would block a link of it."
+        yield Finding(what, (one.place, other.place), _fix(one, other))
 
 
 def _fix(one: PlacedPort, other: PlacedPort) -> str:
     for switch in (one.switch, other.switch):
         if isinstance(system_of(switch.os).routing, str):
-            return f"remove one link of the loop: {driver_of(switch.os).title} is not routed."
+            return f"remove one link of the loop: {driver_of(switch.os).title} cannot route."
     return "remove one link of the loop, or make the links routed: mode: routed at both ends."
 
 
@@ -376,11 +362,11 @@ def check_mlag_peer(spec: ClusterSpec) -> Findings:
             continue
         if peer not in peers or peer == switch.name:
             others = [name for name in peers if name != switch.name]
-            why = f"and no other switch of the file has that name.{did_you_mean(peer, others)}"
+            why = f"but the file lacks another switch of that name.{did_you_mean(peer, others)}"
             fix = "name the other switch of the pair, or remove mlag_peer."
         else:
             far = peers[peer]
-            why = f"which has {'no mlag_peer' if far is None else f'mlag_peer: {far}'}."
+            why = f"but {peer} {'lacks mlag_peer' if far is None else f'names {far}'}."
             fix = f"write mlag_peer: {switch.name} on {peer}, or correct it here."
         where = (at(("switches", s, "mlag_peer"), peer),)
         yield Finding(f"{switch.name} is an MLAG pair with {peer}, {why}", where, fix)

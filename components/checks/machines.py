@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from components.catalogue.cards import (
@@ -14,13 +14,14 @@ from components.catalogue.cards import (
     prefix_vendor,
     software_vendor,
 )
-from components.checks.rule import Finding, Findings, at, places, repeated, unique
-from components.checks.topology import PlacedNic, list_nics, nics_by_host
+from components.checks.rows import refuse, rule, unique, values
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics
 from components.core.problem import Place, SpecPath
-from components.model.cards import HcaPf
+from components.model.cards import HcaPf, HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
 from components.model.hosts import Host, Nic
+from components.model.places import vf_guids
 from components.model.worker_kinds import PAIR, worker_kinds
 from components.reading.wording import did_you_mean
 
@@ -44,77 +45,18 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
             continue  # `other-vendor` reports cards of other makers
         described = spec.nic_models.get(model)
         lacking = [words for key, words in _FACTS.items() if getattr(described, key, None) is None]
+        lacking += ["its firmware and its link type"]
         known = "is only described by this file" if described else "is unknown"
         hint = "" if described else did_you_mean(model, list(CARDS))
-        yield Finding(
-            f"the card model {model} {known}.{hint} Not checked: "
-            f"{', '.join([*lacking, 'its firmware and its link type'])}.",
-            (where,),
-            "read them in its manual and describe it in nic_models, or waive the rule with that "
-            f"reason; known are {', '.join(CARDS)}.",
-            "warning",
-        )
+        what = f"the card model {model} {known}.{hint} Not checked: {', '.join(lacking)}."
+        fix = f"describe it in nic_models, or waive the rule; known are {', '.join(CARDS)}."
+        yield Finding(what, (where,), fix, "warning")
     used = {nic.nic.model for nic in list_nics(spec)}
     for name in spec.nic_models:
         if name not in used:
-            what = f"nic_models describes {name}, and no NIC is of that model."
+            what = f"nic_models describes {name}, but no NIC has that model."
             fix = "correct the name, or remove the description."
             yield Finding(what, (at(("nic_models", name)),), fix, "warning")
-
-
-def check_other_vendor(spec: ClusterSpec) -> Findings:
-    """Cards and GPUs are NVIDIA's, and so is their software.
-
-    mlx5's tools and files set up cards, and NVIDIA's operators set up GPUs: on parts of other
-    makers the values would mean nothing.
-    """
-    for nic in list_nics(spec):
-        yield from _refuse(
-            nic_vendor(nic.nic.model),
-            f"{nic.nic.model} is a card",
-            nic.at("model"),
-            "Railyard plans NVIDIA's ConnectX and BlueField",
-        )
-    for h, host in enumerate(spec.hosts):
-        yield from _refuse(
-            gpu_vendor(host.gpu_model or ""),
-            f"{host.gpu_model} is a GPU",
-            at(("hosts", h, "gpu_model"), host.gpu_model),
-            "Railyard plans NVIDIA's driver, operator and NCCL",
-        )
-    yield from _software(spec)
-
-
-def _software(spec: ClusterSpec) -> Findings:
-    for name in ("gpu", "network", "gpu_device_plugin"):
-        operator = getattr(spec.operators, name)
-        if operator is not None:
-            chart = operator.chart
-            yield from _refuse(
-                software_vendor(f"{chart.repo or ''}/{chart.chart}"),
-                f"operators.{name} names a chart",
-                at(("operators", name, "chart", "chart"), chart.chart),
-                "Railyard gives it the values of NVIDIA's chart",
-            )
-    yield from _refuse(
-        software_vendor(spec.jobs.image),
-        f"{spec.jobs.image} is an image for GPUs",
-        at(("jobs", "image"), spec.jobs.image),
-        "Railyard runs NCCL's tests in it",
-    )
-    prefix = spec.pod_network.resource_prefix
-    yield from _refuse(
-        prefix_vendor(prefix),
-        f"{prefix} is the prefix of a plugin",
-        at(("pod_network", "resource_prefix"), prefix),
-        "Railyard installs plugins for NVIDIA's cards",
-    )
-
-
-def _refuse(vendor: str | None, what: str, where: Place, why: str) -> Findings:
-    if vendor is not None:
-        fix = "leave these parts to another tool, or name NVIDIA's."
-        yield Finding(f"{what} of {vendor}: {why}.", (where,), fix)
 
 
 _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
@@ -126,7 +68,9 @@ def check_vf_limit(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         limit = nic.nic.vf_limit
         if limit is not None and nic.nic.vfs > limit:
-            what = f"{nic} asks for {nic.nic.vfs} VFs; a {nic.nic.model} port has at most {limit}."
+            what = (
+                f"{nic} asks for {nic.nic.vfs} VFs, but a {nic.nic.model} port has at most {limit}."
+            )
             yield Finding(what, (nic.at("vfs"),), f"set vfs to {limit} or less; 8 is usual.")
 
 
@@ -140,40 +84,7 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
             fix = "set vfs to the number of pods that share the NIC; 8 is usual."
             if nic.host.login == "none":
                 fix = "waive untouched-host and set vfs as it is; or use operators.network.vfs."
-            yield Finding(f"{nic} has no VFs, so no pod reaches {nic.nic.rail}.", where, fix)
-
-
-def check_duplicate_nic(spec: ClusterSpec) -> Findings:
-    """On one host, each NIC has its own PCI address, network device and rail."""
-    fix = "each NIC is one PCI function with one network device on one rail."
-    for nics in nics_by_host(spec):
-        # An omitted network device follows from the PCI address.
-        written = [nic for nic in nics if "netdev" in nic.nic.model_fields_set]
-        for key, those in (("pci", nics), ("netdev", written), ("rail", nics)):
-            if len({getattr(nic.nic, key) for nic in those}) == len(those):
-                continue  # places cost time on a large site
-            values = ((getattr(nic.nic, key), nic.at(key)) for nic in those)
-            what = f"two NICs of {nics[0].host.name} have the same {key}: {{}}."
-            yield from unique(values, what, fix)
-
-
-def check_device_identity(spec: ClusterSpec) -> Findings:
-    """A machine id belongs to one host, and a serial number to one switch.
-
-    Two entries with the same one would be one device under two names, and each update would give it
-    the settings of both.
-    """
-    fix = (
-        "correct one of them: /etc/machine-id of the host, or `show version` or `show inventory` of"
-        " the switch, has its own."
-    )
-    for group, key in (("hosts", "machine_id"), ("switches", "serial")):
-        devices: Sequence[Host | Switch] = getattr(spec, group)
-        values = [(getattr(each, key), d) for d, each in enumerate(devices)]
-        named = [(value, at((group, d, key), value)) for value, d in values if value]
-        for both in repeated(named):
-            one, other = (devices[int(place.path[1])].name for place in both)
-            yield Finding(f"{other} and {one} have the same {key} {both[0].value}.", both, fix)
+            yield Finding(f"{nic} lacks VFs, so no pod reaches {nic.nic.rail}.", where, fix)
 
 
 def check_card_serial(spec: ClusterSpec) -> Findings:
@@ -195,11 +106,11 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
             other_h, other_slot, other = first.setdefault(card.serial, (h, slot, own))
             if other_h != h:
                 what = f"{spec.hosts[other_h].name} and {host.name} have a card {card.serial}."
-                fix = "correct one of them: `lspci -vv` on the host shows its own."
+                fix = "correct one: `lspci -vv` on the host shows its own."
                 yield Finding(what, (own, other), fix)
             elif other_slot != slot:
                 what = f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}."
-                fix = "correct one of them, unless it is one card with two connectors."
+                fix = "correct one, unless it is one card with two connectors."
                 yield Finding(what, (own, other), fix, "warning")
 
 
@@ -207,15 +118,12 @@ def check_bonded_rail(spec: ClusterSpec) -> Findings:
     """A card is one port, not a bond: a bond hides which port carries which traffic."""
     for nic in list_nics(spec):
         if _BOND.fullmatch(nic.nic.netdev):
-            yield Finding(
-                f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port of a card.",
-                (nic.at("netdev"),),
-                "take the bond apart, and name one port of it here; a second one is another rail.",
-            )
+            what = f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port."
+            fix = "remove the bond and name one of its ports; the second port is another rail."
+            yield Finding(what, (nic.at("netdev"),), fix)
 
 
 def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
-    """Yield groups of workers that should be alike: each host group, and the ungrouped."""
     groups: dict[str | None, list[tuple[int, Host]]] = {}
     for h, host in enumerate(spec.hosts):
         if host.role == "worker":
@@ -225,7 +133,7 @@ def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
 
 
 def _apart(words: str) -> str:
-    return f"{words}, or give the hosts that differ a group of host_groups."
+    return f"{words}, or put hosts that differ into a group of host_groups."
 
 
 def check_rail_symmetry(spec: ClusterSpec) -> Findings:
@@ -243,7 +151,7 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
             missing = sorted(used - own)
             # `nic-rail` reports a NIC on an unknown rail: probably the missing one.
             if missing and own <= rails:
-                what = f"{host.name} has no NIC on {', '.join(missing)}, which other {words} have."
+                what = f"{host.name} lacks a NIC on {', '.join(missing)}, unlike other {words}."
                 yield Finding(what, (at(("hosts", h, "nics")),), _apart("add the NIC"), "warning")
 
 
@@ -273,7 +181,7 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
         if nic.nic.speed_gbit_s == usual:
             continue
         yield Finding(
-            f"on {rail} {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, other {words} {usual}.",
+            f"{nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s on {rail}, other {words} {usual}.",
             (nic.at("speed_gbit_s"), at((*other.path, "speed_gbit_s"), usual)),
             _apart("correct the speed"),
             "warning",
@@ -292,7 +200,10 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
         usual = max(counts, key=lambda gpus: (counts[gpus], gpus > 0))
         for h, host in members:
             if host.gpus != usual:
-                what = f"{host.name} has {host.gpus} GPUs, other {words} {usual}: no job uses both."
+                what = (
+                    f"{host.name} has {host.gpus} GPUs, but other {words} {usual}: no job uses "
+                    "both."
+                )
                 fix = _apart("correct the number")
                 yield Finding(what, places(spec, f"hosts.{h}.gpus"), fix, "warning")
 
@@ -318,8 +229,7 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
     )
     lone = any(kind.gpus for kind in kinds)
     yield Finding(
-        "no two workers have the same GPUs, rails and speeds, so no NCCL job can cross from one to "
-        "the other."
+        "no two workers have the same GPUs, rails and speeds, so no NCCL job crosses hosts."
         if lone
         else "no worker has GPUs, so no NCCL job can run.",
         places,
@@ -336,8 +246,320 @@ def check_host_role(spec: ClusterSpec) -> Findings:
     """
     for h, host in enumerate(spec.hosts):
         if host.is_outside and host.gpus:
+            what = f"{host.name} is a {host.role} host, so its {host.gpus} GPUs get no software."
+            fix = "remove gpus, or make it a worker."
+            yield Finding(what, places(spec, f"hosts.{h}.gpus", f"hosts.{h}.role"), fix)
+
+
+_MBIT: Final = 1000
+"""Mbit/s in one Gbit/s."""
+_CARRIED: Final = ("vlan", "trust", "spoofchk", "min_rate_mbit_s", "max_rate_mbit_s")
+"""Settings of a VF that the SR-IOV CNI plugin makes for its pod, and undoes afterwards."""
+
+
+def _carried(sriov: Sriov) -> tuple[str, ...]:
+    return tuple(key for key in _CARRIED if getattr(sriov, key) is not None)
+
+
+def _pods_have_vfs(spec: ClusterSpec) -> bool:
+    return spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+
+
+def check_vf_owner(spec: ClusterSpec) -> Findings:
+    """Settings of a VF are written at their owner: the host, or the network attachment.
+
+    With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates of a VF
+    when a pod gets it, and restores the old values when the pod ends. A second owner would change
+    them under running pods.
+    """
+    if not _pods_have_vfs(spec):
+        return
+    mode = at(("pod_network", "mode"), spec.pod_network.mode)
+    for nic in list_nics(spec):
+        for key in _carried(nic.nic.sriov):
+            what = f"{nic} sets {key} of its VFs, which the pods' network attachment owns."
+            fix = f"remove {key}, or choose another pod_network.mode."
+            yield Finding(what, (nic.at("sriov", key), mode), fix)
+
+
+def check_vf_effect(spec: ClusterSpec) -> Findings:
+    """Settings for VFs need VFs: without VFs, or without their driver, they do nothing.
+
+    Without a driver on the host (`autoprobe: false`) a VF has neither a network device nor an MTU.
+    """
+    for nic in list_nics(spec):
+        if _pods_have_vfs(spec) and nic.host.role == "worker":
+            continue  # `vf-count`, `vf-owner` and `vf-driver` report it
+        mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic}"
+        mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
+        if nic.nic.vfs == 0:
+            keys = [
+                key for key in (*_CARRIED, "autoprobe") if getattr(nic.nic.sriov, key) is not None
+            ]
+            places = {key: nic.at("sriov", key) for key in keys}
+            places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
+            for key, place in places.items():
+                where = (place, nic.at("vfs"))
+                fix = f"set vfs to their number, or remove {key}."
+                yield Finding(f"{name} sets {key}, but has no VFs.", where, fix)
+        elif mtu_bytes and nic.nic.sriov.autoprobe is False:
+            what = f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere."
+            fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
+            yield Finding(what, (mtu_place, nic.at("sriov", "autoprobe")), fix)
+
+
+def check_vf_rate(spec: ClusterSpec) -> Findings:
+    """The minimum rate of a VF is not above its maximum, and all VFs together fit the port.
+
+    The kernel refuses a minimum above the maximum (EINVAL). Guaranteed rates that add up to more
+    than the line guarantee nothing.
+    """
+    for nic in list_nics(spec):
+        least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
+        line = nic.nic.speed_gbit_s * _MBIT
+        where, name = nic.at("sriov", "min_rate_mbit_s"), f"{nic}"
+        if most and least > most:
+            what = f"a VF of {name} has at least {least} Mbit/s and at most {most}."
+            fix = "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is unlimited."
+            yield Finding(what, (where, nic.at("sriov", "max_rate_mbit_s")), fix)
+        elif least * nic.nic.vfs > line:
+            what = f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, but has {line}."
+            fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
+            yield Finding(what, (where, nic.at("vfs")), fix)
+        elif most > line:
+            what = f"a VF of {name} has at most {most} Mbit/s, and the port has {line}."
+            fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
+            yield Finding(what, (nic.at("sriov", "max_rate_mbit_s"),), fix)
+
+
+def check_vf_vlan(spec: ClusterSpec) -> Findings:
+    """The VLAN that a card adds to its VFs' frames is the rail's, and the switch port takes tags.
+
+    An access port drops tagged frames, and so does a port of another VLAN. If the card sends
+    untagged frames in addition to those of its VFs, use an access port, and leave the VFs untagged.
+    """
+    on_the_card = spec.pod_network.mode == "rdma_shared" or spec.containers is not None
+    for nic in list_nics(spec):
+        vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
+        if vlan and rail is not None and vlan != rail.vlan:
+            what = f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}."
+            on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
+            where = (nic.at("sriov", "vlan"), on_rail)
+            fix = f"set vlan to {rail.vlan}, or remove it if the port is untagged."
+            yield Finding(what, where, fix)
+    for cable in list_cables(spec):
+        vlan, port = cable.nic.nic.sriov.vlan, cable.port
+        if vlan and port.port.mode == "access":
             yield Finding(
-                f"{host.name} is a {host.role} host with {host.gpus} GPUs, which get no software.",
-                places(spec, f"hosts.{h}.gpus", f"hosts.{h}.role"),
-                "remove gpus, or make it a worker.",
+                f"{port} is an access port, and drops the tagged frames of {cable.nic}'s VFs.",
+                (cable.nic.at("sriov", "vlan"), port.at("mode")),
+                "remove vlan: the port also puts untagged frames into the rail's VLAN."
+                if on_the_card
+                else "remove vlan, or set the port's mode to trunk.",
             )
+
+
+def check_eswitch_mode(spec: ClusterSpec) -> Findings:
+    """A card in switchdev mode supports no VLAN, rates, trust or spoof check of VFs for pods.
+
+    mlx5 refuses these settings there. Such a VF is reached through its representor on a bridge,
+    which Railyard does not build.
+    """
+    for nic in list_nics(spec):
+        sriov = nic.nic.sriov
+        if sriov.eswitch != "switchdev":
+            continue
+        mode = nic.at("sriov", "eswitch")
+        for key in _carried(sriov):
+            where = (nic.at("sriov", key), mode)
+            fix = f"remove {key}, or set eswitch to legacy."
+            what = f"{nic} sets {key} of VFs, but switchdev mode does not support it."
+            yield Finding(what, where, fix)
+        if _pods_have_vfs(spec):
+            what = f"{nic} is in switchdev mode: its VFs need a bridge of representors."
+            fix = "remove eswitch, or choose another mode of the pod network."
+            yield Finding(what, (mode, at(("pod_network", "mode"), spec.pod_network.mode)), fix)
+
+
+def check_vf_guid(spec: ClusterSpec) -> Findings:
+    """Each VF of an InfiniBand port has a GUID that is unique on the site.
+
+    If two ports share one GUID, the subnet manager accepts only one of them.
+    """
+    first: dict[str, Place] = {
+        guid: at(("hosts", h, "hca_guids", g), guid)
+        for h, host in enumerate(spec.hosts)
+        for g, guid in enumerate(host.hca_guids)
+    }
+    for h, host in enumerate(spec.hosts):
+        for p, pf in enumerate(host.hca_sriov):
+            path: SpecPath = ("hosts", h, "hca_sriov", p)
+            if pf.guids and len(pf.guids) != pf.vfs:
+                what = f"{host.name} {pf.pci} has {pf.vfs} VFs, and {len(pf.guids)} GUIDs."
+                fix = "list one GUID for each VF, or none: then they are derived."
+                yield Finding(what, (at((*path, "guids")), at((*path, "vfs"), pf.vfs)), fix)
+            if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
+                continue  # `hca-sriov` reports one port in two places
+            for g, guid in enumerate(vf_guids(spec.name, host, pf)):
+                own = at((*path, "guids", g), guid) if pf.guids else at((*path, "pci"), pf.pci)
+                other = first.setdefault(guid, own)
+                if other is not own:
+                    fix = "give every VF a different GUID."
+                    yield Finding(f"the GUID {guid} is given twice.", (own, other), fix)
+
+
+def _ib_ports(spec: ClusterSpec) -> Findings:
+    for h, host in enumerate(spec.hosts):
+        path: SpecPath = ("hosts", h, "hca_sriov")
+        if len(host.hca_sriov) > host.hcas:
+            what = f"{host.name} has {host.hcas} HCAs, and VFs on {len(host.hca_sriov)} ports."
+            fix = "describe Ethernet ports under nics, or correct hcas."
+            yield Finding(what, (at(path), at(("hosts", h, "hcas"), host.hcas)), fix)
+        for n, nic in enumerate(host.nics):
+            for p, pf in enumerate(host.hca_sriov):
+                if nic.pci == pf.pci:
+                    what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
+                    where = (
+                        at((*path, p, "pci"), pf.pci),
+                        at(("hosts", h, "nics", n, "pci"), pf.pci),
+                    )
+                    fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
+                    yield Finding(what, where, fix)
+
+
+def check_receive_buffers(spec: ClusterSpec) -> Findings:
+    """Receive buffers in the file have room for every priority that uses them.
+
+    A priority whose buffer has 0 bytes loses each of its packets.
+    """
+    for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
+        buffers, path = qos.buffers, (*qos_path, "buffers")
+        if buffers is None:
+            continue
+        yield from _shared_buffer(spec, path, buffers)
+        for priority, number in enumerate(buffers.priorities):
+            if buffers.size_bytes[number] == 0:
+                what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
+                where = (
+                    at((*path, "priorities", priority), number),
+                    at((*path, "size_bytes", number), 0),
+                )
+                fix = "give the buffer a size or the priority another buffer, or remove buffers."
+                yield Finding(what, where, fix)
+
+
+def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Findings:
+    """Report a shared buffer: PFC pauses one priority, and others that fill the buffer continue."""
+    lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
+    others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
+    if spec.rdma.host_pfc and others:
+        place = (*path, "priorities")
+        what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
+        fix = f"give priority {lossless} a separate buffer."
+        yield Finding(what, (at((*place, lossless), number), at((*place, others[0]), number)), fix)
+
+
+_ONE_NIC: Final = "each NIC is one PCI function with one network device on one rail."
+
+
+def _same_netdevs(spec: ClusterSpec) -> Findings:
+    """Compare written network devices; an omitted one follows from the PCI address."""
+    first: dict[tuple[str, str], PlacedNic] = {}
+    for nic in list_nics(spec):
+        if "netdev" in nic.nic.model_fields_set:
+            other = first.setdefault((f"{nic.path[1]}", nic.nic.netdev), nic)
+            if other is not nic:
+                what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
+                yield Finding(what, (nic.at("netdev"), other.at("netdev")), _ONE_NIC)
+
+
+def _of_other_vendors(spec: ClusterSpec) -> Findings:
+    for keys, vendor_of, what, why in _VENDORS:
+        for each in values(spec, keys):
+            if vendor := vendor_of(each.value):
+                fix = "leave these parts to another tool, or name NVIDIA's."
+                yield Finding(f"{what.format(each.value)} of {vendor}: {why}.", (each.place,), fix)
+    for name in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, name)
+        vendor = operator and software_vendor(f"{operator.chart.repo or ''}/{operator.chart.chart}")
+        if vendor:
+            what = f"operators.{name} names a chart of {vendor}: Railyard sets NVIDIA's values."
+            fix = "leave these parts to another tool, or name NVIDIA's."
+            yield Finding(what, places(spec, f"operators.{name}.chart.chart"), fix)
+
+
+_VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] = (
+    ("hosts.*.nics.*.model", nic_vendor, "{} is a card", "Railyard plans ConnectX and BlueField"),
+    ("hosts.*.gpu_model", gpu_vendor, "{} is a GPU", "Railyard plans NVIDIA's driver and NCCL"),
+    ("jobs.image", software_vendor, "{} is an image for GPUs", "Railyard runs NCCL's tests in it"),
+    (
+        "pod_network.resource_prefix",
+        prefix_vendor,
+        "{} is the prefix of a plugin",
+        "Railyard installs plugins for NVIDIA's cards",
+    ),
+)
+
+RULES: Final = (
+    rule(
+        "duplicate-nic",
+        "On one host, each NIC has its own PCI address, network device and rail.",
+        unique(
+            "hosts.*.nics.*.pci hosts.*.nics.*.rail",
+            _ONE_NIC,
+            by=lambda each: (each.path[:2], each.key, each.value),
+        ),
+        _same_netdevs,
+    ),
+    rule(
+        "device-identity",
+        """A machine id belongs to one host, and a serial number to one switch.
+
+        Two entries with the same one would be one device under two names, and each update would
+        give it the settings of both.
+        """,
+        unique(
+            "hosts.*.machine_id switches.*.serial",
+            "correct one: /etc/machine-id of the host, or `show version` of the switch, shows its "
+            "own.",
+        ),
+    ),
+    rule(
+        "vf-driver",
+        """VFs for pods need a driver on the host: without one they have no network device.
+
+        `autoprobe: false` is for VFs that virtual machines use.
+        """,
+        refuse(
+            "hosts.*.nics.*.sriov.autoprobe=false",
+            "the VFs of {owner} get no driver, but pods need their network devices.",
+            "remove autoprobe.",
+            also="pod_network.mode",
+            when=_pods_have_vfs,
+        ),
+    ),
+    rule(
+        "hca-sriov",
+        """VFs of InfiniBand ports need as many HCAs, list each port once, and share none with
+        `nics`.
+
+        A port that is also under `nics` would have two numbers of VFs.
+        """,
+        unique(
+            "hosts.*.hca_sriov.*.pci",
+            "list each port once, with all of its VFs.",
+            "{other} is listed twice.",
+            by=lambda each: (each.path[:2], each.value),
+        ),
+        _ib_ports,
+    ),
+    rule(
+        "other-vendor",
+        """Cards and GPUs are NVIDIA's, and so is their software.
+
+        mlx5's tools and files set up cards, and NVIDIA's operators set up GPUs: on parts of other
+        makers the values would mean nothing.
+        """,
+        _of_other_vendors,
+    ),
+)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
 
-from pydantic import JsonValue
-
-from components.artefacts.listing import charts_by_release
 from components.catalogue.cluster_parts import PARTS, TABLE, Part
+from components.catalogue.operator_versions import (
+    GPU_DEVICE_PLUGIN,
+    GPU_OPERATOR,
+    NETWORK_OPERATOR,
+    KubernetesRange,
+    find_line,
+    parse_numbers,
+    show_version,
+    why_unknown,
+)
+from components.checks.addresses import as_ipv4
+from components.checks.rows import requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import list_nics
+from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
 from components.hosts.software import offered_vfs
-from components.model.cards import ContainerToolkit
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.owners import (
     firmware_by_operator,
-    needs,
     owners_of,
-    runs_docker,
-    toolkit_owner,
     vfs_by_operator,
+    way_of,
     written_owner,
 )
+from components.model.owners import (
+    needs as needs_part,
+)
+from components.model.places import subnet_of
+from components.pod_network.attachment import hca_count, takes_nic
 
 _NETWORK: SpecPath = ("operators", "network")
 
@@ -52,8 +65,8 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
 
 def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
     if spec.disruption.reboots == "deny":
-        what = f"hosts may not be drained or rebooted, but the operator that {does} may do both."
-        fix = "set disruption.reboots to allow, or leave it to the hosts, which wait for you."
+        what = f"disruption.reboots is deny, but the operator that {does} drains and reboots hosts."
+        fix = "set disruption.reboots to allow, or let the hosts do it, which wait for you."
         yield Finding(what, (owner, at(("disruption", "reboots"), spec.disruption.reboots)), fix)
 
 
@@ -68,13 +81,13 @@ def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
         }
         for path, value in values.items():
             if value is not None:
-                what = f"{nic} has {path[-1]}, and the network operator makes its VFs."
+                what = f"{nic} sets {path[-1]}, but the network operator makes its VFs."
                 fix = f"remove {path[-1]}, or set operators.network.vfs to host."
                 yield Finding(what, (at(path, value), owner), fix)
     for h, host in enumerate(spec.hosts):
         for p, port in enumerate(host.hca_sriov):
             if port.guids and host.role == "worker":
-                what = f"{host.name} {port.pci} has GUIDs for VFs, but the operator sets others."
+                what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
                 fix = "remove guids, or set operators.network.vfs to host."
                 yield Finding(what, (at(("hosts", h, "hca_sriov", p, "guids")), owner), fix)
 
@@ -86,12 +99,9 @@ def _slots(spec: ClusterSpec, owner: Place) -> Findings:
             continue
         rail = rails.setdefault(nic.nic.pci, nic.nic.rail)
         if rail != nic.nic.rail:
-            yield Finding(
-                f"{nic.nic.pci} is {rail} on one host and {nic.nic.rail} on {nic.host.name}: a "
-                "policy selects by PCI address, on all nodes alike.",
-                (nic.at("rail"), owner),
-                "number the rails by slot, or set operators.network.vfs to host.",
-            )
+            what = f"{nic.nic.pci} is {rail} on one host, but {nic.nic.rail} on {nic.host.name}."
+            fix = "number the rails by slot, or set operators.network.vfs to host."
+            yield Finding(what, (nic.at("rail"), owner), fix)
 
 
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
@@ -110,7 +120,9 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
         if host.role != "worker" or not (host.nics or host.hca_sriov):
             continue
         if not asked.manage:
-            what = f"the firmware of {host.name} is the operator's, and the file asks for none."
+            what = (
+                f"the operator sets the firmware of {host.name}, but the file asks for no setting."
+            )
             fix = "set firmware.manage, or operators.network.firmware to host."
             yield Finding(what, (owner, at(("host_defaults", "firmware"))), fix)
             continue
@@ -121,17 +133,20 @@ def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
     host = spec.hosts[h]
     asked = spec.settings_of(host).firmware
     for p, port in enumerate(host.hca_sriov):
-        what = f"{host.name} {port.pci} (hca_sriov) has no model, which a template needs."
+        what = f"{host.name} {port.pci} (hca_sriov) lacks a model, which a template needs."
         fix = "set operators.network.firmware to host."
         yield Finding(what, (at(("hosts", h, "hca_sriov", p, "pci"), port.pci), owner), fix)
     for n, nic in enumerate(host.nics):
         path: SpecPath = ("hosts", h, "nics", n)
         if nic.pf_device is None:
-            what = f"the PCI device id of a {nic.model} is not known, and a template names it."
+            what = (
+                f"a template needs the PCI device id of a {nic.model}, which Railyard does not "
+                "know."
+            )
             fix = "write pci_id under nic_models, or set operators.network.firmware to host."
             yield Finding(what, (at((*path, "model"), nic.model), owner), fix)
         if not offered_vfs(asked, host, nic):
-            what = f"{host.name} {nic.netdev} needs no VFs, and a template would switch SR-IOV off."
+            what = f"{host.name} {nic.netdev} needs no VFs, so a template would switch SR-IOV off."
             fix = "write firmware.num_of_vfs, or set operators.network.firmware to host."
             yield Finding(what, (at((*path, "vfs"), nic.vfs), owner), fix)
 
@@ -144,10 +159,6 @@ _BY_KEY: Final[Mapping[Part, str]] = {
 """Part to the key of `operators` that installs it."""
 
 
-def _place(part: Part, owner: str) -> Place:
-    return at(("kubernetes", "components", part), owner)
-
-
 def check_cluster_part(spec: ClusterSpec) -> Findings:
     """Each part of an existing cluster has one owner, and each needed part has an owner.
 
@@ -157,22 +168,30 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
     for part in PARTS:
         owner = written_owner(spec, part)
         title = TABLE[part].title
-        if owner == "none" and needs(spec, part):
-            where = (_place(part, owner), *_asking(spec, part))
-            fix = "write theirs if it is there, or ours."
-            yield Finding(f"{title} is none, and the site needs it.", where, fix)
-        elif owner == "ours" and not needs(spec, part):
-            what = f"{title} is to be ours, and nothing in this file asks for it."
-            yield Finding(what, (_place(part, owner),), _fix_of_unasked(part))
-        elif owner == "theirs" and part in _BY_KEY and needs(spec, part):
-            what = f"{title} is theirs, and operators.{_BY_KEY[part]} installs another one."
+        place = at(("kubernetes", "components", part), owner)
+        if owner == "none" and needs_part(spec, part):
+            where = (place, *_asking(spec, part))
+            fix = "write theirs if the cluster has it, or ours."
+            yield Finding(f"{title} is none, but the site needs it.", where, fix)
+        elif owner == "ours" and not needs_part(spec, part):
+            what = f"{title} is ours, but this file does not need it."
+            yield Finding(what, (place,), _fix_of_unasked(part))
+        elif owner == "theirs" and part in _BY_KEY and needs_part(spec, part):
+            what = f"{title} is theirs, but operators.{_BY_KEY[part]} installs another."
             fix = f"remove operators.{_BY_KEY[part]}, or write ours."
-            yield Finding(what, (_place(part, owner), *_asking(spec, part)), fix)
-    yield from _two_publishers(spec)
+            yield Finding(what, (place, *_asking(spec, part)), fix)
+    # Two device plugins register the same resource, and the later one takes it from the other.
+    owners = owners_of(spec)
+    pair: tuple[Part, Part] = ("gpu_operator", "gpu_device_plugin")
+    for theirs, ours in (pair, pair[::-1]):
+        if (owners[theirs], owners[ours]) == ("theirs", "ours"):
+            key = f"operators.{_BY_KEY[ours]}"
+            what = f"{TABLE[theirs].title} (theirs) and {key} both publish GPUs."
+            where = (*places(spec, f"kubernetes.components.{theirs}"), *_asking(spec, ours))
+            yield Finding(what, where, f"remove {key}.")
 
 
 def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
-    """Return the places in the file that need a part."""
     if part in _BY_KEY:
         path: SpecPath = ("operators", _BY_KEY[part], "chart", "version")
         return (at(path, getattr(spec.operators, _BY_KEY[part]).chart.version),)
@@ -185,172 +204,298 @@ def _fix_of_unasked(part: Part) -> str:
     if part in _BY_KEY:
         return f"add operators.{_BY_KEY[part]}, or write theirs or none."
     if part == "trainer":
-        return "write theirs if it is there, or none: Railyard installs no Trainer."
+        return "write theirs if the cluster has it, or none: Railyard installs no Trainer."
     return "remove the line, or write none."
 
 
-def _two_publishers(spec: ClusterSpec) -> Findings:
-    """Two device plugins register the same resource, and the later one takes it from the other."""
-    owners = owners_of(spec)
-    pair: tuple[Part, Part] = ("gpu_operator", "gpu_device_plugin")
-    for theirs, ours in (pair, pair[::-1]):
-        if (owners[theirs], owners[ours]) != ("theirs", "ours"):
-            continue
-        what = f"{TABLE[theirs].title} (theirs) and operators.{_BY_KEY[ours]} both publish GPUs."
-        fix = f"remove operators.{_BY_KEY[ours]}."
-        yield Finding(what, (_place(theirs, "theirs"), *_asking(spec, ours)), fix)
+def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[PlacedNic]:
+    for nic in list_nics(spec):
+        if nic.host.role == "worker" and (rail is None or nic.nic.rail == rail.name):
+            yield nic
 
 
-_SHARING: Final = ("timeSlicing", "mps")
-"""Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""
-_MIG_OFF: Final = frozenset({"", "none", "single"})
-"""Strategies with which a whole GPU is `nvidia.com/gpu`; `single` is the GPU operator's default,
-and does nothing while no GPU is in MIG mode."""
-_PLUGIN_CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu-operator": ("devicePlugin", "config"),
-    "nvidia-device-plugin": ("config",),
-}
-_STRATEGY: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu-operator": ("mig", "strategy"),
-    "nvidia-device-plugin": ("migStrategy",),
-}
-_MIG_LAYOUT: Final = ("migManager", "config", "default")
-_ALL_OFF: Final = "all-disabled"
-_SLICED: Final = (
-    "a GPU is then counted several times, and NCCL refuses two ranks on one GPU "
-    '("Duplicate GPU detected")'
-)
-_CUT: Final = (
-    "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
-)
-_WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
-
-
-def check_gpu_sharing(spec: ClusterSpec) -> Findings:
-    """No value of a chart shares or splits the GPUs: time slicing, MPS, and MIG.
-
-    Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
-    NCCL stops if two of its ranks share one; with MIG the GPUs have another name or size, and their
-    parts lack peer to peer (MIG user guide). Railyard does not read a ConfigMap of the site; using
-    one is a warning.
-    """
-    for release, (owner, _, path) in charts_by_release(spec).items():
-        if release not in _STRATEGY:
-            continue
-        values: SpecPath = (*path[:-1], "values")
-        yield from _mig(owner.values, values, release)
-        yield from _sliced(owner.values, values, _PLUGIN_CONFIG[release])
-
-
-def _mig(values: JsonValue, path: SpecPath, release: str) -> Findings:
-    strategy = _value_at(values, _STRATEGY[release])
-    if isinstance(strategy, str) and strategy not in _MIG_OFF:
-        yield _refuse(f"the MIG strategy is {strategy}: {_CUT}", path, _STRATEGY[release], strategy)
-    layout = _value_at(values, _MIG_LAYOUT)
-    if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
-        yield _refuse(f"the MIG layout of all nodes is {layout}: {_CUT}", path, _MIG_LAYOUT, layout)
-
-
-def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Findings:
-    config = _value_at(values, keys)
-    if not isinstance(config, dict):
+def _shared_devices(spec: ClusterSpec) -> Findings:
+    network = spec.pod_network
+    if network.mode != "rdma_shared":
         return
-    shared = next((key for key in _SHARING if key in str(config)), None)
-    if shared is not None:
-        yield _refuse(f"the device plugin shares GPUs ({shared}): {_SLICED}", path, keys, None)
-    elif config.get("name") and not (config.get("create") or config.get("map")):
-        what = f"the device plugin uses the ConfigMap {config['name']}, which is not read here."
-        fix = "see that it neither shares nor cuts GPUs."
-        yield Finding(what, (at((*path, *keys, "name"), config["name"]),), fix, "warning")
-
-
-def _refuse(what: str, path: SpecPath, keys: tuple[str, ...], value: str | None) -> Finding:
-    return Finding(f"{what}.", (at((*path, *keys), value),), _WHOLE)
-
-
-def _value_at(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
-def check_gdrcopy(spec: ClusterSpec) -> Findings:
-    """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
-
-    Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml). With the driver
-    on the hosts this pod does not exist, and the module would not be loaded.
-    """
-    operator = spec.operators.gpu
-    if operator is not None and operator.gdrcopy and operator.driver == "host":
-        what = "the GPU operator brings GDRCopy with its driver, but the hosts own the GPU driver."
-        fix = "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator."
-        yield Finding(what, places(spec, "operators.gpu.gdrcopy", "operators.gpu.driver"), fix)
-
-
-_PATH: SpecPath = ("host_defaults", "toolkit")
-
-
-def check_container_toolkit(spec: ClusterSpec) -> Findings:
-    """The container toolkit has one owner, who can bring it.
-
-    Without it containers see no GPU, and K3s does not start if its configuration names the runtime.
-    Railyard installs it from a repository with a pinned key, or in a pinned version from the
-    repositories of the hosts; with Docker and without `toolkit` it installs any version that these
-    offer, which is a warning.
-    """
-    asked = spec.host_defaults.toolkit
-    if asked is None:
-        yield from _unpinned_findings(spec)
-        return
-    where = at((*_PATH, "kind"), asked.kind)
-    yield from _source_findings(asked)
-    operator = spec.operators.gpu
-    if asked.kind != "operator":
-        if operator is not None and operator.driver == "operator":
-            yield Finding(
-                f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own.",
-                (where, at(("operators", "gpu", "driver"), operator.driver)),
-                "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host).",
+    path: SpecPath = ("pod_network", "shared_devices")
+    if not network.shared_devices:
+        where = (at(path),)
+        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
+        what = "the shared plugin publishes nothing, because shared_devices is empty."
+        yield Finding(what, where, fix)
+    for d, device in enumerate(network.shared_devices):
+        if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
+            what = f"{device.resource} lacks a selector, so the plugin does not start."
+            fix = "add vendors, device_ids, interfaces or link_types."
+            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
+            continue
+        without = [
+            host.name
+            for host in spec.workers
+            if host.nics and not any(takes_nic(device, nic) for nic in host.nics)
+        ]
+        if without:
+            what = (
+                f"{device.resource} selects no card of {', '.join(without)}: no pod gets it there."
             )
-    elif operator is None:
-        what = "the GPU operator should bring the container toolkit, but the site has none."
-        yield Finding(what, (where,), "add operators.gpu, or set kind to present or host.")
-    elif runs_docker(spec):
-        what = "the GPU operator's toolkit works through containerd, and containers run in Docker."
-        yield Finding(what, (where,), "set kind to present or host.")
+            fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
+            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
 
 
-def _unpinned_findings(spec: ClusterSpec) -> Findings:
-    if toolkit_owner(spec) != "host" or not any(host.gpus for host in spec.workers):
+def check_rail_resource(spec: ClusterSpec) -> Findings:
+    """With `rdma_shared`, the plugin publishes each rail's resource for its cards.
+
+    Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so several
+    rails may share one.
+    """
+    network = spec.pod_network
+    if network.mode != "rdma_shared" or not network.shared_devices:
         return
-    docker = spec.host_defaults.docker
-    by_host = at(("host_defaults", "docker"), docker)
-    by_k3s = at(("kubernetes", "container_runtime"), "docker")
-    yield Finding(
-        "no version of the container toolkit is pinned: Docker brings what the day offers.",
-        (by_host if docker else by_k3s,),
-        "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: host, "
-        "version: …}, with repository if their own have it not.",
-        "warning",
-    )
+    devices = {device.resource: device for device in network.shared_devices}
+    for r, rail in enumerate(spec.rails):
+        place = at(("rails", r, "resource"), rail.resource)
+        device = devices.get(rail.resource)
+        if device is None:
+            what = f"the plugin lacks {network.resource_prefix}/{rail.resource} for {rail.name}."
+            fix = f"write one of {', '.join(devices)}, or publish {rail.resource}."
+            yield Finding(what, (place, at(("pod_network", "shared_devices"))), fix)
+            continue
+        for nic in _worker_nics(spec, rail):
+            if not takes_nic(device, nic.nic):
+                what = f"{rail.resource} does not select {nic}, the card of {rail.name}."
+                fix = "correct the selectors of the resource, or give the rail another one."
+                yield Finding(what, (place, nic.at("model")), fix)
 
 
-def _source_findings(asked: ContainerToolkit) -> Findings:
-    given = {"repository": asked.repository and asked.repository.url, "version": asked.version}
-    extra = {key: value for key, value in given.items() if value is not None}
-    where = at((*_PATH, "kind"), asked.kind)
-    if asked.kind == "host" and not extra:
+def check_macvlan_master(spec: ClusterSpec) -> Findings:
+    """With macvlan, the cards of one rail have the same network device name on all workers.
+
+    An attachment names the device on which it makes the pod's interface, for all nodes alike.
+    """
+    if way_of(spec) != "macvlan":
+        return
+    for rail in spec.rails:
+        nics = list(_worker_nics(spec, rail))
+        other = next((nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev), None)
+        if other is not None:
+            first = nics[0]
+            yield Finding(
+                f"the card of {rail.name} is {first.nic.netdev} on {first.host.name} and "
+                f"{other.nic.netdev} on {other.host.name}: a macvlan attachment names one device.",
+                (first.at("netdev"), other.at("netdev")),
+                "give them one name (host_defaults.rail_names), or set host_network.",
+            )
+
+
+def check_untagged_port(spec: ClusterSpec) -> Findings:
+    """Cards that send on a rail themselves are plugged into access ports.
+
+    Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
+    into another VLAN than the rail's. If only VFs carry jobs, this is a warning.
+    """
+    if spec.rdma.transport == "infiniband":
+        return
+    if spec.pod_network.mode != "rdma_shared":
+        yield from _addresses_on_trunks(spec)
+        return
+    for port in list_ports(spec):
+        if port.port.mode == "trunk":
+            what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
+            where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
+            fix = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".'
+            yield Finding(what, where, fix)
+
+
+def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
+    for cable in list_cables(spec):
+        port, nic = cable.port, cable.nic
+        if nic.nic.address is None or port.port.mode != "trunk":
+            continue
+        access = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
+        on_card = f"{access}, unless all jobs run on VFs."
+        on_vfs = "remove it: jobs use VFs, whose frames are tagged."
+        what = f"{nic} has an address, but {port} is a trunk: untagged frames miss the rail's VLAN."
+        where = (nic.at("address"), port.at("mode"))
+        fix = (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}."
+        yield Finding(what, where, fix, "warning" if nic.nic.vfs else "error")
+
+
+def check_host_device(spec: ClusterSpec) -> Findings:
+    """`host_device` counts whole InfiniBand HCAs without VFs.
+
+    The device plugin omits an HCA with VFs, and publishes each VF instead: eight HCAs with eight
+    VFs each are 64 devices, and a pod that asks for eight may get all of them from one HCA.
+    """
+    mode = spec.pod_network.mode
+    place = at(("pod_network", "mode"), mode)
+    infiniband = mode == "host_device" and spec.rdma.transport == "infiniband"
+    for h, host in enumerate(spec.hosts) if infiniband else ():
+        split = {p: pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
+        if host.role != "worker" or not split:
+            continue
+        published = max(host.hcas - len(split), 0) + sum(split.values())
         yield Finding(
-            "Railyard installs the container toolkit, but repository and version are missing.",
-            (where,),
-            "add repository with url, key and key_sha256 (NVIDIA's is "
-            "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "
-            "repositories have the toolkit, or set kind to present.",
+            f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes instead: "
+            f"{published} devices, but pods ask for {host.hcas} HCAs.",
+            (place, *(at(("hosts", h, "hca_sriov", p, "vfs"), vfs) for p, vfs in split.items())),
+            "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of each.",
         )
-    elif asked.kind != "host" and extra:
-        yield Finding(
-            f"nothing is installed of a container toolkit that is {asked.kind}, and "
-            f"{' and '.join(extra)} {'is' if len(extra) == 1 else 'are'} set.",
-            (*(at((*_PATH, key), value) for key, value in extra.items()), where),
-            f"remove {' and '.join(extra)}, or set kind to host.",
-        )
+    if mode == "host_device" and spec.workers and not hca_count(spec):
+        where = (place, at(("hosts",)))
+        fix = "set hcas of each worker to the number of its InfiniBand adapters."
+        yield Finding("the mode is host_device, but the workers lack HCAs.", where, fix)
+
+
+def check_gpu_publisher(spec: ClusterSpec) -> Findings:
+    """The GPU operator or the device plugin publishes the GPUs, but not both.
+
+    The operator runs its own device plugin. Two plugins register the same resource, and the later
+    one takes it from the other. Without one, pods that ask for GPUs stay Pending; the rule skips
+    existing clusters, which may have a plugin that the file does not name.
+    """
+    operators = spec.operators
+    defaults = spec.host_defaults
+    asked = {defaults.gpu_driver, defaults.toolkit.kind if defaults.toolkit else None}
+    none = not operators.gpu and not operators.gpu_device_plugin
+    with_gpus = [
+        at(("hosts", h, "gpus"), host.gpus)
+        for h, host in enumerate(spec.hosts)
+        if host.role == "worker" and host.gpus
+    ]
+    ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
+    if with_gpus and ours and none and "operator" not in asked:  # else other rules report it
+        what = "workers have GPUs, but no plugin publishes nvidia.com/gpu: pods stay Pending."
+        fix = "set operators.gpu, or operators.gpu_device_plugin with NVIDIA's toolkit."
+        yield Finding(what, tuple(with_gpus), fix)
+    if operators.gpu is not None and operators.gpu_device_plugin is not None:
+        what = "the GPU operator brings a device plugin, but gpu_device_plugin adds a second one."
+        keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
+        yield Finding(what, places(spec, *keys), "remove one of them.")
+
+
+def check_driver_owner(spec: ClusterSpec) -> Findings:
+    """Each driver has one owner: the host (or its image), or an operator's container.
+
+    A driver container unloads the host's modules and loads its own. A cloud's GPU image brings
+    both drivers.
+    """
+    operators = spec.operators
+    network, gpu = operators.network, operators.gpu
+    by_operator = network is not None and network.driver == "operator"
+    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
+        if not by_operator or not driver.is_ofed or spec.cloud is not None:
+            continue
+        what = f"the hosts' RDMA driver is {driver.shown}, but the network operator loads another."
+        owner = places(spec, "operators.network.driver")
+        where = (*owner, at((*path, "kind"), driver.kind))
+        fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
+        yield Finding(what, where, fix)
+    owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
+    for key, owner in owners.items():
+        if spec.cloud is not None and owner == "operator":
+            what = f"the cloud's image brings the driver, but the {key} operator loads another."
+            fix = f"set operators.{key}.driver to host."
+            yield Finding(what, places(spec, f"operators.{key}.driver"), fix)
+
+
+def _plugin_lines(spec: ClusterSpec) -> Findings:
+    yield from known_with(spec, "network", "network operator", NETWORK_OPERATOR, "warning")
+    plugin = ("gpu_device_plugin", "GPU device plugin")
+    yield from known_with(spec, *plugin, GPU_DEVICE_PLUGIN, "warning")
+
+
+def known_with(
+    spec: ClusterSpec,
+    key: str,
+    title: str,
+    catalogue: tuple[KubernetesRange, ...],
+    beyond: Literal["error", "warning"] = "error",
+) -> Findings:
+    """Compare one chart with the site's Kubernetes; `beyond` is the severity for a newer one."""
+    plane, operator = spec.kubernetes, getattr(spec.operators, key)
+    if plane is None or operator is None:
+        return
+    version: str = operator.chart.version
+    major, second, *_ = parse_numbers(plane.version)
+    line, minor = find_line(version, catalogue), (major, second)
+    where = places(spec, f"operators.{key}.chart.version", "kubernetes.version")
+    if line is None:
+        what = f"{why_unknown(title, version, catalogue)}."
+        fix = "use a known release line, or read the release's documentation and waive the rule."
+        yield Finding(what, where, fix, "warning")
+    elif not line.holds(minor):
+        others = ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
+        needed = f"Kubernetes {line.describe()}, not {show_version(minor)}"
+        fix = f"choose {f'{title} {others}, or ' if others else ''}a Kubernetes of that range."
+        what = f"{title} {version} needs {needed}."
+        fix = f"{fix} Source: {line.source}."
+        yield Finding(what, where, fix, "error" if minor < line.lowest else beyond)
+
+
+def _host_cards(spec: ClusterSpec) -> Findings:
+    network, nics = spec.pod_network, [nic for nic in list_nics(spec) if nic.host.role == "worker"]
+    for nic in nics if network.host_network and network.mode == "rdma_shared" else ():
+        rail = spec.rail(nic.nic.rail)
+        part = subnet_of(spec, rail, nic.host) if rail is not None else None
+        subnet = part.network if part else rail.subnet if rail else None
+        own = as_ipv4(nic.nic.address or "")
+        if subnet is None or (own is not None and own in subnet):
+            continue
+        what = "cards lack an address, from which RoCE takes its GID in the host's network."
+        if nic.nic.address and rail is not None:
+            what = f"{nic} has {nic.nic.address}, but {rail.name} is {subnet}."
+        fix = "give each card an address of its rail's subnet, or remove host_network."
+        if nic.host.login == "none":
+            fix = (
+                "write the address that each card has, and waive: {untouched-host: WHY}, "
+                "if the nodes' owner sets it; or remove host_network."
+            )
+        yield Finding(what, (*places(spec, "pod_network.host_network"), nic.at("netdev")), fix)
+
+
+RULES: Final = (
+    rule(
+        "plugin-version",
+        """The release lines of network operator and GPU device plugin are known with this
+        Kubernetes.
+
+        The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
+        line, or a newer Kubernetes than its range, is a warning: no source states that it fails.
+        """,
+        _plugin_lines,
+    ),
+    rule(
+        "version-pair",
+        """The GPU operator's release line supports the Kubernetes minor.
+
+        The ranges, with their sources, are in components/catalogue/operator_versions.py. A line
+        outside of the catalogue is a warning.
+        """,
+        lambda spec: known_with(spec, "gpu", "GPU operator", GPU_OPERATOR),
+    ),
+    rule(
+        "host-network",
+        """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
+
+        RoCE takes its GID from the card's address; a pod with its own interface has one there.
+        """,
+        requires("pod_network.host_network", "pod_network.mode=rdma_shared"),
+        _host_cards,
+    ),
+    rule(
+        "shared-devices",
+        """Each shared resource has a unique name and selects a card on every worker with cards.
+
+        The plugin refuses an entry without selectors. A resource without cards is never published,
+        and a pod that asks for it waits for ever.
+        """,
+        unique(
+            "pod_network.shared_devices.*.resource",
+            "give each entry a different name.",
+            "two shared devices have the resource {value}.",
+            when=lambda spec: spec.pod_network.mode == "rdma_shared",
+        ),
+        _shared_devices,
+    ),
+)

@@ -38,7 +38,6 @@ class _Hop:
 def _hop(
     spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
 ) -> _Hop:
-    """Return one hop with its own MTU, or with the site's."""
     if own is None:
         return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
     return _Hop(name, own, path)
@@ -65,8 +64,7 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
     ping works, and RDMA hangs in retries.
     """
-    own = spec.pod_network.mtu_bytes
-    pod = _hop(spec, "pod interface", own, ("pod_network", "mtu_bytes"))
+    pod = _hop(spec, "pod", spec.pod_network.mtu_bytes, ("pod_network", "mtu_bytes"))
     for nic in list_nics(spec):
         yield from _compare(pod, _vf(spec, nic), _pf(spec, nic))
     for cable in list_cables(spec):
@@ -77,11 +75,10 @@ def _compare(*chain: _Hop) -> Findings:
     for inner, outer in pairwise(chain):
         if inner.mtu_bytes > outer.mtu_bytes:
             yield Finding(
-                f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
+                f"the {inner.name} MTU {inner.mtu_bytes} exceeds the {outer.name} MTU "
                 f"{outer.mtu_bytes}.",
                 (inner.place, outer.place),
-                f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
-                f"to {outer.mtu_bytes} or less.",
+                f"raise the {outer.name} MTU to {inner.mtu_bytes}, or lower the {inner.name} MTU.",
             )
 
 
@@ -104,18 +101,18 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     """
     numbered = link_addresses(spec)
     plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
-    is_told = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
+    reports_site = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
     card = _largest(spec)
     for port in list_link_ports(spec):
-        if is_told and port.port.mtu_bytes is None:
+        if reports_site and port.port.mtu_bytes is None:
             continue  # `mtu-chain` reports `rdma.port_mtu_bytes`
         hop, limit = _port(spec, port), (card.place,)
         bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
         least, why = card.mtu_bytes, "the cards send packets of"
         if bare and least < _IPV6_BYTES:
-            least, why, limit = _IPV6_BYTES, "BGP without an address of the link needs", ()
+            least, why, limit = _IPV6_BYTES, "BGP on a link without an address needs", ()
         if hop.mtu_bytes < least:
-            what = f"the link at {port} has an MTU of {hop.mtu_bytes}, and {why} {least}."
+            what = f"the link at {port} has MTU {hop.mtu_bytes}, but {why} {least}."
             fix = f"raise it to {least} or more at both ends."
             yield Finding(what, (hop.place, *limit), fix)
 
@@ -146,7 +143,9 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
         vf = _vf(spec, nic)
         other = first.setdefault(nic.nic.rail, vf)
         if other.mtu_bytes != vf.mtu_bytes:
-            what = f"VFs of {nic} have MTU {vf.mtu_bytes}, others of the rail {other.mtu_bytes}."
+            what = (
+                f"VFs of {nic} have MTU {vf.mtu_bytes}, but others of the rail {other.mtu_bytes}."
+            )
             fix = f"give all NICs of {nic.nic.rail} the same MTU."
             yield Finding(what, (vf.place, other.place), fix)
 
@@ -166,20 +165,17 @@ def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     dscp, codepoint = actual >> 2, actual & _ECN_BITS
     if dscp == spec.rdma.dscp and codepoint in _ECN_CAPABLE:
         return
-    reason = f"which is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
-    yield Finding(
-        f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
-        f"(DSCP {spec.rdma.dscp}, ECN-capable).",
-        places(spec, "jobs.nccl_ib_tc", "rdma.dscp"),
-        f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
-    )
+    reason = f"it is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
+    what = f"traffic class {actual} is wrong: {reason}; every hop expects {wanted}."
+    fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
+    yield Finding(what, places(spec, "jobs.nccl_ib_tc", "rdma.dscp"), fix)
 
 
 _ECN_BITS: Final = 0b11
 _ECN_CAPABLE: Final = frozenset({0b01, 0b10})
 _NOT_CAPABLE: Final = {
-    0b00: "which switches do not mark: its ECN bits are `00`",
-    0b11: "which every receiver takes for marked: its ECN bits are `11`",
+    0b00: "switches do not mark its ECN bits `00`",
+    0b11: "its ECN bits `11` count as marked",
 }
 """RFC 3168, section 5."""
 
@@ -193,12 +189,10 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
         key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
-        yield Finding(
-            f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}: "
-            "RoCE data and its congestion notifications share a queue.",
-            (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp)),
-            "give the notifications a priority of their own: cnp_dscp 48 is priority 6.",
-        )
+        what = f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}."
+        where = (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp))
+        fix = "give the notifications another priority: cnp_dscp 48 is priority 6."
+        yield Finding(what, where, fix)
 
 
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
@@ -209,11 +203,11 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """
     yield from _common_thresholds(spec)
     for speed, marking in spec.rdma.ecn_by_speed.items():
-        if marking.min_kib >= marking.max_kib:
+        low, high = marking.min_kib, marking.max_kib
+        if low >= high:
             path = ("rdma", "ecn_by_speed", str(speed))
             yield Finding(
-                f"on ports of {speed} Gbit/s ECN marking would begin at {marking.min_kib} KiB, "
-                f"not below its maximum of {marking.max_kib} KiB.",
+                f"at {speed} Gbit/s min_kib {low} is not below max_kib {high}.",
                 (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
                 "make min_kib the smaller one.",
             )
@@ -287,11 +281,11 @@ def check_queue_shares(spec: ClusterSpec) -> Findings:
     needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
     example = f"{{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}"
     if both:
-        what = f"class {both[0]} has a share of the port and is served strictly, before all shares."
-        yield Finding(what, where, f"leave it out of shares, for example shares: {example}.")
+        what = f"class {both[0]} is strict, so it is served before all shares and needs none."
+        yield Finding(what, where, f"remove it from shares, for example shares: {example}.")
     elif needed:
-        what = f"class {needed[0]} has no share of the port: it would starve while others send."
+        what = f"class {needed[0]} lacks a share of the port: it would starve while others send."
         yield Finding(what, where, f"give it one, for example shares: {example}.")
     elif total != WHOLE:
         fix = f"make them {WHOLE}, for example shares: {example}."
-        yield Finding(f"the shares of the classes are {total} % of the port together.", where, fix)
+        yield Finding(f"the shares of the classes add up to {total} % of the port.", where, fix)

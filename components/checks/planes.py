@@ -6,6 +6,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
+from components.checks.rows import refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
@@ -38,17 +39,17 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
-        what = f"{len(balancers)} hosts are balancers; agents and users know one address."
-        fix = "set kubernetes.virtual_address and keep two of them, or give one host that role."
+        what = f"{len(balancers)} hosts are balancers, but agents and users know one address."
+        fix = "set kubernetes.virtual_address and keep two balancers, or keep one."
         yield Finding(what, places, fix)
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
-        what = f"the balancer has {len(servers) or 'no'} server behind it, and only adds a machine."
-        yield Finding(what, places, "use three control-plane hosts, or take the balancer out.")
+        what = f"the balancer serves {len(servers)} control-plane hosts, so it only adds a machine."
+        yield Finding(what, places, "use three control-plane hosts, or remove the balancer.")
     bare = len(servers) > _PAIR and not balancers and spec.cloud is None
     if bare and spec.kubespray is None:
         yield Finding(
-            f"{len(servers)} control-plane hosts have no balancer before them: agents and users "
-            f"would hold the address of {servers[0][1].name} alone.",
+            f"{len(servers)} control-plane hosts lack a balancer: only {servers[0][1].name} would "
+            "be known.",
             tuple(at(("hosts", number, "role"), host.role) for number, host in servers),
             "give one more host the role balancer, or use one control-plane host.",
         )
@@ -67,11 +68,13 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     path: SpecPath = ("kubernetes", "virtual_address", "address")
     balancers = with_role(spec, "balancer")
     if spec.cloud is not None:
-        what = f"{shared.address} would move between instances, which a cloud does not allow."
+        what = f"{shared.address} would move between instances, but a cloud does not allow that."
         fix = "remove virtual_address, and keep one balancer."
         yield Finding(what, (at(path, shared.address),), fix)
     elif len(balancers) < _PAIR:
-        what = f"the virtual address {shared.address} needs two balancers and has {len(balancers)}."
+        what = (
+            f"the virtual address {shared.address} needs two balancers, but has {len(balancers)}."
+        )
         where = (
             at(path, shared.address),
             *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
@@ -82,22 +85,8 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     owner = next((each for each in taken if each[1] == str(shared.address)), None)
     if owner is not None:
         what = f"the virtual address {shared.address} is the address of {owner[0]}."
-        fix = "choose a free address of the network that both balancers are in."
+        fix = "choose a free address in the network of both balancers."
         yield Finding(what, (at(path, shared.address), at(owner[2], owner[1])), fix)
-
-
-def check_existing_plane(spec: ClusterSpec) -> Findings:
-    """Railyard installs no servers or balancers of an existing cluster."""
-    plane = spec.kubernetes
-    if not isinstance(plane, ExistingPlane):
-        return
-    for number, host in enumerate(spec.hosts):
-        if host.role in {"control_plane", "balancer"}:
-            yield Finding(
-                f'{host.name} is a {host.role}, but with "plane: existing" Railyard installs none.',
-                places(spec, f"hosts.{number}.role", "kubernetes.plane"),
-                "list only the workers that Railyard prepares, or use plane: k3s.",
-            )
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:
@@ -126,10 +115,10 @@ def check_alignment_owner(spec: ClusterSpec) -> Findings:
         values = kubelet_fields(plane.alignment).items()
         fields = ", ".join(f"{key}: {value}" for key, value in values)
         yield Finding(
-            "kubernetes.alignment is set, but Railyard sets no kubelets of an existing cluster.",
+            "kubernetes.alignment is set, but the cluster owns its kubelets.",
             (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
             f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
-            "each, remove /var/lib/kubelet/cpu_manager_state, start its kubelet again.",
+            "each, remove /var/lib/kubelet/cpu_manager_state, and restart its kubelet.",
         )
 
 
@@ -146,10 +135,10 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
         nodes = sorted({nic.numa for nic in host.nics if nic.numa >= 0})
         if len(nodes) > 1:
             always = alignment.policy == "single-numa-node"
-            which = "refuses" if always else "refuses, where one of them has all their CPUs,"
+            which = "refuses" if always else "may refuse"
             yield Finding(
-                f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, and "
-                f"alignment.policy {alignment.policy} {which} the pods of jobs, which take all.",
+                f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, but "
+                f"alignment.policy {alignment.policy} {which} pods that use all of them.",
                 places(spec, "kubernetes.alignment.policy"),
                 "write policy: best-effort.",
                 "error" if always else "warning",
@@ -169,11 +158,11 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
     place = at((*_PATH, "reserved_cpus"), text)
     if not cpus or list(cpus) != sorted(set(cpus)):
-        what = f"reserved_cpus is {text}, which does not name each CPU once, upwards."
+        what = f"reserved_cpus is {text}, but must name each CPU once, in rising order."
         fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
         yield Finding(what, (place,), fix)
     elif 0 not in cpus:
-        what = f"reserved_cpus is {text}: CPU 0, which does the kernel's own work, may go to a job."
+        what = f"reserved_cpus is {text}: a job may get CPU 0, which handles the kernel's work."
         yield Finding(what, (place,), f"reserve it too, with its sibling: 0,{text}.", "warning")
 
 
@@ -195,8 +184,8 @@ def check_api_from(spec: ClusterSpec) -> Findings:
         key = ("node_ip",) if host.node_ip else ("ssh", "address")
         place = at(("hosts", number, *key), host.address)
         if has_placeholder(host.address):
-            what = f"api_from may shut out {host.name}, whose address is not known yet."
-            fix = "leave api_from out: the cloud's own firewall says who reaches the API."
+            what = f"api_from may shut out {host.name}: its address is not known yet."
+            fix = "remove api_from: the cloud's own firewall decides who reaches the API."
             yield Finding(what, (here,), fix)
             return
         address = as_ipv4(host.address)
@@ -212,7 +201,7 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
     for number, host in enumerate(spec.hosts):
         port = host.ssh.port if host.ssh else 0
         if host.role in {"control_plane", "balancer"} and port == plane.api_port:
-            what = f"SSH of {host.name} has the API's port {port}: api_from would shut it too."
+            what = f"SSH of {host.name} uses the API's port {port}: api_from would shut it too."
             where = places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port")
             yield Finding(what, where, "give the API another port.")
 
@@ -236,31 +225,16 @@ def check_k3s_secrets(spec: ClusterSpec) -> Findings:
     missing = {key: line for key, (value, line) in wanted.items() if not value}
     if missing:
         later = (
-            ""
-            if plane.api_from
-            else " api_from limits who reaches the API, and can be added later."
+            "" if plane.api_from else " You can add api_from later; it limits who reaches the API."
         )
         yield Finding(
-            f"kubernetes has no {' and no '.join(missing)}.",
+            f"kubernetes lacks {' and '.join(missing)}.",
             places(spec, "kubernetes"),
-            f"add {' and '.join(missing.values())} before the first install. A cluster that runs "
-            f"cannot get {'them' if len(missing) > 1 else 'it'} by an update: waive the rule there."
+            f"add {' and '.join(missing.values())} before the first install. An update cannot add "
+            f"{'them' if len(missing) > 1 else 'it'} to a running cluster: waive the rule there."
             + later,
             "warning",
         )
-
-
-def check_agent_token(spec: ClusterSpec) -> Findings:
-    """The token of agents differs from the token of servers.
-
-    With the servers' token a machine joins as a server, gets the cluster's own keys, and reads all
-    stored data. Whether two secrets have one value is checked on the servers.
-    """
-    plane = spec.k3s
-    if plane is not None and plane.agent_token == plane.token:
-        what = f"agent_token and token are both {plane.token.name}: workers get the servers' token."
-        fix = "make another secret for agents, or leave agent_token out."
-        yield Finding(what, places(spec, "kubernetes.agent_token", "kubernetes.token"), fix)
 
 
 def check_kubespray_variable(spec: ClusterSpec) -> Findings:
@@ -274,28 +248,14 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     plane = spec.kubespray
     for name, value in plane.extra_vars.items() if plane else ():
         if is_owned_variable(spec, name):
-            what = f"the variable {name} of kubespray is one that Railyard sets."
-            fix = "remove it, and change the key of this file that it follows from."
+            what = f"extra_vars sets {name}, but Railyard sets that variable itself."
+            fix = "remove it, and change the key of this file that decides it."
             yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix)
         left, instead = LEFT.get(name, ("", ""))
         if plane and left and parse_numbers(plane.source.release) >= parse_numbers(left):
-            what = f"kubespray {plane.source.release} reads no variable {name}: it left in {left}."
+            what = f"kubespray {plane.source.release} ignores {name}: release {left} removed it."
             fix = f"write {instead}."
             yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix, "warning")
-
-
-def check_kubespray_balancer(spec: ClusterSpec) -> Findings:
-    """No host is a balancer: each of kubespray's nodes runs its own.
-
-    A proxy on every worker knows all API servers, so workers do not notice the loss of one.
-    """
-    if spec.kubespray is None:
-        return
-    for number, host in enumerate(spec.hosts):
-        if host.role == "balancer":
-            what = f"{host.name} is a balancer, and kubespray's nodes have one each."
-            fix = "take the host out, or use plane: k3s."
-            yield Finding(what, places(spec, f"hosts.{number}.role"), fix)
 
 
 def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
@@ -317,44 +277,123 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
         )
 
 
-def check_kubespray_registry(spec: ClusterSpec) -> Findings:
-    """Nodes trust the site's registry and pull from it without a login.
+def _no_servers(spec: ClusterSpec) -> Findings:
+    if (spec.k3s or spec.kubespray) is not None and not spec.servers:
+        what = "no host is a control_plane, so the cluster has no place to be installed."
+        fix = "give one host, or three, the role control_plane."
+        yield Finding(what, places(spec, "hosts"), fix)
 
-    The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
-    certificate: the hosts must already trust the registry.
+
+def _few_workers(spec: ClusterSpec) -> Findings:
+    count = len(spec.workers)
+    if count < _PAIR:
+        what = f"RDMA is proven between two workers, but {count} of the hosts has that role."
+        yield Finding(what, places(spec, "hosts"), "give at least two hosts the role worker.")
+
+
+def check_etcd_members(spec: ClusterSpec) -> Findings:
+    """The number of control-plane hosts is odd.
+
+    etcd needs a majority: four members survive one failure, as three do, and have one more host
+    that can fail; two survive none.
     """
-    registry = spec.sources.registry
-    if spec.kubespray is None or registry is None:
-        return
-    for key, value in (("login", registry.login), ("ca", registry.ca)):
-        if value is not None:
-            what = f"the registry {registry.address} has a {key}, which nodes do not get."
-            where = (at(("sources", "registry", key)), at(("kubernetes", "plane"), "kubespray"))
-            fix = f"remove {key} and let the hosts' own settings have it, or use plane: k3s."
-            yield Finding(what, where, fix)
+    servers = with_role(spec, "control_plane")
+    count = len(servers)
+    if count and count % 2 == 0:
+        what = f"{count} servers survive {(count - 1) // 2} failures, like {count - 1}."
+        fix = f"use {count - 1} or {count + 1}."
+        yield Finding(what, tuple(at(("hosts", h, "role"), host.role) for h, host in servers), fix)
 
 
-def check_kubespray_mtu(spec: ClusterSpec) -> Findings:
-    """`mtu_bytes` is set only if the CNI accepts it.
+RULES: Final = (
+    rule(
+        "control-plane",
+        "The site has at least one control-plane host.",
+        _no_servers,
+    ),
+    rule(
+        "worker-count",
+        "The site has at least two workers: RDMA is proven between two hosts.",
+        _few_workers,
+    ),
+    rule(
+        "existing-plane",
+        "Railyard installs no servers or balancers of an existing cluster.",
+        refuse(
+            "hosts.*.role=control_plane|balancer",
+            '{owner} is a {value}, but with "plane: existing" Railyard installs none.',
+            "list only the workers that Railyard prepares, or use plane: k3s.",
+            also="kubernetes.plane",
+            when=lambda spec: isinstance(spec.kubernetes, ExistingPlane),
+        ),
+    ),
+    rule(
+        "kubespray-balancer",
+        """No host is a balancer: each of kubespray's nodes runs its own.
 
-    flannel takes its MTU from the interface of the default route.
-    """
-    plane = spec.kubespray
-    if plane is not None and plane.mtu_bytes is not None and plane.cni != "calico":
-        what = f"mtu_bytes is set, and {plane.cni} takes its MTU from the node's interface."
-        fix = "remove mtu_bytes, or use cni: calico."
-        yield Finding(what, places(spec, "kubernetes.mtu_bytes", "kubernetes.cni"), fix)
+        A proxy on every worker knows all API servers, so workers do not notice the loss of one.
+        """,
+        refuse(
+            "hosts.*.role=balancer",
+            "{owner} is a balancer, but each node of kubespray runs its own.",
+            "remove the host, or use plane: k3s.",
+            when=lambda spec: spec.kubespray,
+        ),
+    ),
+    rule(
+        "kubespray-registry",
+        """Nodes trust the site's registry and pull from it without a login.
 
+        The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
+        certificate: the hosts must already trust the registry.
+        """,
+        refuse(
+            "sources.registry.login sources.registry.ca",
+            "sources.registry has a {key}, but kubespray does not hand it to nodes.",
+            "remove {key} and configure it on the hosts, or use plane: k3s.",
+            also="kubernetes.plane",
+            when=lambda spec: spec.kubespray,
+        ),
+    ),
+    rule(
+        "kubespray-mtu",
+        """`mtu_bytes` is set only if the CNI accepts it.
 
-def check_kubespray_login(spec: ClusterSpec) -> Findings:
-    """Jump hosts to kubespray's nodes take a key or the agent, but no password.
+        flannel takes its MTU from the interface of the default route.
+        """,
+        requires(
+            "kubernetes.mtu_bytes",
+            "kubernetes.cni=calico",
+            "flannel uses the MTU of the node's interface",
+            when=lambda spec: spec.kubespray,
+        ),
+    ),
+    rule(
+        "kubespray-login",
+        """Jump hosts to kubespray's nodes take a key or the agent, but no password.
 
-    Ansible goes through them with OpenSSH, which prompts for a password.
-    """
-    if spec.kubespray is None:
-        return
-    for number, jump in enumerate(spec.jump_hosts):
-        if jump.ssh.password is not None:
-            what = f"the jump host {jump.name} takes a password, which OpenSSH cannot be handed."
-            fix = "give it private_key, or agent: true."
-            yield Finding(what, (at(("jump_hosts", number, "ssh", "password")),), fix)
+        Ansible goes through them with OpenSSH, which prompts for a password.
+        """,
+        refuse(
+            "jump_hosts.*.ssh.password",
+            "{owner} takes a password, but Ansible's OpenSSH cannot be given one.",
+            "give it private_key, or agent: true.",
+            when=lambda spec: spec.kubespray,
+        ),
+    ),
+    rule(
+        "agent-token",
+        """The token of agents differs from the token of servers.
+
+        With the servers' token a machine joins as a server, gets the cluster's own keys, and reads
+        all stored data. Whether two secrets have one value is checked on the servers.
+        """,
+        refuse(
+            "kubernetes.agent_token",
+            "agent_token and token are both {value}: workers get the servers' token.",
+            "create a separate secret for agents, or remove agent_token.",
+            also="kubernetes.token",
+            when=lambda spec: spec.k3s and spec.k3s.agent_token == spec.k3s.token,
+        ),
+    ),
+)

@@ -7,86 +7,49 @@ from ipaddress import IPv4Network
 from itertools import islice
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places, unique
+from components.checks.rows import requires, rule, unique
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.owners import uses_multus, way_of, written_owner
+from components.model.infiniband import IbPartition, IbRail, InfiniBand
+from components.model.operators import IbKubernetes
+from components.model.owners import uses_multus, vfs_by_operator, way_of, written_owner
 from components.model.places import pod_links, subnets_of
 from components.model.pod_network import PodRoute
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 from components.pod_network.pools import Pool, plan_pools, pooled_rails
 from components.pod_network.rails import ib_rails, rail_ports
+from components.reading.wording import did_you_mean
 
 _BLOCK: SpecPath = ("pod_network",)
 _WITHOUT_LEAVES: Final = {
-    "dhcp": "each needs a server that says the way to the others, and the file names one a rail",
-    "static": "pods say an address and no gateway, and each leaf has a gateway of its own",
+    "dhcp": "each leaf needs a DHCP server, but the file names one for the rail",
+    "static": "each leaf has a separate gateway, which static pods cannot name",
 }
 """Modes whose pods cannot get their leaf's addresses, with the reason."""
 _RAILS: SpecPath = ("infiniband", "rails")
 _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 """The pod networks with an interface on a rail."""
-_NO_INTERFACE: Final = ("pods have no interface on a rail to send by", "remove routes")
+_NO_INTERFACE: Final = ("pods lack an interface on a rail", "remove routes")
 
 
-def check_pod_network(spec: ClusterSpec) -> Findings:
-    """The transport can carry the pod network.
-
-    docs/reference/pod-networks.md lists all of them, with the reason for each refusal.
-    """
-    if spec.kubernetes is None:
-        return
-    network, cell = spec.pod_network, cell_of(spec)
-    transport = at(("rdma", "transport"), spec.rdma.transport)
-    if isinstance(cell, Refused):
-        what = f"{WAYS[way_of(spec)]} is not for {spec.rdma.transport}: {cell.why}."
-        yield Finding(what, (at((*_BLOCK, "mode"), network.mode), transport), f"{cell.instead}.")
-    if network.interface is not None and (network.mode != "rdma_shared" or network.host_network):
-        other = ("host_network", True) if network.host_network else ("mode", network.mode)
-        what = f"interface belongs to shared cards, and {other[0]} is {str(other[1]).lower()}."
-        where = (at((*_BLOCK, "interface"), network.interface), at((*_BLOCK, other[0]), other[1]))
-        yield Finding(what, where, "remove interface.")
-    if network.rdma_isolation and network.mode != "sriov":
-        what = f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}."
-        fix = "remove rdma_isolation, or choose sriov."
-        yield Finding(what, places(spec, "pod_network.rdma_isolation", "pod_network.mode"), fix)
-
-
-def check_ib_rail(spec: ClusterSpec) -> Findings:
-    """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
-
-    With `sriov` that HCA needs VFs. With `host_device` it must have none: one pod gets the whole
-    HCA. With IPoIB on shared HCAs the rail names the host's device. A pod that asks for a rail
-    would never run on a worker without the rail's HCA.
-    """
+def _ib_rails(spec: ClusterSpec) -> Findings:
     way = way_of(spec)
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
         return
     if way in _NEEDS_RAILS and not ib_rails(spec):
-        yield Finding(
-            f"{WAYS[way]} makes a network for each rail, and infiniband.rails is empty.",
-            (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)),
-            "list the HCAs as rails, for example {name: rail-0, resource: ib_0, network: ib0}, or "
-            "choose host_device, which counts HCAs.",
-        )
-    yield from _same_names(spec)
+        what = f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty."
+        fix = "add rails, as {name: rail-0, resource: ib_0, network: ib0}, or use host_device."
+        yield Finding(what, (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)), fix)
     for r, rail in enumerate(ib_rails(spec)):
         if way == "ipoib" and rail.interface is None:
-            what = f"{rail.name} names no IPoIB device on which the pods' interfaces are made."
+            what = f"{rail.name} lacks the IPoIB device for the pods' interfaces."
             fix = "add interface with the name that `ip link` shows, for example ibs1f0."
             yield Finding(what, places(spec, f"infiniband.rails.{r}.name"), fix)
     if way in {"sriov", "host_device"}:
         yield from _ports(spec)
     yield from _unknown_rails(spec)
-
-
-def _same_names(spec: ClusterSpec) -> Findings:
-    for key in ("name", "resource", "network"):
-        values = [getattr(rail, key) for rail in ib_rails(spec)]
-        named = ((value, at((*_RAILS, r, key), value)) for r, value in enumerate(values))
-        fix = f"give each rail a {key} of its own."
-        yield from unique(named, f"two rails of the fabric have the {key} {{}}.", fix)
 
 
 def _ports(spec: ClusterSpec) -> Findings:
@@ -97,12 +60,12 @@ def _ports(spec: ClusterSpec) -> Findings:
         for r, rail in enumerate(ib_rails(spec)):
             ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
             if len(ports) != 1:
-                what = f"{host.name} needs one HCA on {rail.name} and has {len(ports) or 'none'}."
+                what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
                 fix = f"write rail: {rail.name} at one port of hca_sriov."
                 yield Finding(what, (at(("hosts", h, "hca_sriov")), where), fix)
             elif not ports[0].vfs and not whole:
                 place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
-                what = f"{host.name} {ports[0].pci} has no VFs for pods on {rail.name}."
+                what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
                 fix = "set vfs, or choose host_device: then a pod has the whole HCA."
                 yield Finding(what, (at(place, 0), where), fix)
 
@@ -114,7 +77,7 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
         for p, port in enumerate(host.hca_sriov):
             place = at(("hosts", h, "hca_sriov", p, "rail"), port.rail)
             if port.rail is not None and port.rail not in known:
-                what = f"{host.name} {port.pci} is on {port.rail}, and the fabric has no such rail."
+                what = f"{host.name} {port.pci} is on {port.rail}, but infiniband.rails lacks it."
                 fix = f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails."
                 yield Finding(what, (place, at(_RAILS)), fix)
             elif port.rail is not None and owners.setdefault(port.pci, port.rail) != port.rail:
@@ -122,7 +85,7 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
                     f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
                     "the device plugin selects by PCI address, on all nodes alike.",
                     (place,),
-                    "number the rails by slot, so that an address is one rail everywhere.",
+                    "number the rails by slot: then an address is one rail everywhere.",
                 )
 
 
@@ -141,35 +104,26 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
         return
     if isinstance(wrong := address_of(spec), Refused):
         where = (ipam, at(("rdma", "transport"), spec.rdma.transport))
-        yield Finding(f"ipam is {network.ipam}, and {wrong.why}.", where, f"{wrong.instead}.")
+        yield Finding(f"ipam is {network.ipam}, but {wrong.why}.", where, f"{wrong.instead}.")
         return
     yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
-        yield Finding(
-            "ipam is static: all workers of an MPIJob would have one address.",
-            (ipam, at(("jobs", "mpi_operator"), value=True)),
-            "set ipam to whereabouts, or mpi_operator to false: pods that say their own addresses "
-            "need no MPIJob.",
-        )
+        what = "ipam is static: all workers of an MPIJob would have one address."
+        fix = "set ipam to whereabouts, or mpi_operator to false."
+        yield Finding(what, (ipam, at(("jobs", "mpi_operator"), value=True)), fix)
 
 
 def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
-    """Report rails whose pods would get no address of their node's leaf, or have no DHCP server."""
     network = spec.pod_network
     for r, rail in enumerate(spec.rails):
-        if rail.leaves and network.ipam in _WITHOUT_LEAVES:
-            yield Finding(
-                f"ipam is {network.ipam}, and {rail.name} has a subnet on each of "
-                f"{len(rail.leaves)} leaves: {_WITHOUT_LEAVES[network.ipam]}.",
-                (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
-                "set ipam to whereabouts or nv-ipam, which ask the node.",
-            )
+        if rail.leaves and (why := _WITHOUT_LEAVES.get(network.ipam)):
+            what = f"ipam is {network.ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
+            fix = "set ipam to whereabouts or nv-ipam, which ask the node."
+            yield Finding(what, (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))), fix)
         elif network.ipam == "dhcp" and rail.dhcp_server is None:
-            yield Finding(
-                f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
-                (ipam, at(("rails", r, "name"), rail.name)),
-                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts.",
-            )
+            what = f"ipam is dhcp, but {rail.name} names no dhcp_server for VLAN {rail.vlan}."
+            fix = f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts."
+            yield Finding(what, (ipam, at(("rails", r, "name"), rail.name)), fix)
 
 
 def check_pod_route(spec: ClusterSpec) -> Findings:
@@ -181,7 +135,7 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
     network = spec.pod_network
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
     if network.source_routing and not attached:
-        what = "source_routing is for interfaces on rails, and these pods have none."
+        what = "source_routing is true, but these pods lack interfaces on rails."
         fix = "remove source_routing."
         yield Finding(what, places(spec, "pod_network.source_routing", "pod_network.mode"), fix)
     for n, route in enumerate(network.routes):
@@ -192,7 +146,8 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
         if wrong is not None:
             where = (at((*path, "to"), route.to), at((*path, "rail"), route.rail))
             fix = f"{wrong[1]}."
-            yield Finding(f"the route to {route.to} over {route.rail}: {wrong[0]}.", where, fix)
+            what = f"the route to {route.to} over {route.rail} fails: {wrong[0]}."
+            yield Finding(what, where, fix)
 
 
 def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
@@ -209,22 +164,21 @@ def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
 
 
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
-    """Return the fault of a route and its fix, or None."""
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
     gateways = {rail.name: subnets_of(rail)[0].gateway for rail in spec.rails}
     subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
     if subnet is None:
         known = ", ".join(subnets) or "none: give a rail a subnet"
-        return f"{route.rail} is no rail with addresses", f"rails with addresses are {known}"
+        return f"{route.rail} is not a rail with addresses", f"rails with addresses are {known}"
     if spec.pod_network.ipam == "dhcp":
         return "with ipam: dhcp the server gives routes", "remove it, and set it there"
     if spec.pod_network.ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
         return (
-            f"a pool of nv-ipam sends by the rail's gateway alone, and this is {via or 'none'}",
+            f"nv-ipam uses only the rail's gateway, but via is {via or 'empty'}",
             "give the rail a gateway and remove via, or set ipam to whereabouts",
         )
     if via is None or via not in subnet:
-        wrong = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} has no gateway"
+        wrong = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} lacks a gateway"
         return wrong, f"write via with an address of {subnet}"
     if route.to.overlaps(subnet):
         return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
@@ -237,23 +191,12 @@ _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
 
 
-def check_pod_pool(spec: ClusterSpec) -> Findings:
-    """Each worker gets a separate block of each rail's subnet, with an address for each VF.
-
-    nv-ipam gives blocks of one size, from the first address on, until the next one would hold the
-    broadcast address. A node without a block gets no pod onto the rail; reserved addresses in a
-    block (gateway, cards, the bandwidth test's server, `exclusions`) are lost for its pods.
-    """
+def _pools(spec: ClusterSpec) -> Findings:
     network = spec.pod_network
-    size = network.addresses_per_node
-    if size is not None and network.ipam != "nv-ipam":
-        what = f"addresses_per_node is the size of nv-ipam's blocks, and ipam is {network.ipam}."
-        fix = "remove addresses_per_node, or set ipam to nv-ipam."
-        yield Finding(what, places(spec, "pod_network.addresses_per_node", "pod_network.ipam"), fix)
     listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
     small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
     for (name, _), (path, subnet) in small:
-        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: none is left for pods."
+        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
         fix = "give the rail a larger subnet."
         yield Finding(what, (at(path, subnet), at((*_BLOCK, "ipam"), network.ipam)), fix)
     for pool in () if small else plan_pools(spec):
@@ -262,7 +205,6 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
 
 
 def _subnets(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
-    """Rail, leaf, place and subnet of each pool of nv-ipam."""
     pooled = {rail.name for rail in pooled_rails(spec)}
     for r, rail in enumerate(spec.rails):
         for each in subnets_of(rail) if rail.name in pooled else ():
@@ -281,20 +223,17 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
         fit = (pool.subnet.num_addresses - 2) // nodes
         fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
         yield Finding(
-            f"{pool.subnet} of {pool.rail} is {len(blocks)} x {pool.block} addresses at most, and "
-            f"each of {nodes} workers needs a block of {pool.block}.",
+            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block} for {nodes} "
+            "workers.",
             where,
             f"{fits}give the rail a larger subnet.",
         )
         return
     first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
     if free < pool.needs:
-        yield Finding(
-            f"the block of {pool.rail} that begins with {first} has {free} of {pool.block} "
-            f"addresses for pods, and a node may have {pool.needs} pods there.",
-            where,
-            f"set addresses_per_node to {pool.needs + pool.block - free} or more.",
-        )
+        what = f"the block {first} of {pool.rail} has {free} free addresses for {pool.needs} pods."
+        fix = f"set addresses_per_node to {pool.needs + pool.block - free} or more."
+        yield Finding(what, where, fix)
 
 
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
@@ -309,14 +248,14 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
         last, subnet = each.last or each.first, subnets.get(each.rail)
         where = (at((*path, "first"), each.first), at((*path, "rail"), each.rail))
         if network.ipam not in _EXCLUDING or not uses_multus(spec):
-            given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods have no interface"
-            what = f"exclusions say what whereabouts and nv-ipam do not give, and {given}."
+            given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods lack interfaces"
+            what = f"exclusions work with whereabouts and nv-ipam, but {given}."
             yield Finding(what, where, "remove exclusions.")
         elif subnet is None:
             fix = f"rails with addresses are {', '.join(subnets) or 'none: give a rail a subnet'}."
-            yield Finding(f"{each.rail} is no rail with addresses.", where, fix)
+            yield Finding(f"{each.rail} is not a rail with addresses.", where, fix)
         elif each.first not in subnet or last not in subnet or each.first > last:
-            what = f"{each.first} to {last} is no part of {subnet}, the subnet of {each.rail}."
+            what = f"{each.first} to {last} is outside of {subnet}, the subnet of {each.rail}."
             fix = "correct first and last: from the lower to the higher, both in the subnet."
             yield Finding(what, where, fix)
 
@@ -334,13 +273,170 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
     if spec.operators.network is None:
         where = (place, at(("operators", "network")))
         fix = "add operators.network, or set multus to install."
-        yield Finding("multus is left to the network operator, and the site has none.", where, fix)
+        yield Finding("multus is operator, but operators.network is not set.", where, fix)
     elif not uses_multus(spec):
-        what = "multus is left to the network operator, and pods have no networks for it to attach."
+        what = "multus is operator, but pods have no networks that it could attach."
         yield Finding(what, (place, at((*_BLOCK, "mode"), network.mode)), "remove multus.")
     elif written_owner(spec, "multus") == "theirs":
-        yield Finding(
-            "multus is left to the network operator, and kubernetes.components says it is theirs.",
-            (place, at(("kubernetes", "components", "multus"), "theirs")),
-            "remove one of the two.",
+        where = (place, *places(spec, "kubernetes.components.multus"))
+        what = "multus is operator, but kubernetes.components says theirs."
+        yield Finding(what, where, "remove one of the two.")
+
+
+def _not_carried(spec: ClusterSpec) -> Findings:
+    cell = cell_of(spec)
+    if isinstance(cell, Refused):
+        what = f"{WAYS[way_of(spec)]} does not work on {spec.rdma.transport}: {cell.why}."
+        yield Finding(what, places(spec, "pod_network.mode", "rdma.transport"), f"{cell.instead}.")
+
+
+def check_pod_partition(spec: ClusterSpec) -> Findings:
+    """VFs can join the partition of their rail by their GUIDs.
+
+    On switches Railyard adds the GUIDs that the hosts give the VFs. With UFM, ib-kubernetes adds a
+    GUID for each pod. CNI plugins set no partition key.
+    """
+    fabric = spec.infiniband
+    if spec.kubernetes is None or fabric is None:
+        return
+    network = spec.operators.network
+    keys = network.ib_kubernetes if network is not None else None
+    rails = [(r, rail) for r, rail in enumerate(fabric.rails) if rail.partition is not None]
+    if keys is not None and not rails:
+        what = "ib_kubernetes puts pods into partitions, and no rail of the fabric names one."
+        where = (at(("operators", "network", "ib_kubernetes")), at(_RAILS))
+        yield Finding(what, where, "write partition at the rails, or remove ib_kubernetes.")
+    for r, rail in rails:
+        where = at((*_RAILS, r, "partition"), rail.partition)
+        yield from _rail_partition(spec, fabric, rail, where, keys)
+    by_switch = keys is None and fabric.subnet_manager == "switch"
+    if rails and by_switch and way_of(spec) == "sriov":
+        what = "VFs join a partition only if the switches' subnet manager knows virtual ports."
+        where = tuple(at((*_RAILS, r, "partition"), rail.partition) for r, rail in rails)
+        fix = "enter `ib sm virt enable` on each switch with sm_priority."
+        yield Finding(what, where, fix, "warning")
+
+
+def _rail_partition(
+    spec: ClusterSpec, fabric: InfiniBand, rail: IbRail, where: Place, keys: IbKubernetes | None
+) -> Findings:
+    names = {each.name: each for each in fabric.partitions}
+    partition = names.get(rail.partition or "")
+    if partition is None:
+        hint = did_you_mean(rail.partition or "", [*names])
+        what = f"{rail.name} is in the partition {rail.partition}, which the fabric lacks.{hint}"
+        fix = "add it to infiniband.partitions, or correct the name."
+        yield Finding(what, (where, at(("infiniband", "partitions"))), fix)
+        return
+    if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
+        what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
+        yield Finding(what, (where,), f"{wrong[1]}.")
+        return
+    if keys is None:
+        yield from _lacking_members(spec, rail, partition, where)
+
+
+def _why_not_joined(
+    spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
+) -> tuple[str, str] | None:
+    external = fabric.subnet_manager == "external"
+    if way_of(spec) != "sriov":
+        return (
+            f"with {WAYS[way_of(spec)]} the partition is that of the host's port or device",
+            "remove partition; with IPoIB name the partition's device: interface: ibs0f0.8101",
         )
+    if vfs_by_operator(spec):
+        return (
+            "the SR-IOV network operator gives VFs other GUIDs at each boot",
+            "set operators.network.vfs to host",
+        )
+    if external and keys is None and fabric.ufm is None:
+        return (
+            "the subnet manager is external, and the file does not say how to reach it",
+            "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes",
+        )
+    if not external and keys is not None:
+        return (
+            "ib-kubernetes talks to UFM alone, and the switches run the subnet manager",
+            "remove ib_kubernetes: Railyard puts the VFs there itself",
+        )
+    if keys is None and partition.members == "all":
+        return (
+            "its members are all, and whether that takes in VFs is not published",
+            "list its members",
+        )
+    return None
+
+
+def _lacking_members(
+    spec: ClusterSpec, rail: IbRail, partition: IbPartition, where: Place
+) -> Findings:
+    lacking = [
+        host.name
+        for host in spec.workers
+        if rail_ports(host, rail) and partition.membership_of(host.name) is None
+    ]
+    if lacking:
+        what = f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} lacks them."
+        fix = f"add {', '.join(lacking)} to the members of {partition.name}."
+        yield Finding(what, (where,), fix)
+
+
+RULES: Final = (
+    rule(
+        "pod-network",
+        """The transport can carry the pod network.
+
+        docs/reference/pod-networks.md lists all of them, with the reason for each refusal.
+        """,
+        _not_carried,
+        requires(
+            "pod_network.interface",
+            "pod_network.host_network=false",
+            "pods then have no interface",
+            "remove interface.",
+        ),
+        requires(
+            "pod_network.interface",
+            "pod_network.mode=rdma_shared",
+            "only shared cards have it",
+            "remove interface.",
+            when=lambda spec: not spec.pod_network.host_network,
+        ),
+        requires(
+            "pod_network.rdma_isolation",
+            "pod_network.mode=sriov",
+            "it moves a VF's device into its pod",
+            "remove rdma_isolation, or choose sriov.",
+        ),
+    ),
+    rule(
+        "ib-rail",
+        """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
+
+        With `sriov` that HCA needs VFs. With `host_device` it must have none: one pod gets the
+        whole HCA. With IPoIB on shared HCAs the rail names the host's device. A pod that asks for a
+        rail would never run on a worker without the rail's HCA.
+        """,
+        unique(
+            "infiniband.rails.*.name infiniband.rails.*.resource infiniband.rails.*.network",
+            "give each rail different names.",
+            "two rails of the fabric have the {key} {value}.",
+            when=lambda spec: spec.kubernetes and spec.rdma.transport == "infiniband",
+            by=lambda each: (each.key, each.value),
+        ),
+        _ib_rails,
+    ),
+    rule(
+        "pod-pool",
+        """Each worker gets a separate block of each rail's subnet, with an address for each VF.
+
+        nv-ipam gives blocks of one size, from the first address on, until the next one would hold
+        the broadcast address. A node without a block gets no pod onto the rail; reserved addresses
+        in a block (gateway, cards, the bandwidth test's server, `exclusions`) are lost for its
+        pods.
+        """,
+        requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"),
+        _pools,
+    ),
+)

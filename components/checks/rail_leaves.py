@@ -6,26 +6,28 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
+from components.checks.rows import rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
-    LEAF,
-    SPINE,
     Cable,
     PlacedNic,
-    PlacedPort,
-    joined_by_routes,
-    leaves_below,
     list_all_ports,
     list_cables,
     list_nics,
     list_ports,
-    reachable,
-    tiers_of,
-    units_of,
 )
 from components.core.problem import Place, SpecPath
 from components.fabric.links import LinkEnd, list_links, switches_of_rails
 from components.fabric.systems import system_of
+from components.fabric.tiers import (
+    LEAF,
+    SPINE,
+    joined_by_routes,
+    leaves_below,
+    reachable,
+    tiers_of,
+    units_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.model.places import link_address, link_of, routed_cards
@@ -80,24 +82,21 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
 
 
 def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
-    """Check that each leaf is a routed switch with hosts of the rail."""
     switches = {switch.name: switch for switch in spec.switches}
     # A port to an unknown rail may be the missing one: `port-target` reports it.
     odd = {port.switch.name for port in list_ports(spec) if spec.rail(port.rail) is None}
     for leaf in rail.leaves:
         where = (at(_path(r, leaf)),)
         if leaf not in switches:
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf!r}, and there is no such switch."
-                f"{did_you_mean(leaf, [*switches])}",
-                where,
-                "name the switch into which the hosts of that subnet are plugged.",
-            )
+            hint = did_you_mean(leaf, [*switches])
+            what = f"{rail.name} has a subnet on {leaf!r}, which is not a switch.{hint}"
+            fix = "name the switch into which the hosts of that subnet are plugged."
+            yield Finding(what, where, fix)
         elif leaf not in holders and leaf not in odd:
-            what = f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there."
+            what = f"{rail.name} has a subnet on {leaf}, but none of its hosts is plugged in there."
             yield Finding(what, where, "remove it, or add the ports of its hosts to the switch.")
         elif leaf in holders and not is_routed(switches[leaf]):
-            what = f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed."
+            what = f"{rail.name} has a subnet on {leaf}, but {leaf} is not routed."
             fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed."
             yield Finding(what, where, fix)
 
@@ -110,7 +109,6 @@ def is_routed(switch: Switch) -> bool:
 
 
 def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
-    """Check that each host of the rail is on a leaf with a part of it."""
     seen: set[str] = set()
     for port in list_ports(spec):
         leaf = port.switch.name
@@ -119,16 +117,15 @@ def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
         seen.add(leaf)
         part = _free_part(rail)
         yield Finding(
-            f"{port.port.to} is plugged into {leaf}, and {rail.name} has no subnet on {leaf}.",
+            f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on {leaf}.",
             (port.place, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
             f"add to its leaves {_part_text(leaf, part)}."
             if part
-            else f"give the rail a larger subnet, and {leaf} a part of it.",
+            else f"give the rail a larger subnet, and {leaf} a part.",
         )
 
 
 def _free_part(rail: Rail) -> IPv4Network | None:
-    """Return a free part of the rail, as large as its smallest part."""
     taken = [each.subnet for each in rail.leaves.values()]
     prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
     parts = rail.subnet.subnets(new_prefix=prefix)
@@ -141,12 +138,9 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
     for leaf, part in rail.leaves.items():
         if not is_wrong and not part.subnet.subnet_of(rail.subnet):
-            yield Finding(
-                f"the subnet of {rail.name} on {leaf}, {part.subnet}, is no part of the rail's, "
-                f"{rail.subnet}, to which all its pods have a route.",
-                (at(_path(r, leaf, "subnet"), part.subnet), whole),
-                "choose a part of it, or give the rail a subnet that holds all of them.",
-            )
+            what = f"{part.subnet} of {rail.name} on {leaf} is outside of the rail's {rail.subnet}."
+            fix = "choose a part of it, or give the rail a larger subnet."
+            yield Finding(what, (at(_path(r, leaf, "subnet"), part.subnet), whole), fix)
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
         what = f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
@@ -216,69 +210,19 @@ def _missing_link(
 ) -> Finding:
     what = "link to" if tier == SPINE else "way down to"
     far = leaf if tier == SPINE else f"a spine of {leaf}"
-    return Finding(
-        f"{spine} has no {what} {leaf}, and {rail.name} is there and on "
-        f"{in_words(linked)}, which it has links to.",
-        (at(("switches", number, "name"), spine),),
-        f"write a link with mode: routed between {spine} and {far}, at both ends.",
-        "warning",
-    )
-
-
-def check_link_address(spec: ClusterSpec) -> Findings:
-    """A link with an address is routed, and its /31 is in no other network.
-
-    Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. If two links
-    share a network, or one is within a rail's subnet, packets go to the wrong switch. A host's end
-    follows the card's own `address`.
-    """
-    for port in list_all_ports(spec):
-        if port.port.address is not None and (port.port.peer is None or port.port.mode != "routed"):
-            yield _misplaced(port)
-    where = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
-    taken: dict[IPv4Network, tuple[LinkEnd, Place]] = {}
-    for link in list_links(spec):
-        ends = [end for end in (link.one, link.other) if end.port.address is not None]
-        if not ends or {link.one.port.mode, link.other.port.mode} != {"routed"}:
-            continue
-        places = [at((*where[end.key].path, "address"), end.port.address) for end in ends]
-        network, far = link_of(ends[0].port.address or IPv4Address(0))
-        one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
-        if len(ends) > 1 and ends[1].port.address != far:
-            yield Finding(
-                f"the link from {one} to {other} has {link.one.port.address} at one end and "
-                f"{link.other.port.address} at the other, which are not the two of one /31.",
-                tuple(places),
-                f"remove the second address: the end follows from the first, and is {far}.",
-            )
-            continue
-        what = f"the link from {one} has the network {network}, which"
-        holder, place = taken.setdefault(network, (ends[0], places[0]))
-        if place is not places[0]:
-            what = f"{what} {holder.switch.name} {holder.name} has too."
-            fix = "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on."
-            yield Finding(what, (places[0], place), fix)
-        elif why := _why_taken(spec, network):
-            fix = "choose addresses that nothing else has, for example of 10.254.0.0/16."
-            yield Finding(f"{what} {why}.", (places[0],), fix)
-
-
-def _misplaced(port: PlacedPort) -> Finding:
-    what, fix = "leads to a host", "remove address: the port follows the address of the card."
-    if port.port.peer is not None:
-        what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
-    what = f"{port} {what}, and an address is one of a routed link."
-    return Finding(what, (port.at("address"),), fix)
+    what = f"{spine} lacks a {what} {leaf}, but has links to {in_words(linked)} for {rail.name}."
+    fix = f"write a link with mode: routed between {spine} and {far}, at both ends."
+    return Finding(what, (at(("switches", number, "name"), spine),), fix, "warning")
 
 
 def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
     rail = next((rail for rail in spec.rails if network.overlaps(rail.subnet)), None)
     if rail is not None:
-        return f"lies in the subnet of {rail.name}, {rail.subnet}"
+        return f"is in the subnet of {rail.name}, {rail.subnet}"
     logins = {host.way.address: host.name for host in spec.reached}
     logins |= {switch.ssh.address: switch.name for switch in spec.switches}
     named = next((logins[str(each)] for each in network if str(each) in logins), None)
-    return f"has the address of {named}" if named else None
+    return f"contains the address of {named}" if named else None
 
 
 def check_routed_port(spec: ClusterSpec) -> Findings:
@@ -303,7 +247,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     for r, rail in enumerate(spec.rails):
         key = "leaves" if rail.leaves else "gateway"
         if rail.name in names and (rail.leaves or rail.gateway):
-            what = f"{rail.name} has {key}, but its routed ports have networks of their own."
+            what = f"{rail.name} sets {key}, but its routed ports have separate networks."
             yield Finding(what, (at(("rails", r, key)),), f"remove {key}, or the ports' mode.")
 
 
@@ -312,28 +256,25 @@ def is_able_to_route(switch: Switch) -> bool:
     return not isinstance(system_of(switch.os).since("routing"), str)
 
 
-def _has_pods_on_vfs(spec: ClusterSpec) -> bool:
-    return spec.kubernetes is not None and not spec.pod_network.host_network
-
-
 def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
-    """Report a pod's address that no pod would use."""
     for nic in list_nics(spec):
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
-        if nic.nic.pod_address is None or (on_routed and _has_pods_on_vfs(spec)):
+        if nic.nic.pod_address is None or (
+            on_routed and (spec.kubernetes and not spec.pod_network.host_network)
+        ):
             continue
         why, fix = "its switch port is not routed", "remove pod_address."
         if on_routed:
-            why = "pods have no VFs"
+            why = "pods lack VFs"
         elif not spec.switches:
-            why = "the file has no switch: routed ports to cards are those of switches of the file"
+            why = "routed ports to cards need switches of the file, which has none"
             fix = "remove pod_address, and let those switches carry the rail as a VLAN."
         yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
 
 
 def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
     """Report everything that pods on VFs lack behind routed ports in one message, or None."""
-    if not cables or not _has_pods_on_vfs(spec):
+    if not cables or (spec.kubernetes is None or spec.pod_network.host_network):
         return None
     first, network = cables[0], spec.pod_network
     cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
@@ -349,23 +290,21 @@ def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
         ),
         *_some("no pod_address", [n for n in cards if n.nic.pod_address is None], "pod_address"),
         *_some("more than one VF", [n for n in cards if n.nic.vfs > 1], "vfs"),
-        *_some("an address of its own", [n for n in cards if n.nic.address], "address"),
+        *_some("address", [n for n in cards if n.nic.address], "address"),
         *_some("a port in a VLAN", others, "rail"),
         *_some("no address", [n for n in plain if n.nic.address is None], "address"),
     ]
     if not found:
         return None
-    rail = spec.rail(first.port.rail)
+    rail, faults = spec.rail(first.port.rail), ", ".join(text for text, _ in found)
     start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
     return Finding(
-        f"{first.port} leads to a card and is routed, so no VLAN carries the addresses of pods: "
-        "each card needs one VF, and its pod a network with the port, but "
-        f"{', '.join(text for text, _ in found)}.",
+        f"{first.port} is routed: each card needs one VF, and its pod an address, but {faults}.",
         (at((*first.port.path, "mode"), "routed"), *(place for _, place in found)),
         "set pod_network to {mode: sriov, ipam: nv-ipam}, and write vfs: 1 and pod_address at each "
-        f"card of the rail, every second address: {start + 1}, {start + 3} and so on (the ports "
-        "get the others). Or set pod_network to {mode: rdma_shared, host_network: true}, with "
-        "address in place of pod_address. Or use mode: trunk. BGP with hosts is not supported.",
+        f"card of the rail: {start + 1}, {start + 3} and so on (the ports get the others). Or set "
+        "pod_network to {mode: rdma_shared, host_network: true}, with address in place of "
+        "pod_address. Or use mode: trunk. BGP with hosts is not supported.",
     )
 
 
@@ -383,18 +322,69 @@ def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
     if rail is None or address is None:
         return  # `host-network` and `container-hosts` require an address
     named = f"{port}"
-    network, own = link_of(address)
+    network, _ = link_of(address)
     other = taken.setdefault(str(network), cable)
     if not network.subnet_of(rail.subnet):
         yield Finding(
-            f"the {who} at {named} has {address}, not in {rail.subnet} of {rail.name}.",
+            f"the {who} at {named} has {address}, which is not in {rail.subnet} of {rail.name}.",
             (*where, at(("rails", spec.rails.index(rail), "subnet"), rail.subnet)),
-            "choose an address of that subnet, every second one.",
+            "choose every second address of that subnet.",
         )
     elif other is not cable:
-        yield Finding(
-            f"the {who} at {named} has {address}, and the port would have {own}: the network "
-            f"{network} is that of {other.port.name} of {other.port.switch.name}.",
-            (*where, other.nic.at(key)),
-            f"give each {who} on a routed port an address of a /31 of its own, every second one.",
-        )
+        what = f"the {who} at {named} has {address}, but {other.port} already uses {network}."
+        fix = f"give each {who} on a routed port every second address, in a separate /31."
+        yield Finding(what, (*where, other.nic.at(key)), fix)
+
+
+def _unused_link_addresses(spec: ClusterSpec) -> Findings:
+    for port in list_all_ports(spec):
+        if port.port.address is not None and (port.port.peer is None or port.port.mode != "routed"):
+            what, fix = "leads to a host", "remove address: the port follows the card's address."
+            if port.port.peer is not None:
+                what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
+            what = f"{port} {what}, but only routed links have an address."
+            yield Finding(what, (port.at("address"),), fix)
+
+
+def _link_networks(spec: ClusterSpec) -> Findings:
+    where = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
+    taken: dict[IPv4Network, tuple[LinkEnd, Place]] = {}
+    for link in list_links(spec):
+        ends = [end for end in (link.one, link.other) if end.port.address is not None]
+        if not ends or {link.one.port.mode, link.other.port.mode} != {"routed"}:
+            continue
+        places = [at((*where[end.key].path, "address"), end.port.address) for end in ends]
+        network, far = link_of(ends[0].port.address or IPv4Address(0))
+        one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
+        if len(ends) > 1 and ends[1].port.address != far:
+            pair = f"{link.one.port.address} and {link.other.port.address}"
+            yield Finding(
+                f"the link {one} to {other} needs both addresses of a /31, but has {pair}.",
+                tuple(places),
+                f"remove the second address: it follows from the first, and is {far}.",
+            )
+            continue
+        what = f"the link from {one} has the network {network}, which"
+        holder, place = taken.setdefault(network, (ends[0], places[0]))
+        if place is not places[0]:
+            what = f"{what} {holder.switch.name} {holder.name} also has."
+            fix = "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on."
+            yield Finding(what, (places[0], place), fix)
+        elif why := _why_taken(spec, network):
+            fix = "choose unused addresses, for example of 10.254.0.0/16."
+            yield Finding(f"{what} {why}.", (places[0],), fix)
+
+
+RULES: Final = (
+    rule(
+        "link-address",
+        """A link with an address is routed, and its /31 is in no other network.
+
+        Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. If two
+        links share a network, or one is within a rail's subnet, packets go to the wrong switch. A
+        host's end follows the card's own `address`.
+        """,
+        _unused_link_addresses,
+        _link_networks,
+    ),
+)

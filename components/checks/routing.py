@@ -4,60 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
+from typing import Final
 
 from components.checks.rail_leaves import in_words, is_able_to_route, is_routed, suggest_leaves
+from components.checks.rows import rule, unique
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import (
-    LEAF,
-    SPINE,
-    above,
-    joined_by_routes,
-    leaves_below,
-    list_nics,
-    tiers_of,
-)
+from components.checks.topology import list_nics
 from components.core.problem import Place
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
+from components.fabric.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.rails import pools_of
 
 
-def check_routing(spec: ClusterSpec) -> Findings:
-    """A switch with routed links has `routing`, with AS numbers that allow every path.
-
-    Each leaf needs a different number: BGP refuses a route that has passed the same number before.
-    All spines above a leaf share one, and so do all super-spines above them: BGP uses several paths
-    at once only if they passed the same numbers. The spines of two scalable units, which
-    super-spines join, need different ones. A router's identifier is unique, and outside of other
-    networks. Both ends of a link use BFD, or neither. A warning names unproven parts of a system's
-    BGP.
-    """
+def _routed(spec: ClusterSpec) -> Findings:
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
         if routed and switch.routing is None and is_able_to_route(switch):
-            what = f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing."
+            what = f"port {routed[0]} of {switch.name} is routed, but {switch.name} lacks routing."
             where = (at(("switches", index, "ports", routed[0], "mode"), "routed"),)
-            fix = "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own."
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, different on each switch."
             yield Finding(what, where, fix)
-    first: dict[IPv4Address, str] = {}
     for name, (index, routing) in numbered.items():
-        other = first.setdefault(routing.router_id, name)
-        if other != name:
-            what = f"{other} and {name} have the same router_id {routing.router_id}."
-            fix = "give each switch an address of its own."
-            yield Finding(what, places(spec, f"switches.{index}.routing.router_id"), fix)
         why = _why_no_identifier(spec, name, routing.router_id)
         if why is not None:
             where = places(spec, f"switches.{index}.routing.router_id")
-            fix = "choose an address that nothing else has, for example 10.255.0.1."
+            fix = "choose an unused address, for example 10.255.0.1."
             yield Finding(f"the router_id of {name}, {routing.router_id}, {why}.", where, fix)
-    yield from find_wrong_numbers(spec)
-    yield from _one_sided(spec)
-    yield from _cautions(spec)
 
 
 def _cautions(spec: ClusterSpec) -> Findings:
@@ -86,7 +63,7 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
     """Explain why an identifier is invalid: it becomes a loopback address that BGP announces."""
     rail = next((rail for rail in spec.rails if address in rail.subnet), None)
     if rail is not None:
-        return f"lies in the subnet of {rail.name}, {rail.subnet}"
+        return f"is in the subnet of {rail.name}, {rail.subnet}"
     logins = {host.way.address: host.name for host in spec.reached}
     # `management-port` reports its own address.
     logins |= {each.ssh.address: each.name for each in spec.switches if each.name != name}
@@ -108,7 +85,10 @@ def _one_sided(spec: ClusterSpec) -> Findings:
             continue
         if _has_no_bfd(without) and not _has_no_bfd(with_it):
             seen.add(pair)
-            what = f"{with_it.name} has BFD on its links to {without.name}, which has none."
+            what = (
+                f"{with_it.name} uses BFD on its links to {without.name}, but {without.name} "
+                "does not."
+            )
             where = tuple(
                 at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
                 for each in (with_it, without)
@@ -134,32 +114,26 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
         if rail.leaves:
             yield from _leaf_gateways(spec, r, rail)
         elif len(routed) > 1:
-            held = f"has the gateway {rail.gateway}" if rail.gateway else "has no gateway"
             yield Finding(
-                f"{rail.name} is on the routed leaves {' and '.join(routed)}, and {held}: each of "
-                "them needs one of its own, in a subnet of its own.",
+                f"{rail.name} is on routed leaves ({' and '.join(routed)}), which need a gateway "
+                "each.",
                 where,
                 f"{'replace gateway by' if rail.gateway else 'add'} "
                 f"{suggest_leaves(rail, routed)}.",
             )
         elif rail.gateway is None:
             if routed:
-                yield Finding(
-                    f"{routed[0]} is routed, but nothing leads to {rail.name}: it has no gateway.",
-                    where,
-                    f"set gateway to a free address, such as {rail.subnet.network_address + 1}.",
-                )
+                what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
+                fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
+                yield Finding(what, where, fix)
         elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
-            yield Finding(
-                f"the gateway of {rail.name}, {rail.gateway}, {why}.",
-                where,
-                "use the first address of the rail's subnet on one routed leaf, or remove gateway.",
-            )
+            fix = "use the first address of the subnet on one routed leaf, or remove gateway."
+            yield Finding(f"the gateway of {rail.name}, {rail.gateway}, {why}.", where, fix)
 
 
 def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     if rail.gateway is not None:
-        what = f"{rail.name} has the gateway {rail.gateway}, and each of its leaves another."
+        what = f"{rail.name} has the gateway {rail.gateway}, but each leaf has its own."
         yield Finding(what, places(spec, f"rails.{r}.gateway"), "remove gateway.")
     for leaf, part in rail.leaves.items():
         why = _why_no_address(spec, part.gateway, part.subnet)
@@ -171,7 +145,7 @@ def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
 
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
     if holders and not any(map(is_routed, holders)):
-        return "is on no routed switch"
+        return "needs a routed switch"
     if len(holders) > 1:
         return f"would be on {' and '.join(switch.name for switch in holders)}"
     return _why_no_address(spec, rail.gateway, rail.subnet)
@@ -182,10 +156,10 @@ def _why_no_address(
 ) -> str | None:
     cards = {nic.nic.address: f"{nic}" for nic in list_nics(spec)}
     if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
-        return f"is no address of a machine in {subnet}"
+        return f"is not an address for a machine in {subnet}"
     pools = (pool for each in pools_of(spec).values() for pool in each)
     if address in {pool.probe for pool in pools if pool.network == subnet}:
-        return "is kept for the server of the bandwidth test, the last one of the subnet"
+        return "is reserved for the bandwidth test's server"
     if str(address) in cards:
         return f"is the address of {cards[str(address)]}"
     return None
@@ -220,8 +194,8 @@ def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Findings:
     leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
     for asn, names in _by_number(leaves, numbers).items():
         if len(names) > 1:
-            what = f"leaves {in_words(names)} share asn {asn} and would refuse each other's routes."
-            fix = "give each leaf a number of its own, for example 65101, 65102 and so on."
+            what = f"leaves {in_words(names)} share asn {asn}: they refuse each other's routes."
+            fix = "give each leaf a different number, for example 65101, 65102 and so on."
             yield Finding(what, _places(names[1:], numbers), fix)
 
 
@@ -237,7 +211,7 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
         if numbers[one][1] == numbers[other][1] and not {one, other} & alike:
             found.setdefault(numbers[one][1], {}).update({one: None, other: None})
     for asn, names in found.items():
-        what = f"{in_words([*names])} have a routed link and the same asn {asn}; BGP needs two."
+        what = f"{in_words([*names])} have a routed link, but the same asn {asn}; BGP needs two."
         fix = "give the two sides of a routed link different numbers."
         yield Finding(what, _places(names, numbers), fix)
 
@@ -260,7 +234,7 @@ def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbe
     firsts = {names[0]: asn for asn, names in found.items()}
     ways = [f"over {name} with asn {asn}" for name, asn in firsts.items()]
     return Finding(
-        f"{leaf} goes {in_words(ways)}: paths of different numbers are not used together.",
+        f"{leaf} goes {in_words(ways)}: BGP uses only paths with equal numbers together.",
         _places(firsts, numbers),
         "give all super-spines the same asn."
         if tier > SPINE
@@ -280,9 +254,27 @@ def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
             if not under[name] & under[first] and name in joined_by_routes(spec).get(first, ())
         ]
         if apart:
-            yield Finding(
-                f"{in_words([first, *apart])} have the same asn {asn} above different leaves, so "
-                "that each would refuse the routes to the other's.",
-                _places([first, *apart], numbers),
-                "give the spines of each scalable unit another number: 65001, 65002.",
-            )
+            what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
+            fix = "give the spines of each scalable unit a different number: 65001, 65002."
+            yield Finding(what, _places([first, *apart], numbers), fix)
+
+
+RULES: Final = (
+    rule(
+        "routing",
+        """A switch with routed links has `routing`, with AS numbers that allow every path.
+
+        Each leaf needs a different number: BGP refuses a route that has passed the same number
+        before. All spines above a leaf share one, and so do all super-spines above them: BGP uses
+        several paths at once only if they passed the same numbers. The spines of two scalable
+        units, which super-spines join, need different ones. A router's identifier is unique, and
+        outside of other networks. Both ends of a link use BFD, or neither. A warning names unproven
+        parts of a system's BGP.
+        """,
+        _routed,
+        unique("switches.*.routing.router_id", "give each switch a different address."),
+        find_wrong_numbers,
+        _one_sided,
+        _cautions,
+    ),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -29,38 +29,27 @@ def places(spec: ClusterSpec, *keys: str) -> tuple[Place, ...]:
 
     A list or a mapping is named without its content.
     """
-    return tuple(_place(spec, key.split(".")) for key in keys)
+    paths = (tuple(int(k) if k.isdigit() else k for k in key.split(".")) for key in keys)
+    return tuple(place_of(spec, path) for path in paths)
 
 
-def _place(spec: ClusterSpec, keys: list[str]) -> Place:
-    path: SpecPath = tuple(int(key) if key.isdigit() else key for key in keys)
+def place_of(spec: ClusterSpec, path: SpecPath) -> Place:
+    """Return the place of a value: a secret by its name, a list or mapping without its content."""
     value: object = spec
     for key in path:
-        value = _value(value, key)
+        value = value_of(value, key)
     if isinstance(value, SecretRef):
         return at(path, value.name)
     return at(path, None if isinstance(value, BaseModel | tuple | dict) else value)
 
 
-def _value(owner: object, key: str | int) -> object:
+def value_of(part: object, key: str | int) -> object:
+    """Return one value of a model, a mapping or a list; None without it."""
     if isinstance(key, int):
-        return cast("Sequence[object]", owner)[key]
-    return getattr(owner, key, None)
-
-
-def repeated(values: Iterable[tuple[Hashable, Place]]) -> Iterator[tuple[Place, Place]]:
-    """Yield each place whose value occurred before, with the first place of that value."""
-    first: dict[Hashable, Place] = {}
-    for value, place in values:
-        other = first.setdefault(value, place)
-        if other.path != place.path:
-            yield place, other
-
-
-def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Findings:
-    """Yield a finding for each repeated value; `{}` in `what` is the value."""
-    for place, other in repeated(values):
-        yield Finding(what.replace("{}", place.value or ""), (place, other), fix)
+        return cast("Sequence[object]", part)[key]
+    if isinstance(part, dict):
+        return cast("dict[str, object]", part).get(key)
+    return getattr(part, key, None)
 
 
 def named(rule: str, findings: Iterable[Finding]) -> Iterator[Finding]:

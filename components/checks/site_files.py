@@ -9,11 +9,11 @@ from typing import Final
 
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
-from components.checks.access import list_secrets
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
+from components.model.secret_refs import list_secrets
 from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
 
@@ -33,12 +33,9 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
         if choices is not None:
             value = secrets.switches.get(name, "")
             if value not in choices:
-                yield Finding(
-                    f"railyard:{name} cannot be {value or 'a secret or a mapping'}."
-                    f"{did_you_mean(value, choices)}",
-                    where,
-                    f"choose one of: {', '.join(choices)}.",
-                )
+                hint = did_you_mean(value, choices)
+                what = f"railyard:{name} cannot be {value or 'a secret or a mapping'}.{hint}"
+                yield Finding(what, where, f"choose one of: {', '.join(choices)}.")
         elif name not in wanted:
             hint = did_you_mean(name, known)
             needless = not hint and name in secrets.encrypted
@@ -87,13 +84,15 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     for artefact in artefacts_of(spec):
         if artefact.kind == "chart" and artefact.local and not _is_chart(project, artefact):
             where = (at(artefact.path, artefact.address),)
-            fix = "correct the path, or leave chart and repo out: the default is upstream's own."
+            fix = "correct the path, or remove chart and repo: the default is upstream's."
             yield Finding(f"the chart {artefact.address} is not in the project.", where, fix)
     bundle = spec.sources.bundle
     if bundle is not None and not (project / bundle / INDEX).is_file():
         where = places(spec, "sources.bundle")
-        fix = "make it with `railyard bundle SITE DIR` where there is a network, and copy it here."
-        yield Finding(f"the bundle {bundle} is not there: it has no bundle.json.", where, fix)
+        fix = (
+            "make it with `railyard bundle SITE DIR` on a machine with a network, and copy it here."
+        )
+        yield Finding(f"the bundle {bundle} lacks bundle.json.", where, fix)
 
 
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
@@ -113,7 +112,7 @@ def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
         yield Finding(words, (place,), "make it with `railyard bundle`.")
         return
     for artefact, words in bundle.problems(wanted_of(spec, lock)) if bundle else ():
-        fix = "make it again with `railyard bundle SITE DIR` where there is a network."
+        fix = "make it again with `railyard bundle SITE DIR` on a machine with a network."
         yield Finding(_below(project, words), (place, at(artefact.path, artefact.address)), fix)
 
 
@@ -196,12 +195,10 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
         entry = lock.of(artefact)
         if entry is None or not artefact.lockable or lock.find(artefact) is not None:
             continue
-        yield Finding(
-            f"the lock pins {entry.address}{_release(entry)}, and the site means "
-            f"{artefact.address}{_release(artefact)}.",
-            (at(artefact.path, artefact.address),),
-            f"run `railyard pin {_site_of(lock)}`: it adds what the site means now.",
-        )
+        pinned, meant = (f"{e.address}{_release(e)}" for e in (entry, artefact))
+        where = (at(artefact.path, artefact.address),)
+        fix = f"run `railyard pin {_site_of(lock)}` to update it."
+        yield Finding(f"the lock pins {pinned}, but the site means {meant}.", where, fix)
     yield from _unused(wanted, lock)
 
 
@@ -214,8 +211,8 @@ def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
         if key not in wanted and entry.name not in charts and entry not in stale
     ]
     if left and lock.path is not None:
-        what = f"the lock has {', '.join(left[:_NAMED])}, which the site does not bring any more."
-        fix = f"run `railyard pin {_site_of(lock)}`: it leaves them out."
+        what = f"the lock has {', '.join(left[:_NAMED])}, which the site no longer needs."
+        fix = f"run `railyard pin {_site_of(lock)}`: it removes them."
         yield Finding(what, (Place((), None, str(lock.path), 1),), fix, "warning")
 
 

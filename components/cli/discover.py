@@ -10,7 +10,6 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from components.checks.access import ssh_secrets
 from components.cli.app import command_app, say, selected_stack, stack_names
 from components.cli.stack import pulumi, read_config
 from components.core.errors import UsageError
@@ -19,6 +18,7 @@ from components.discover.rename import Rename, Renaming, rename_device
 from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
 from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
 from components.drift.applied import applied_from_export
+from components.model.secret_refs import ssh_secrets
 from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
 from components.reading.site_path import config_file

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 import yaml
 
-from components.checks.access import list_secrets
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.core.problem import exit_code
 from components.model.cluster import ClusterSpec
+from components.model.secret_refs import list_secrets
 from components.model.worker_kinds import with_instances
 from components.project.engine import (
     Engine,

@@ -20,7 +20,6 @@ from components.artefacts.pin import Pinned, Reach, pin_site
 from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.resolve import merged
 from components.artefacts.web import Access, Login
-from components.checks.access import list_secrets
 from components.checks.render import render_text
 from components.checks.site import check_loaded
 from components.checks.site_files import MENDED_BY_FETCHING, find_unpinned
@@ -29,6 +28,7 @@ from components.cli.stack import read_config
 from components.core.errors import Bug, SpecError, UsageError
 from components.core.limits import read_text
 from components.model.cluster import ClusterSpec
+from components.model.secret_refs import list_secrets
 from components.model.sources import Registry
 from components.operators.operators_plan import chart_values
 from components.reading.load import load_site

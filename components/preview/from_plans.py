@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.catalogue.switches import find_model
-from components.checks.access import list_secrets
 from components.cloud.calls import list_calls
 from components.core.key_values import HostState
 from components.core.problem import Lines, render_path
@@ -20,6 +19,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
+from components.model.secret_refs import list_secrets
 from components.operators.operators_plan import ChartPlan
 from components.plan.make import ClusterPlan
 from components.preview.items import (

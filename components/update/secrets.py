@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from components.checks.access import list_secrets
 from components.core.errors import UsageError
 from components.core.limits import TooLongError, run_within
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
+from components.model.secret_refs import list_secrets
 from components.model.units import SecretRef
 
 

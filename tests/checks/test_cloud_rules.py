@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.checks.access import list_secrets
 from components.checks.site import CheckedSite, check_loaded
+from components.model.secret_refs import list_secrets
 from components.reading.load import parse_site
 from tests.checks.cases import ROOT
 

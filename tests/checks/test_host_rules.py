@@ -60,7 +60,7 @@ def test_a_source_that_scripts_refuse_is_one_problem(
 def test_a_gpu_that_is_twice_in_one_list_is_said_to_be(tmp_path: Path) -> None:
     twice = f'{_NIC}, gpu_pci: ["0000:06:00.0", "0000:06:00.0"]'
     [problem] = _problems(tmp_path, (_NIC, twice))
-    assert problem.what == "the GPU at 0000:06:00.0 is twice in gpu_pci of gpu01 enp5s0."
+    assert problem.what == "gpu01 enp5s0 lists the GPU at 0000:06:00.0 2 times."
     assert problem.fix == "remove one of the two."
 
 

@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
-from components.checks.plugins import (
-    check_driver_owner,
-    check_host_network,
-    check_plugin_version,
-    check_rail_resource,
-)
+from components.checks.operators import check_driver_owner, check_rail_resource
 from components.checks.site import check_site
 from components.model.cluster import ClusterSpec
 from components.model.operators import GpuOperator, NetworkOperator, NetworkOperatorChart, Operators
+from tests.checks.by_name import findings_of
 from tests.golden.site import changed_spec, load_example
 
 SHARED = load_example("shared-rdma")
@@ -47,12 +43,12 @@ def test_the_hosts_network_needs_an_address_of_the_rail(
         for host in SHARED.hosts
     )
     spec = changed_spec(with_network(host_network=True), hosts=hosts)
-    assert len([*check_host_network(spec)]) == (0 if right else 2)
+    assert len(findings_of("host-network", spec)) == (0 if right else 2)
 
 
 def test_the_hosts_network_belongs_to_shared_cards() -> None:
-    (finding,) = check_host_network(with_network(host_network=True, mode="sriov"))
-    assert "host_network belongs to mode rdma_shared" in finding.what
+    (finding,) = findings_of("host-network", with_network(host_network=True, mode="sriov"))
+    assert finding.what.endswith("host_network is true, but pod_network.mode is sriov.")
 
 
 def test_a_clouds_image_owns_both_drivers() -> None:
@@ -85,4 +81,6 @@ def test_what_is_stated_of_the_network_operator(
         operators=Operators(network=NetworkOperator(chart=chart)),
         kubernetes=CLOUD.k3s.model_copy(update={"version": kubernetes}),
     )
-    assert [f.severity for f in check_plugin_version(spec)] == ([severity] if severity else [])
+    assert [f.severity for f in findings_of("plugin-version", spec)] == (
+        [severity] if severity else []
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.checks.asked import ALLOWED, check_exec_system
+from components.checks.lacks import ALLOWED, check_exec_system
 from components.checks.site import check_site, load_checked_site
 from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
@@ -133,4 +133,4 @@ def test_a_model_is_refused_on_a_branch_that_lacks_it() -> None:
         switch = spec.switches[0].model_copy(update={"model": model, "release": release})
         found = check_site(spec.model_copy(update={"switches": (switch,)}))
         said = [each.what for each in found if each.rule == "switch-release"]
-        assert said == [f"leaf-01 runs SONiC {release}, and a {model} runs it from {least} on."]
+        assert said == [f"leaf-01 runs SONiC {release}, but a {model} needs {least}."]

@@ -199,4 +199,4 @@ def test_onyx_is_still_not_routed() -> None:
     for leaf, far in ((0, "leaf-02"), (1, "leaf-01")):
         looped["switches"][leaf]["ports"]["1/30"] = {"to": f"{far}:1/30"}
     fixes = told(ClusterSpec.model_validate(looped))
-    assert fixes == {"link-loop": ["remove one link of the loop: Onyx is not routed."]}
+    assert fixes == {"link-loop": ["remove one link of the loop: Onyx cannot route."]}

@@ -225,8 +225,7 @@ def test_scalable_units_need_numbers_of_their_own() -> None:
     site["switches"][3]["routing"]["asn"] = 65001
     (problem,) = problems_of("routing", site)
     assert problem.what == (
-        "spine-01 and spine-02 have the same asn 65001 above different leaves, so that each would "
-        "refuse the routes to the other's."
+        "spine-01 and spine-02 share asn 65001: each refuses the other's routes."
     )
     whole = units_of("eos")
     way = ports_between(whole, "leaf-01", "leaf-02")

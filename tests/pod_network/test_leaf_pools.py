@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from components.artefacts.listing import images_of
-from components.checks.pod_networks import check_pod_pool
 from components.model.cluster import ClusterSpec
 from components.operators.operators_plan import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
 from components.pod_network.pod_network_plan import plan_pod_network
 from components.pod_network.rails import Kept, Pool, pool_of, pools_of
+from tests.checks.by_name import findings_of
 from tests.golden.site import changed_spec, load_example
 
 FOLDER = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
@@ -213,10 +213,9 @@ def test_nv_ipams_attachment_asks_the_node_for_the_pool(spec: ClusterSpec, tmp_p
 
 
 def test_a_leaf_with_too_few_blocks_is_named_by_its_own_subnet(spec: ClusterSpec) -> None:
-    found = [*check_pod_pool(by_blocks(spec))]
+    found = findings_of("pod-pool", by_blocks(spec))
     assert found[0].what == (
-        "10.10.111.0/25 of rail-0 is 7 x 16 addresses at most, and each of 8 workers needs a block"
-        " of 16."
+        "10.10.111.0/25 of rail-0 has 7 blocks of 16 addresses, but 8 workers need one each."
     )
     assert found[0].where[0].path == ("rails", 0, "leaves", "leaf-01", "subnet")
-    assert [*check_pod_pool(by_blocks(spec, addresses_per_node=15))] == []
+    assert findings_of("pod-pool", by_blocks(spec, addresses_per_node=15)) == []

@@ -195,9 +195,7 @@ def test_multus_of_others_and_of_the_policy_contradict_each_other() -> None:
     more = {"operators": OF_OPERATOR, **on_existing(multus="theirs")}
     spec = make_site("sriov", "roce", "existing", network, **more)
     (found,) = check_multus_owner(spec)
-    assert found.what == (
-        "multus is left to the network operator, and kubernetes.components says it is theirs."
-    )
+    assert found.what == ("multus is operator, but kubernetes.components says theirs.")
     assert found.fix == "remove one of the two."
 
 

@@ -1,0 +1,231 @@
+"""Rules as rows of data: unique values, "A needs B", known names, limits.
+
+A row names values of the file by their keys, with `*` for each entry: `hosts.*.nics.*.rail` is the
+rail of each NIC, and `hosts.*.gpus hosts.*.hcas` are both numbers of each host. Values that the
+file leaves out are skipped. `jobs.mpi_operator=false` means only that value, `a=x|y` either one.
+Messages name the part of the file around a value as `{owner}`: `gpu01 eth2`. `when` limits a row to
+some sites, `also` names further places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import cleandoc
+from itertools import chain
+from typing import Any
+
+from components.checks.rule import Check, Findings, Rule, place_of, places, value_of
+from components.core.problem import Finding, Place, Severity, SpecPath
+from components.model.cluster import ClusterSpec
+from components.reading.wording import did_you_mean, show_value
+
+When = Callable[[ClusterSpec], object]
+"""Whether a row applies to a site."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of the file."""
+
+    spec: ClusterSpec
+    path: SpecPath
+    value: Any
+    entries: SpecPath = ()
+    """The entry of each `*`: positions in lists, keys of mappings."""
+
+    @property
+    def place(self) -> Place:
+        """Its place, without the content of a list or a mapping."""
+        return place_of(self.spec, self.path)
+
+    @property
+    def key(self) -> str:
+        """Its own key: the last one that is not a position."""
+        return next(str(key) for key in reversed(self.path) if isinstance(key, str))
+
+    @cached_property
+    def owner(self) -> str:
+        """The part of the file around it: `gpu01 eth2`, `port 1/1 of leaf-01`; empty if none."""
+        names: list[str] = []
+        part: object = self.spec
+        for depth, key in enumerate(self.path[:-1]):
+            part = value_of(part, key)
+            if depth and self.path[depth - 1] == "ports":
+                names = [f"port {key} of {' '.join(names)}"]
+            elif isinstance(key, int):
+                own = [getattr(part, name, None) for name in ("name", "netdev", "pci", "host")]
+                names += [next((str(name) for name in own if name), "")]
+        return " ".join(filter(None, names))
+
+    @property
+    def said(self) -> str:
+        """It in a sentence: `vfs of gpu01 eth2 is 8`, `acceptance.resnet50 is not set`."""
+        owner = f" of {self.owner}" if self.owner else ""
+        key = self.key if owner else ".".join(str(key) for key in self.path[-2:])
+        shown = self.place.value
+        return f"{key}{owner} is {shown or ('not set' if self.value is None else 'set')}"
+
+
+def values(spec: ClusterSpec, keys: str) -> Iterator[Value]:
+    """Yield the values that the keys name; a part of the file that is left out has none."""
+    for each in keys.split():
+        yield from _walk(Value(spec, (), spec), each.split("."))
+
+
+def _walk(part: Value, keys: list[str]) -> Iterator[Value]:
+    if part.value is None:
+        return
+    if not keys:
+        yield part
+    elif keys[0] == "*":
+        items: Any = part.value
+        entries: Iterable[Any] = items if isinstance(part.value, Mapping) else range(len(items))
+        for key in entries:
+            entry = Value(part.spec, (*part.path, key), items[key], (*part.entries, key))
+            yield from _walk(entry, keys[1:])
+    else:
+        value = value_of(part.value, keys[0])
+        yield from _walk(Value(part.spec, (*part.path, keys[0]), value, part.entries), keys[1:])
+
+
+def _beside(value: Value, keys: str) -> Value:
+    """Return another value of the same entries, set or not."""
+    entries = iter(value.entries)
+    path = tuple(next(entries) if key == "*" else key for key in keys.split("."))
+    part: object = value.spec
+    for key in path:
+        part = None if part is None else value_of(part, key)
+    return Value(value.spec, path, part)
+
+
+def rule(name: str, text: str, *checks: Check, needs: tuple[str, ...] = ()) -> Rule:
+    """Make a rule of rows and functions."""
+
+    def check(spec: ClusterSpec) -> Findings:
+        return chain.from_iterable(each(spec) for each in checks)
+
+    return Rule(check, name, cleandoc(text), frozenset(needs))
+
+
+def unique(
+    keys: str,
+    fix: str,
+    what: str = "{one} and {other} have the same {key}: {value}.",
+    *,
+    when: When | None = None,
+    by: Callable[[Value], Hashable] = lambda each: each.value,
+    severity: Severity = "error",
+) -> Check:
+    """No two of the values are equal."""
+
+    def check(spec: ClusterSpec) -> Findings:
+        first: dict[Hashable, Value] = {}
+        for each in values(spec, keys) if when is None or when(spec) else ():
+            other = first.setdefault(by(each), each)
+            if other.path != each.path:
+                value = each.place.value or ""
+                text = what.format(one=other.owner, other=each.owner, key=each.key, value=value)
+                yield Finding(text, (each.place, other.place), fix, severity)
+
+    return check
+
+
+def requires(
+    given: str,
+    needed: str,
+    why: str = "",
+    fix: str = "",
+    *,
+    when: When | None = None,
+    severity: Severity = "error",
+) -> Check:
+    """A value needs another one; `a=` means that it must be left out."""
+    key, _, choices = given.partition("=")
+    other, equals, wanted = needed.partition("=")
+
+    def check(spec: ClusterSpec) -> Findings:
+        for each in values(spec, key) if when is None or when(spec) else ():
+            if not _is_given(each.value, choices):
+                continue
+            beside = _beside(each, other)
+            fits = _is_given(beside.value, wanted) if wanted or not equals else not beside.value
+            if not fits:
+                end = f": {why}" if why else ""
+                able = wanted.replace("|", " or ")
+                default = f"remove {each.key}, or {'set' if able or not equals else 'remove'} "
+                default += f"{beside.key}{f' to {able}' if able else ''}."
+                what = f"{each.said}, but {beside.said}{end}."
+                where = (each.place,) if beside.value is None else (each.place, beside.place)
+                yield Finding(what, where, fix or default, severity)
+
+    return check
+
+
+def _is_given(value: object, choices: str) -> bool:
+    if choices:
+        return show_value(value) in choices.split("|")
+    return value is not None and value is not False and value not in ((), {}, "")
+
+
+def refuse(
+    given: str,
+    what: str,
+    fix: str,
+    *,
+    also: str = "",
+    when: When | None = None,
+    severity: Severity = "error",
+) -> Check:
+    """A value is wrong on some sites."""
+    key, _, choices = given.partition("=")
+
+    def check(spec: ClusterSpec) -> Findings:
+        for each in values(spec, key) if when is None or when(spec) else ():
+            if _is_given(each.value, choices):
+                words = {"owner": each.owner, "key": each.key, "value": each.place.value}
+                where = (each.place, *places(spec, *also.split()))
+                yield Finding(what.format(**words), where, fix.format(**words), severity)
+
+    return check
+
+
+def known(
+    keys: str,
+    names: str,
+    what: str,
+    fix: str = "",
+    *,
+    when: When | None = None,
+    severity: Severity = "error",
+) -> Check:
+    """Each value is one of the names: `known("hosts.*.group", "host_groups.*.name", …)`."""
+
+    def check(spec: ClusterSpec) -> Findings:
+        listed = [str(each.value) for each in values(spec, names)]
+        for each in values(spec, keys) if when is None or when(spec) else ():
+            if each.value not in listed:
+                hint = did_you_mean(str(each.value), listed)
+                default = f"choose one of: {', '.join(listed) or '(the file defines none)'}."
+                text = f"{what.format(owner=each.owner, value=each.value)}{hint}"
+                yield Finding(text, (each.place,), fix or default, severity)
+
+    return check
+
+
+def at_most(
+    keys: str, limit: str, what: str = "", fix: str = "", *, when: When | None = None
+) -> Check:
+    """Each value is at most another one of the same entries."""
+
+    def check(spec: ClusterSpec) -> Findings:
+        for each in values(spec, keys) if when is None or when(spec) else ():
+            most = _beside(each, limit)
+            if most.value is not None and each.value > most.value:
+                words = {"owner": each.owner, "value": each.value, "most": most.value}
+                text = what.format(**words) if what else f"{each.said}, but {most.said}."
+                text_fix = (fix or "set {key} to {most} or less.").format(key=each.key, **words)
+                yield Finding(text, (each.place, most.place), text_fix)
+
+    return check
