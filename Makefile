@@ -4,20 +4,22 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine bench-state lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine bench-state lab-pods lab-vm lab-vm-pods stories help setup first up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-setup: ## virtual environment, system packages, engine and cluster tools (built once)
+setup: first ## virtual environment, system packages, engine, cluster tools, registry (built once)
+	@$(PY) -m lab.registry.build
+
+first: # what the first site needs; all of it is built once
 	@bash lab/bootstrap.sh
 	@$(PY) -m compileall -q -j 0 components lab railyard_rdma stacks # hosts of the lab read them and may not write
 	@$(PY) -m lab.prerequisites
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
-	@$(PY) -m lab.registry.build
 
-up: setup ## play the site and run `pulumi up` (SITE=examples/<name>, or one of its files; default the dev stack)
+up: first ## play the site and run `pulumi up` (SITE=examples/<name>, or one of its files; default the dev stack)
 	@$(PY) -m lab.up $(SITE)
 
 down: ## stop the lab; leaves nothing running (SITE=... as for up)

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from components.core.errors import RailyardError
 from components.project.engine import version_of
 from lab.cache import cache_root
-from lab.engine.go import find_go, go_version
+from lab.engine.go import COMPILER_ENVIRONMENT, COMPILER_FLAGS, find_go, go_version
 from lab.engine.progress import locked, run_shown
 
 VERSION: Final = "3.250.0"
@@ -28,6 +28,8 @@ SERIES: Final = VERSION.rsplit(".", 1)[0]
 MODULE: Final = Path(__file__).with_name("cli")
 MAIN: Final = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 STAMP: Final = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
+PACKAGES: Final = 1648
+"""`go list -deps` of MAIN: what is compiled if Go's cache is empty."""
 FLAGS: Final = (
     "-trimpath",
     "-buildvcs=false",
@@ -154,11 +156,12 @@ def _build(cache: Path) -> Engine:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(".pulumi.new")
     status, output = run_shown(
-        [str(go), "build", *FLAGS, "-o", str(draft), MAIN],
+        [str(go), "build", "-v", *COMPILER_FLAGS, *FLAGS, "-o", str(draft), MAIN],
         f"building pulumi {VERSION} from its Go module (once; it is kept in {cache})",
         BUILD_TIMEOUT_S,
         directory=MODULE,
-        environment={**os.environ, **BUILD_ENVIRONMENT},
+        environment={**os.environ, **BUILD_ENVIRONMENT, **COMPILER_ENVIRONMENT},
+        lines=PACKAGES,
     )
     if status or cli_version(draft) != VERSION:
         raise RailyardError(

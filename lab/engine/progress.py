@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +39,7 @@ def run_shown(
     *,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    lines: int = 0,
 ) -> tuple[int, str]:
     """Run a command and say every ten seconds that it still runs.
 
@@ -46,6 +49,8 @@ def run_shown(
         timeout_s: The command is ended after this time, with status 124.
         directory: Where it runs.
         environment: Its whole environment; ours when None.
+        lines: How many lines it prints if nothing is cached; the time that is left is estimated
+            from them. 0: not known.
 
     Returns:
         The exit status, and standard output and error together.
@@ -58,7 +63,7 @@ def run_shown(
             command, cwd=directory, env=environment, stdout=log, stderr=log, text=True
         )
         try:
-            status = _wait(child, what, started, timeout_s)
+            status = _wait(child, what, timeout_s, partial(estimate, log.fileno(), lines))
         except BaseException:
             _end(child)
             raise
@@ -69,13 +74,25 @@ def run_shown(
     return status, output
 
 
-def _wait(child: subprocess.Popen[str], what: str, started: float, timeout_s: float) -> int:
+def estimate(file: int, lines: int, elapsed_s: float) -> str:
+    """How far a command is and what is left, from the lines of its log."""
+    # The command writes at the offset that it shares with us: pread does not move it.
+    done = os.pread(file, os.fstat(file).st_size, 0).count(b"\n")
+    if not 0 < done < lines:
+        return ""
+    return f", {done} of {lines} packages, {elapsed_s / done * (lines - done):.0f} s left or less"
+
+
+def _wait(
+    child: subprocess.Popen[str], what: str, timeout_s: float, left: Callable[[float], str]
+) -> int:
+    started = time.monotonic()
     while True:
         try:
             return child.wait(timeout=TICK_S)
         except subprocess.TimeoutExpired:
             elapsed_s = time.monotonic() - started
-            print(f"  {what}: {elapsed_s:.0f} s", flush=True)
+            print(f"  {what}: {elapsed_s:.0f} s{left(elapsed_s)}", flush=True)
             if elapsed_s > timeout_s:
                 _end(child)
                 return TIMED_OUT
