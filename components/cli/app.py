@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
-from components.core.errors import RailyardError, UsageError
-from components.core.plain_text import plain_text
-from components.core.start import start_quickly
+from components.cli.say import guard, say
+from components.core.errors import UsageError
 
-_INTERRUPTED: Final = 130
-"""128 + SIGINT, as a shell reports it."""
-_USAGE: Final = 2
-_OURS: Final = (__name__.partition(".")[0], "stacks", "lab")
+__all__ = ["StackName", "StackOrFile", "command_app", "run", "say", "selected_stack", "stack_names"]
 
 
 def command_app(summary: str | None = None) -> typer.Typer:
@@ -35,56 +29,9 @@ def command_app(summary: str | None = None) -> typer.Typer:
     )
 
 
-_RED: Final = 31
-_GREEN: Final = 32
-_YELLOW: Final = 33
-_COLOURS: Final = (
-    (re.compile(r"^(?:FAILED|ERROR)\b|\bdrift:|^[a-z0-9-]+:(?= .*\n  where)", re.MULTILINE), _RED),
-    (re.compile(r"^[a-z0-9-]+ \(warning\):|^(?:SKIPPED|WARNING)\b", re.MULTILINE), _YELLOW),
-    (re.compile(r"^PASSED\b|\bno problems\b|^  fix\b", re.MULTILINE), _GREEN),
-)
-"""The words of reports that get a colour, for each colour of ECMA-48."""
-
-
-def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
-    """Print a text; control characters are shown and do not reach the terminal (`plain_text`).
-
-    Args:
-        text: Any text.
-        nl: Whether a line break follows.
-        err: Whether it goes to standard error.
-        paint: Whether it is a report, whose important words get colours on a terminal.
-    """
-    shown = plain_text(text)
-    if paint and _has_colours():
-        for words, colour in _COLOURS:
-            shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
-    typer.echo(shown, nl=nl, err=err)  # noqa: TID251 - this is `say`
-
-
-def _has_colours() -> bool:
-    """Whether standard output is a terminal that shows colours (no-color.org)."""
-    no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not no_colour
-
-
 def run(app: typer.Typer, name: str) -> None:
-    """Run a program; a user's mistake ends with a report and an exit code."""
-    start_quickly()
-    try:
-        app(prog_name=name)
-    except RailyardError as error:
-        say(str(error), err=True)
-        sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        if not error.name or error.name.partition(".")[0] in _OURS:
-            raise
-        fix = "fix    install the extra for sites: pip install 'railyard-rdma[site]'"
-        say(f"this command needs the Python package {error.name}, which is not installed.\n  {fix}",
-            err=True)  # fmt: skip
-        sys.exit(_USAGE)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    """Run a program of commands."""
+    guard(lambda: app(prog_name=name))
 
 
 def stack_names(incomplete: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The list of commands: name, one sentence, and the module that implements each.
 
 The help of `railyard` and its completion read this table and import no command: see
-`components/cli/main.py`. A new command is one entry here, and an app in a module.
+`components/cli/group.py`. A new command is one entry here, and an app in a module.
 """
 
 from __future__ import annotations

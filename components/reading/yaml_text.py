@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.reading.loose import TAG, plain_scalar, tagged_scalar
@@ -325,9 +323,7 @@ def parse_yaml(text: str, file: str) -> YamlText:
         keys). After a syntax error the value is None.
     """
     try:
-        return _read_fast(text, file) or _read(_pure_events(text), file)
-    except YAMLError as error:
-        return _unreadable(file, text, _not_yaml(_reason(error), _error_line(error)))
+        return _read_fast(text, file) or _read_slowly(text, file)
     except RecursionError:
         return _unreadable(file, text, _not_yaml("the nesting is too deep"))
     except _RefusedError as error:
@@ -353,8 +349,20 @@ def _read_fast(text: str, file: str) -> YamlText | None:
         return None
 
 
-def _pure_events(text: str) -> Iterator[object]:
-    return cast("Iterator[object]", YAML(typ="safe", pure=True).parse(text))  # pyright: ignore[reportUnknownMemberType] - ruamel is only partly typed
+def _read_slowly(text: str, file: str) -> YamlText:
+    # Only here: most texts need no ruamel, whose import takes a twentieth of the time of `check`.
+    from ruamel.yaml import YAML  # noqa: PLC0415 - see above
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415 - see above
+
+    try:
+        events = YAML(typ="safe", pure=True).parse(text)  # pyright: ignore[reportUnknownMemberType] - ruamel is only partly typed
+        return _read(cast("Iterator[object]", events), file)
+    except YAMLError as error:
+        view = cast("_ErrorView", error) if isinstance(error, MarkedYAMLError) else None
+        reason = (view.problem if view else None) or str(error).partition("\n")[0]
+        mark = (view.problem_mark or view.context_mark) if view else None
+        line = mark.line + 1 if mark else None
+        return _unreadable(file, text, _not_yaml(reason.rstrip("."), line))
 
 
 def _not_yaml(reason: str, line: int | None = None) -> _RefusedError:
@@ -373,16 +381,3 @@ def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
     place = Place((), shown, file, line or 1)
     found = Finding(why.what, (place,), why.fix, rule="yaml-syntax")
     return YamlText(None, Lines(file), (found,))
-
-
-def _reason(error: YAMLError) -> str:
-    problem = cast("_ErrorView", error).problem if isinstance(error, MarkedYAMLError) else None
-    return (problem or str(error).partition("\n")[0]).rstrip(".")
-
-
-def _error_line(error: YAMLError) -> int | None:
-    if not isinstance(error, MarkedYAMLError):
-        return None
-    view = cast("_ErrorView", error)
-    mark = view.problem_mark or view.context_mark
-    return None if mark is None else mark.line + 1

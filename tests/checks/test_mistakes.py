@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
-from components.cli.main import app
+from components.cli.group import app
 from components.core.problem import Finding
 from tests.checks.cases import CASES, CLEAN, ROOT
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from components.checks.registry import FILE_RULES, NEVER_WAIVED, RULES
 from components.checks.site import CheckedSite, check_site, load_checked_site
-from components.cli.main import app
+from components.cli.group import app
 from components.core.errors import SpecError
 from components.plan.make import make_plan
 from components.plan.text import render_plan

@@ -26,7 +26,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
 from components.catalogue.operator_versions import AS_OF
 from components.cli.commands import Entry, list_commands
-from components.cli.main import load_command
+from components.cli.group import load_command
 from components.plan.make import make_plan
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
@@ -134,7 +134,7 @@ def test_completion_knows_commands_verbs_and_stacks(tmp_path: Path) -> None:
     for stack in ("dev", "prod.eu"):
         (tmp_path / f"Pulumi.{stack}.yaml").touch()
     (tmp_path / "Pulumi.yaml").touch()
-    assert _complete(tmp_path, "railyard d") == ["drift", "discover"]
+    assert _complete(tmp_path, "railyard d") == ["draw", "drift", "discover"]
     assert _complete(tmp_path, "railyard judge n") == ["nccl", "node"]
     assert _complete(tmp_path, "railyard cloud ") == ["export"]
     assert _complete(tmp_path, "railyard drift ") == ["dev", "prod.eu"]

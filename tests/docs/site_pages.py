@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from components.cli.commands import list_commands
-from components.cli.main import load_command
+from components.cli.group import load_command
 from components.model.cluster import ClusterSpec
 from tests.docs.markdown import ROOT, Block, blocks
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
-from components.cli.main import app
+from components.cli.group import app
 from components.model.owners import left_alone
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import render_plan

@@ -1,0 +1,152 @@
+"""The work of `railyard check`: rules and refusals of each file, without Typer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Final, Literal
+
+from components.checks.registry import RULES
+from components.checks.render import render_reports, render_text
+from components.checks.rule import Findings, at, named
+from components.checks.site import CheckedSite, check_loaded
+from components.checks.site_files import refused_unpinned
+from components.cli.say import say
+from components.core.errors import UsageError
+from components.core.limits import FILE_BYTES
+from components.core.plain_text import counted
+from components.core.problem import Finding, Place
+from components.model.cluster import ClusterSpec
+from components.model.owners import left_alone
+from components.project.lab_marks import devices_outside_lab
+from components.reading.load import Loaded, load_site, parse_site
+
+STDIN: Final = "<stdin>"
+"""The name of standard input in messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that `check` says of one file."""
+
+    checked: CheckedSite
+    refused: tuple[Finding, ...] = ()
+    """What an update would refuse although all rules hold."""
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Refusals first, then the findings of the rules."""
+        return (*self.refused, *self.checked.problems)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether an update would take the file; warnings are allowed."""
+        return self.checked.spec is not None and not self.refused
+
+
+Form = Literal["text", "json", "sarif"]
+
+
+def check_files(files: Sequence[str], output: Form = "text") -> int:
+    """Check files, print their reports, and return the worst exit code."""
+    reports: list[Report] = []
+    worst = 0
+    for file in dict.fromkeys(files):
+        try:
+            reports.append(check_file(file))
+        except UsageError as error:
+            say(str(error), err=True)
+            worst = error.exit_code
+    worst = max(worst, int(not all(each.is_good for each in reports)))
+    if output == "text":
+        say("\n".join(map(_render, reports)), nl=bool(reports), paint=True)
+    elif output == "json":
+        parts = [(each.checked.file, each.problems, each.checked.waived) for each in reports]
+        say(render_reports(parts))
+    else:
+        from components.checks.sarif import render_sarif  # noqa: PLC0415 - rarely needed
+
+        problems = [problem for each in reports for problem in each.problems]
+        say(json.dumps(render_sarif(problems, Path.cwd()), indent=2))
+    return worst
+
+
+def check_file(file: str) -> Report:
+    """Run the rules on one file, or on standard input, and find what an update would refuse.
+
+    Raises:
+        UsageError: The file does not exist or cannot be read.
+    """
+    loaded = parse_site(_read_stdin(), STDIN) if file == "-" else load_site(Path(file))
+    checked = check_loaded(loaded, STDIN if file == "-" else file)
+    if checked.spec is None:
+        return Report(checked)
+    stack = _stack_of(Path(file))
+    found = (
+        *named("unpinned", _unpinned(checked.spec, checked, loaded)),
+        *(named("lab-parts", _lab_parts(checked.spec, loaded, stack, file)) if stack else ()),
+    )
+    return Report(checked, tuple(checked.lines.locate_all(problem) for problem in found))
+
+
+def _read_stdin() -> str:
+    content = sys.stdin.buffer.read(FILE_BYTES + 1)
+    if len(content) > FILE_BYTES:
+        raise UsageError(f"{STDIN}: more than {FILE_BYTES >> 20} MiB.")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{STDIN}: not a text in UTF-8 (byte {error.start}).") from error
+
+
+def _stack_of(file: Path) -> str:
+    parts = file.name.split(".", 1)
+    return parts[1].removesuffix(".yaml") if parts[0] == "Pulumi" and len(parts) > 1 else ""
+
+
+def _is_lab(spec: ClusterSpec, loaded: Loaded) -> bool:
+    """Whether an update would count as one of the lab; only a stack file says it."""
+    if loaded.secrets is not None:
+        return loaded.secrets.switches.get("lab", "").lower() == "true"  # as Pulumi reads it
+    return not devices_outside_lab(spec)
+
+
+def _unpinned(spec: ClusterSpec, checked: CheckedSite, loaded: Loaded) -> Findings:
+    """The lock of a text on standard input is not known, so nothing is refused there."""
+    unpinned = refused_unpinned(spec, checked.lock, lab=_is_lab(spec, loaded))
+    if unpinned and checked.lock.path is not None:
+        where = tuple(at(each.path, each.address) for each in unpinned.artefacts)
+        yield Finding(unpinned.what, tuple(dict.fromkeys(where)), unpinned.fix)
+
+
+def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Findings:
+    from components.project.engine import lab_findings  # noqa: PLC0415 - a stack alone needs it
+
+    says = _is_lab(spec, loaded)
+    try:
+        found = lab_findings(spec, stack, is_lab=says, file=Path(file))
+    except PackageNotFoundError:  # without Pulumi's packages, no update can run here
+        return
+    for each in found:
+        yield replace(each, where=(Place((), None, file, 1),))
+
+
+def _render(report: Report) -> str:
+    checked = report.checked
+    spec = checked.spec
+    found = [render_text(report.problems, checked.waived)] if report.problems else []
+    if spec is None:
+        return "\n".join(found)
+    hosts, rails = counted(len(spec.hosts), "host"), counted(len(spec.rails), "rail")
+    counts = f"{hosts}, {counted(len(spec.switches), 'switch', 'switches')}, {rails}"
+    read = f"({spec.name}: {counts}; {len(RULES)} rules)"
+    if report.refused:
+        return "\n".join([*found, f"{checked.file}: the rules hold {read}; an update is refused."])
+    if report.problems:
+        return "\n".join([*found, f"{checked.file}: good but for warnings {read}."])
+    alone = f"Left alone: {'; '.join(left_alone(spec))}."
+    return "\n".join([*map(str, checked.waived), f"{checked.file}: no problems {read}.", alone])
