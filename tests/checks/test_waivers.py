@@ -48,7 +48,8 @@ def test_every_report_shows_it(tmp_path: Path) -> None:
     text = CliRunner().invoke(app, ["check", str(path)]).stdout
     assert f"waived: numa-leaf (2 problems not reported): {REASON}" in text
     data = json.loads(CliRunner().invoke(app, ["check", "--format", "json", str(path)]).stdout)
-    assert data["waived"] == [{"rule": "numa-leaf", "reason": REASON, "hides": 2}]
+    hidden = {"rule": "numa-leaf", "reason": REASON, "hides": 2}
+    assert data["waived"] == [{"file": str(path), **hidden}]
     plan = make_plan(load_checked_site(path).spec_or_raise(), "dev")
     assert f"# waived: numa-leaf: {REASON}" in render_plan(plan).splitlines()[1]
 
