@@ -222,8 +222,8 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
         fit = (pool.subnet.num_addresses - 2) // nodes
         fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
         yield Finding(
-            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block} for {nodes} "
-            "workers.",
+            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block}, but {nodes} "
+            "workers need one each.",
             where,
             f"{fits}give the rail a larger subnet.",
         )
