@@ -55,7 +55,6 @@ DOCSTRINGS: Final[Mapping[str, int]] = {
 MESSAGES: Final[Mapping[str, int]] = {
     "acceptance": 10,
     "artefacts": 42,
-    "checks": 22,
     "cli": 22,
     "cloud": 39,
     "containers": 20,

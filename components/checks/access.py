@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import Any, Final
 
 from components.checks.rows import refuse, rule, unique
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, place_of, places
 from components.checks.topology import block_path
-from components.core.problem import Place, SpecPath
+from components.core.problem import SpecPath
 from components.fabric.systems import system_of
-from components.model.cards import Firmware, HostQos, Sriov
+from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.model.fabric import Switch
@@ -23,7 +23,7 @@ from components.model.places import default_way, each_ssh
 from components.model.reach import how_to_pin
 from components.model.sources import JumpError, ReachedSsh, hops_of
 from components.model.texts import fold_names
-from components.model.units import SecretRef, Ssh
+from components.model.units import Ssh
 from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of
 
@@ -86,22 +86,17 @@ def check_credentials(spec: ClusterSpec) -> Findings:
             fix = f"add {example}, or agent: true."
             yield Finding(f"{name} has neither a private key nor a password.", (at(path),), fix)
         elif ssh.password is not None and on_host:
-            what = f"{name} is reached with a password, and hosts are reached by key only."
+            what = f"{name} has a password, but Railyard logs in to hosts only by key."
             fix = "use private_key or agent; what its sudo asks for is sudo_password."
             yield Finding(what, (at((*path, "password"), ssh.password.name),), fix)
         elif len(given) > 1:
-            where = tuple(at((*path, key), _shown(ssh, key)) for key in given)
+            where = tuple(place_of(spec, (*path, key)) for key in given)
             fix = "keep the one that the device accepts."
             yield Finding(f"{name} has {' and '.join(_LOGINS[key] for key in given)}.", where, fix)
         if ssh.passphrase is not None and ssh.private_key is None:
             where = (at((*path, "passphrase"), ssh.passphrase.name),)
             fix = "remove it: an SSH agent holds opened keys, and a password needs no passphrase."
-            yield Finding(f"{name} has a passphrase, and no private key that it opens.", where, fix)
-
-
-def _shown(ssh: Ssh, key: str) -> object:
-    value = getattr(ssh, key)
-    return value.name if isinstance(value, SecretRef) else value
+            yield Finding(f"{name} has a passphrase, but no private key for it.", where, fix)
 
 
 def _unknown_jumps(spec: ClusterSpec) -> Findings:
@@ -153,7 +148,7 @@ def _switch_rights(switch: Switch, path: SpecPath) -> Findings:
 
 
 def _needless(device: str, path: SpecPath, key: str, why: str) -> Finding:
-    return Finding(f"{device} has {key}, and {why}.", (at((*path, key)),), f"remove {key}.")
+    return Finding(f"{device} has {key}, but {why}.", (at((*path, key)),), f"remove {key}.")
 
 
 def check_exec_reach(spec: ClusterSpec) -> Findings:
@@ -281,15 +276,10 @@ def _without_login(spec: ClusterSpec, h: int, host: Host) -> Findings:
             "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
         )
         kind = at(("environment", "kind"), spec.environment.kind)
+        (plane,) = places(spec, "kubernetes.plane" if spec.kubernetes else "containers")
         what = f"{host.name} has login: none, but Railyard must set up {ours}."
         fix = "add its ssh, or use plane: existing if others run the cluster."
-        yield Finding(what, (place, kind if foreign else _plane(spec)), fix)
-
-
-def _plane(spec: ClusterSpec) -> Place:
-    if spec.kubernetes is None:
-        return at(("containers",))
-    return at(("kubernetes", "plane"), spec.kubernetes.plane)
+        yield Finding(what, (place, kind if foreign else plane), fix)
 
 
 def check_untouched_host(spec: ClusterSpec) -> Findings:
@@ -322,18 +312,15 @@ def _of_settings(spec: ClusterSpec, host: Host) -> _Settings:
         if asks(value := attrgetter(keys)(settings)):
             shown = value if isinstance(value, str) else None
             yield (*block_path(spec, host, path[0]), *path[1:]), shown, words
-    if _sets_firmware(spec, settings.firmware):
+    firmware = settings.firmware
+    sets = firmware.sets_anything and not firmware_by_operator(spec)
+    if sets or firmware.min_versions:
         yield block_path(spec, host, "firmware"), None, "firmware of its cards"
     for key, words, asks in _OF_ALL:
         if asks(getattr(settings, key)):
             yield ("host_defaults", key), None, words
     if not spec.reached:
         yield from _of_identity(spec)
-
-
-def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
-    sets = asked.sets_anything and not firmware_by_operator(spec)
-    return sets or bool(asked.min_versions)
 
 
 def _of_identity(spec: ClusterSpec) -> _Settings:
@@ -354,14 +341,11 @@ def _of_cards(spec: ClusterSpec, h: int, host: Host) -> _Settings:
             yield (*path, "vfs"), nic.vfs, "VFs"
         for key, words, asks in _OF_NICS:
             if asks(value := getattr(nic, key)):
-                yield (*path, key), _shown_value(key, value), words
+                shown = str(value) if key in {"address", "gpu_path"} else value
+                yield (*path, key), None if key == "sriov" else shown, words
     for p, port in enumerate(host.hca_sriov):
         if port.vfs and not made:
             yield ("hosts", h, "hca_sriov", p, "vfs"), port.vfs, "VFs"
-
-
-def _shown_value(key: str, value: object) -> object:
-    return None if key == "sriov" else str(value) if key in {"address", "gpu_path"} else value
 
 
 RULES: Final = (

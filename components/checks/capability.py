@@ -152,7 +152,7 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
                 if model is not None and by_model
                 else f"{switch.name} runs {title} {switch.release}, which {system.older}.",
                 (where, at(("switches", s, "model"), switch.model)) if by_model else (where,),
-                f"upgrade it to {needed} or later, and write its release: {system.a_release}.",
+                f"upgrade it to {needed} or later, and write its release ({system.a_release}).",
             )
 
 

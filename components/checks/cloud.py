@@ -178,10 +178,9 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
     made = {name for pool in provision.pools for name in instance_names(pool)}
     for h, host in enumerate(spec.hosts):
         if host.name not in made:
-            what = f"the file lists {host.name}, but the pools make the hosts."
             where = (at(("hosts", h, "name"), host.name), at((*_INSTANCES, "pools")))
             fix = "remove hosts, or use instances: {kind: bring_your_own} and list all."
-            yield Finding(what, where, fix)
+            yield Finding(f"the file lists {host.name}, but the pools make the hosts.", where, fix)
 
 
 def check_fabric_transport(spec: ClusterSpec) -> Findings:

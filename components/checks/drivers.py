@@ -48,7 +48,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "firmware", Firmware):
         count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
         if count is not None and not block.value.manage and not guests:  # else `firmware-guests`
-            what = f"{count} VFs are to be offered, and the firmware is not managed."
+            what = f"firmware.num_of_vfs is {count}, but firmware.manage is false."
             where = (block.at("num_of_vfs"), block.at("manage"))
             yield Finding(what, where, "set manage to true, or remove num_of_vfs.")
     for h, host in enumerate(spec.hosts):
@@ -62,10 +62,10 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
     for place, vfs, card in ports:
         if vfs > count:
-            what = f"a port is asked for {vfs} VFs, and its firmware is to offer {count}."
+            what = f"a port needs {vfs} VFs, but firmware.num_of_vfs is {count}."
         elif card is not None and card.vf_limit is not None and count > card.vf_limit:
             most = f"a {card.model} has at most {card.vf_limit} VFs a port"
-            what = f"{most}, and is to offer {count}."
+            what = f"{most}, but firmware.num_of_vfs is {count}."
         else:
             continue
         fix = (
@@ -175,7 +175,7 @@ def _unset(spec: ClusterSpec, host: Host) -> Findings:
     if settings.qos != HostQos():
         where = (at(block_path(spec, host, "qos")),)
         fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
-        yield Finding("qos is RoCE's, and these hosts have InfiniBand adapters alone.", where, fix)
+        yield Finding("qos needs RoCE, but these hosts only have InfiniBand adapters.", where, fix)
 
 
 def check_guest_ats(spec: ClusterSpec) -> Findings:
@@ -192,7 +192,7 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
             fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
             yield Finding(what, (place,), fix)
         if spec.hypervisors and hosts and not firmware.ats:
-            what = "the hosts are virtual machines, and ATS of their cards is off."
+            what = "the hosts are virtual machines, but ATS of their cards is off."
             fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
             yield Finding(what, (place,), fix, "warning")
 
@@ -223,11 +223,11 @@ def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
-        what = f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}."
+        what = f"{' and '.join(given)} {_be(given)} set, but the driver is {driver.kind}."
         fix = f"remove {' and '.join(given)}, or set kind to present."
         yield Finding(what, (*where, at((*path, "kind"), driver.kind)), fix)
     elif driver.at_least is not None and not driver.is_ofed:
-        what = f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}."
+        what = f"at_least needs one of NVIDIA's packages, but the flavour is {driver.flavour}."
         yield Finding(what, where, "remove at_least, or set flavour to ofed or doca.")
 
 
@@ -249,7 +249,7 @@ def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
             at((*path, "kind"), driver.kind),
         )
         fix = f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed."
-        yield Finding(f"the {what} the system, and {keys} {_be(extra)} set.", where, fix)
+        yield Finding(f"the {what} the system, but {keys} {_be(extra)} set.", where, fix)
 
 
 def _be(keys: Sized) -> str:
@@ -295,7 +295,7 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
         fix = "name the package of that form, or correct kind; of an .iso there is a .tgz as well."
         yield Finding(what, where, fix)
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
-        what = "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz."
+        what = "add_kernel_support needs MLNX_OFED's .tgz, but source is another package."
         fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
         yield Finding(what, (at((*path, "add_kernel_support"), driver.add_kernel_support),), fix)
 
@@ -315,9 +315,8 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         place = at((*path, key), version)
         found = parse_driver_version(version)
         if found is None:
-            what = f"{version} is not a known version of an RDMA driver."
             fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
-            yield Finding(what, (place,), fix)
+            yield Finding(f"{version} is not a known version of an RDMA driver.", (place,), fix)
             continue
         if driver.kind == "present":
             continue
@@ -360,7 +359,7 @@ def _named_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     exact = named.exact is not None and wanted.exact is not None
     if named.line != wanted.line or (exact and named.exact != wanted.exact):
         holds = named.exact or f"a {named.line} driver"
-        what = f"the package {name} holds {holds}, and the version is {driver.version}."
+        what = f"the package {name} holds {holds}, but the version is {driver.version}."
         yield Finding(what, where, "correct the one or the other, and the checksum with it.")
     known = SYSTEMS.get(named.line)
     system = named.system or ""

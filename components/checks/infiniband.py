@@ -365,7 +365,10 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
             what = f"the port GUIDs of {member.host} are not known."
             fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
         elif (beyond := max(member.hcas or (0,))) >= len(host.hca_guids):
-            what = f"{member.host} has {len(host.hca_guids)} port GUIDs, and HCA {beyond} is named."
+            what = (
+                f"{member.host} has {len(host.hca_guids)} port GUIDs, but the file names HCA "
+                f"{beyond}."
+            )
             fix = f"count from 0: the last one is {len(host.hca_guids) - 1}."
         elif member.host in seen:
             what, fix = f"{member.host} is in it twice.", "name it once."
@@ -444,13 +447,15 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
 
 def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
     if partition.members == "all":
-        what = f"partition {partition.name} is of all ports, and UFM knows members by their GUIDs."
+        what = f"partition {partition.name} has all ports, but UFM needs a list of members."
         fix = "name its hosts; their hca_guids become the members."
         yield Finding(what, (at((*path, "members"), "all"),), fix)
     for key in ("mtu_bytes", "rate_gbit_s"):
         value = getattr(partition, key)
         if value is not None:
-            what = f"partition {partition.name} has {key} {value}, which is not set in UFM."
+            what = (
+                f"partition {partition.name} has {key} {value}, which Railyard does not set in UFM."
+            )
             fix = f"remove {key}, and set it in UFM with the service level of the partition."
             yield Finding(what, (at((*path, key), value),), fix)
 

@@ -82,7 +82,7 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
                 what = f"{name} and {other} exclude each other: the kernel resets one to 0."
                 yield Finding(what, where, f"keep one of {name} and {other}.")
             if spec.kubernetes is not None and _FORWARDING.get(name) == value:
-                what = f"{name} = {value}, and pods reach nothing without it."
+                what = f"{name} is {value}, but pods need forwarding."
                 yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
             for host, nic in _rail_cards(block):
                 reason = _against_rail(
@@ -133,11 +133,10 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
         for size, (total, nodes) in sizes.items():
             total_mib += _MIB[size] * ((total or 0) + sum(nodes))
             if total is not None and nodes:
-                what = f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all."
+                what = f"hugepages_{size} is {total}, but its per_node adds up to {sum(nodes)}."
                 keys = (f"hugepages_{size}", f"hugepages_{size}_per_node")
-                where = tuple(map(block.at, keys))
                 fix = "keep one of the two: per_node where pods ask for pages of their card's node."
-                yield Finding(what, where, fix)
+                yield Finding(what, tuple(map(block.at, keys)), fix)
         yield from _too_many(spec, block, total_mib)
 
 
@@ -170,7 +169,7 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
         }
         for key in (key for key, is_asked in asked.items() if is_asked):
             value = getattr(block.value, key)
-            what = f"{key} is {value}, and the hosts are virtual machines of {kind}."
+            what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
             fix = f"remove {key}: it belongs to the machine below."
             yield Finding(what, (at((*block.path, key), value),), fix)
 

@@ -176,19 +176,19 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "queue-setting": (
         (
             _PROFILED,
-            "{a.key} cannot be other than the RoCE profile's on {a.title}",
+            "{a.title} cannot change {a.key} of its RoCE profile",
             _not_of_profile,
             "remove {a.key}, or upgrade it",
         ),
         (
             "rdma.ecn_mark_percent",
-            "every packet is marked on {a.title}",
+            "{a.title} marks every packet",
             _partly_marked,
             "remove ecn_mark_percent, or set it to 100",
         ),
         (
             "rdma.ecn_by_speed",
-            "every packet is marked on {a.title}",
+            "{a.title} marks every packet",
             _partly_marked,
             "remove mark_percent in it",
         ),
@@ -200,7 +200,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
         ),
         (
             "rdma.cnp_class",
-            "the class of a DSCP is fixed on {a.title}",
+            "{a.title} fixes the class of a DSCP",
             _other_class,
             "remove cnp_class, or choose a cnp_dscp of that class",
         ),
@@ -223,7 +223,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             f"split the link into parts of {ADAPTIVE_GBIT_S} Gbit/s or less, or remove it",
         ),
     ),
-    "edge-ports": (("edge_ports", "no port has a BPDU guard on {a.title}", "bpdu_guard"),),
+    "edge-ports": (("edge_ports", "{a.title} does not support a BPDU guard", "bpdu_guard"),),
     "routed-link": (
         ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
         ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),

@@ -339,14 +339,11 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
             group[second] = first
             continue
         what = f"{_named(one, other)} closes a loop: spanning tree would block a link of it."
-        yield Finding(what, (one.place, other.place), _fix(one, other))
-
-
-def _fix(one: PlacedPort, other: PlacedPort) -> str:
-    for switch in (one.switch, other.switch):
-        if isinstance(system_of(switch.os).routing, str):
-            return f"remove one link of the loop: {driver_of(switch.os).title} cannot route."
-    return "remove one link of the loop, or make the links routed: mode: routed at both ends."
+        fix = "remove one link of the loop, or make the links routed: mode: routed at both ends."
+        oses = [end.switch.os for end in (one, other)]
+        for os in [os for os in oses if isinstance(system_of(os).routing, str)][:1]:
+            fix = f"remove one link of the loop: {driver_of(os).title} cannot route."
+        yield Finding(what, (one.place, other.place), fix)
 
 
 def check_mlag_peer(spec: ClusterSpec) -> Findings:

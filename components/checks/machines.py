@@ -299,11 +299,10 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
             places = {key: nic.at("sriov", key) for key in keys}
             places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
             for key, place in places.items():
-                where = (place, nic.at("vfs"))
                 fix = f"set vfs to their number, or remove {key}."
-                yield Finding(f"{name} sets {key}, but has no VFs.", where, fix)
+                yield Finding(f"{name} sets {key}, but has no VFs.", (place, nic.at("vfs")), fix)
         elif mtu_bytes and nic.nic.sriov.autoprobe is False:
-            what = f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere."
+            what = f"{name} sets vf_mtu_bytes, but its VFs have no driver (autoprobe is false)."
             fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
             yield Finding(what, (mtu_place, nic.at("sriov", "autoprobe")), fix)
 
@@ -327,7 +326,7 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
             fix = f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each."
             yield Finding(what, (where, nic.at("vfs")), fix)
         elif most > line:
-            what = f"a VF of {name} has at most {most} Mbit/s, and the port has {line}."
+            what = f"a VF of {name} has at most {most} Mbit/s, but the port has {line}."
             fix = "lower max_rate_mbit_s, or correct speed_gbit_s."
             yield Finding(what, (nic.at("sriov", "max_rate_mbit_s"),), fix)
 
@@ -342,11 +341,10 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
-            what = f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}."
+            what = f"the VFs of {nic} are in VLAN {vlan}, but {rail.name} is VLAN {rail.vlan}."
             on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
-            where = (nic.at("sriov", "vlan"), on_rail)
             fix = f"set vlan to {rail.vlan}, or remove it if the port is untagged."
-            yield Finding(what, where, fix)
+            yield Finding(what, (nic.at("sriov", "vlan"), on_rail), fix)
     for cable in list_cables(spec):
         vlan, port = cable.nic.nic.sriov.vlan, cable.port
         if vlan and port.port.mode == "access":
@@ -371,10 +369,9 @@ def check_eswitch_mode(spec: ClusterSpec) -> Findings:
             continue
         mode = nic.at("sriov", "eswitch")
         for key in _carried(sriov):
-            where = (nic.at("sriov", key), mode)
-            fix = f"remove {key}, or set eswitch to legacy."
             what = f"{nic} sets {key} of VFs, but switchdev mode does not support it."
-            yield Finding(what, where, fix)
+            fix = f"remove {key}, or set eswitch to legacy."
+            yield Finding(what, (nic.at("sriov", key), mode), fix)
         if _pods_have_vfs(spec):
             what = f"{nic} is in switchdev mode: its VFs need a bridge of representors."
             fix = "remove eswitch, or choose another mode of the pod network."
@@ -395,7 +392,7 @@ def check_vf_guid(spec: ClusterSpec) -> Findings:
         for p, pf in enumerate(host.hca_sriov):
             path: SpecPath = ("hosts", h, "hca_sriov", p)
             if pf.guids and len(pf.guids) != pf.vfs:
-                what = f"{host.name} {pf.pci} has {pf.vfs} VFs, and {len(pf.guids)} GUIDs."
+                what = f"{host.name} {pf.pci} has {pf.vfs} VFs, but {len(pf.guids)} GUIDs."
                 fix = "list one GUID for each VF, or none: then they are derived."
                 yield Finding(what, (at((*path, "guids")), at((*path, "vfs"), pf.vfs)), fix)
             if not pf.guids and pf.pci in {other.pci for other in host.hca_sriov[:p]}:
@@ -412,7 +409,7 @@ def _ib_ports(spec: ClusterSpec) -> Findings:
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_sriov")
         if len(host.hca_sriov) > host.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, and VFs on {len(host.hca_sriov)} ports."
+            what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
             fix = "describe Ethernet ports under nics, or correct hcas."
             yield Finding(what, (at(path), at(("hosts", h, "hcas"), host.hcas)), fix)
         for n, nic in enumerate(host.nics):

@@ -220,10 +220,9 @@ def _shared_devices(spec: ClusterSpec) -> Findings:
         return
     path: SpecPath = ("pod_network", "shared_devices")
     if not network.shared_devices:
-        where = (at(path),)
-        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
         what = "the shared plugin publishes nothing, because shared_devices is empty."
-        yield Finding(what, where, fix)
+        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
+        yield Finding(what, (at(path),), fix)
     for d, device in enumerate(network.shared_devices):
         if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
             what = f"{device.resource} lacks a selector, so the plugin does not start."
@@ -388,9 +387,8 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
             continue
         what = f"the hosts' RDMA driver is {driver.shown}, but the network operator loads another."
         owner = places(spec, "operators.network.driver")
-        where = (*owner, at((*path, "kind"), driver.kind))
         fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
-        yield Finding(what, where, fix)
+        yield Finding(what, (*owner, at((*path, "kind"), driver.kind)), fix)
     owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
     for key, owner in owners.items():
         if spec.cloud is not None and owner == "operator":
@@ -421,9 +419,8 @@ def known_with(
     line, minor = find_line(version, catalogue), (major, second)
     where = places(spec, f"operators.{key}.chart.version", "kubernetes.version")
     if line is None:
-        what = f"{why_unknown(title, version, catalogue)}."
         fix = "use a known release line, or read the release's documentation and waive the rule."
-        yield Finding(what, where, fix, "warning")
+        yield Finding(f"{why_unknown(title, version, catalogue)}.", where, fix, "warning")
     elif not line.holds(minor):
         others = ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
         needed = f"Kubernetes {line.describe()}, not {show_version(minor)}"

@@ -113,8 +113,7 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
             least, why, limit = _IPV6_BYTES, "BGP on a link without an address needs", ()
         if hop.mtu_bytes < least:
             what = f"the link at {port} has MTU {hop.mtu_bytes}, but {why} {least}."
-            fix = f"raise it to {least} or more at both ends."
-            yield Finding(what, (hop.place, *limit), fix)
+            yield Finding(what, (hop.place, *limit), f"raise it to {least} or more at both ends.")
 
 
 def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:

@@ -287,7 +287,7 @@ def _no_servers(spec: ClusterSpec) -> Findings:
 def _few_workers(spec: ClusterSpec) -> Findings:
     count = len(spec.workers)
     if count < _PAIR:
-        what = f"RDMA is proven between two workers, but {count} of the hosts has that role."
+        what = f"RDMA is proven between two workers, but the site has {count}."
         yield Finding(what, places(spec, "hosts"), "give at least two hosts the role worker.")
 
 

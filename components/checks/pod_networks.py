@@ -144,10 +144,9 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
         wrong = _on_one_leaf(spec, route) or (None if on_link else _wrong_route(spec, route))
         wrong = wrong if attached else _NO_INTERFACE
         if wrong is not None:
-            where = (at((*path, "to"), route.to), at((*path, "rail"), route.rail))
-            fix = f"{wrong[1]}."
             what = f"the route to {route.to} over {route.rail} fails: {wrong[0]}."
-            yield Finding(what, where, fix)
+            fix = f"{wrong[1]}."
+            yield Finding(what, (at((*path, "to"), route.to), at((*path, "rail"), route.rail)), fix)
 
 
 def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
@@ -223,8 +222,8 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
         fit = (pool.subnet.num_addresses - 2) // nodes
         fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
         yield Finding(
-            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block} for {nodes} "
-            "workers.",
+            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block}, but {nodes} "
+            "workers need one each.",
             where,
             f"{fits}give the rail a larger subnet.",
         )
@@ -303,7 +302,7 @@ def check_pod_partition(spec: ClusterSpec) -> Findings:
     keys = network.ib_kubernetes if network is not None else None
     rails = [(r, rail) for r, rail in enumerate(fabric.rails) if rail.partition is not None]
     if keys is not None and not rails:
-        what = "ib_kubernetes puts pods into partitions, and no rail of the fabric names one."
+        what = "ib_kubernetes puts pods into partitions, but no rail of the fabric names one."
         where = (at(("operators", "network", "ib_kubernetes")), at(_RAILS))
         yield Finding(what, where, "write partition at the rails, or remove ib_kubernetes.")
     for r, rail in rails:
@@ -352,17 +351,17 @@ def _why_not_joined(
         )
     if external and keys is None and fabric.ufm is None:
         return (
-            "the subnet manager is external, and the file does not say how to reach it",
+            "the subnet manager is external, but the file does not say how to reach it",
             "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes",
         )
     if not external and keys is not None:
         return (
-            "ib-kubernetes talks to UFM alone, and the switches run the subnet manager",
+            "ib-kubernetes only talks to UFM, but the switches run the subnet manager",
             "remove ib_kubernetes: Railyard puts the VFs there itself",
         )
     if keys is None and partition.members == "all":
         return (
-            "its members are all, and whether that takes in VFs is not published",
+            "its members are all, which may leave out VFs",
             "list its members",
         )
     return None

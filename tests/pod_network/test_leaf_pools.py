@@ -215,7 +215,7 @@ def test_nv_ipams_attachment_asks_the_node_for_the_pool(spec: ClusterSpec, tmp_p
 def test_a_leaf_with_too_few_blocks_is_named_by_its_own_subnet(spec: ClusterSpec) -> None:
     found = findings_of("pod-pool", by_blocks(spec))
     assert found[0].what == (
-        "10.10.111.0/25 of rail-0 has 7 blocks of 16 addresses, but 8 workers need one each."
+        "10.10.111.0/25 of rail-0 has 7 blocks of 16, but 8 workers need one each."
     )
     assert found[0].where[0].path == ("rails", 0, "leaves", "leaf-01", "subnet")
     assert findings_of("pod-pool", by_blocks(spec, addresses_per_node=15)) == []
