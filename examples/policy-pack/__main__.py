@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import judge
-import pulumi
 from pulumi_policy import (
     EnforcementLevel,
     PolicyPack,
@@ -21,7 +20,7 @@ def lock(args: ResourceValidationArgs, report: ReportViolation) -> None:
 
 def proof(args: ResourceValidationArgs, report: ReportViolation) -> None:
     """Report a site of production whose update may succeed without a proof."""
-    if found := judge.unproven_in_prod(args.resource_type, args.props, pulumi.get_stack()):
+    if found := judge.unproven_in_prod(args.resource_type, args.props, args.urn):
         report(found)
 
 
