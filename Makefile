@@ -29,6 +29,7 @@ clean: down ## stop the lab and forget its state and the stack's; refuses where 
 	@python3 lab/clean.py
 
 test: setup ## the whole suite, as CI runs it
+	@$(PY) -m lab.engine.yaml_host # the workers of the suite have no network to fetch it
 	@$(PY) -m lab.suite
 
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`

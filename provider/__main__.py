@@ -1,5 +1,5 @@
 """The component package `railyard`, for Pulumi programs in every language."""
 
-from stacks.site_host import main
+from railyard_rdma.command import component_package
 
-main()
+component_package()

@@ -15,3 +15,10 @@ def railyard_judge() -> None:
     from components.cli.judge import main  # noqa: PLC0415 - the same
 
     main()
+
+
+def component_package() -> None:
+    """Serve the component `Site` to programs in other languages; the engine starts this."""
+    from stacks.site_host import main  # noqa: PLC0415 - the same
+
+    main()

@@ -18,8 +18,9 @@ def without_lock(kind: str, props: Mapping[str, Any]) -> str:
     return f"{props.get('site')} has no lock. Run `railyard pin {props.get('site')}`."
 
 
-def unproven_in_prod(kind: str, props: Mapping[str, Any], stack: str) -> str:
+def unproven_in_prod(kind: str, props: Mapping[str, Any], urn: str) -> str:
     """A stack of production must fail if acceptance does not prove the network."""
+    stack = urn.removeprefix("urn:pulumi:").partition("::")[0]
     if kind != SITE or not _PROD.search(stack) or props.get("gate") == "fail":
         return ""
     return (

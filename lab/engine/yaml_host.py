@@ -1,4 +1,4 @@
-"""Pulumi's language host for YAML programs: built from its Go module when a test asks for it.
+"""Pulumi's language host for YAML programs: built from its Go module, for tests alone.
 
 Its release needs older modules than the CLI, so it is a program of its own
 (sources.md#pulumi): 58 CPU seconds once, and then it is in the cache.
@@ -68,3 +68,7 @@ def _build(go: Path, target: Path) -> None:
             "Give Go a module proxy (GOPROXY), and run the same command again."
         )
     draft.replace(target)
+
+
+if __name__ == "__main__":
+    print(ensure_yaml_host())

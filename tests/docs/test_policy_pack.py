@@ -13,14 +13,19 @@ JUDGE: Final[Mapping[str, Callable[..., str]]] = runpy.run_path(
     str(Path(__file__).parents[2] / "examples" / "policy-pack" / "judge.py")
 )
 SITE: Final = "railyard:index:Site"
-GOOD: Final[Mapping[str, Any]] = {"site": "site.yaml", "locked": True, "gate": "fail", "plainSecrets": []}
+GOOD: Final[Mapping[str, Any]] = {
+    "site": "site.yaml",
+    "locked": True,
+    "gate": "fail",
+    "plainSecrets": [],
+}
 KEY: Final = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
 def found(kind: str, props: Mapping[str, Any], stack: str = "prod") -> list[str]:
     texts = (
         JUDGE["without_lock"](kind, props),
-        JUDGE["unproven_in_prod"](kind, props, stack),
+        JUDGE["unproven_in_prod"](kind, props, f"urn:pulumi:{stack}::training::{kind}::train"),
         JUDGE["plain_secret"](kind, props),
     )
     return [text for text in texts if text]

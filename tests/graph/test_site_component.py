@@ -118,10 +118,22 @@ def test_a_secret_of_another_resource_is_taken_as_it_comes() -> None:
             secrets = pulumi.Output.all(switch_password=made.output, ssh_private_key="value-of-key")
             Site("train", {"site": "site.yaml", "secrets": secrets})
 
-        return record_program(replace(RUN, preview=preview), program)
+        config = RUN.config if not preview else {**RUN.config, "observe": "always"}
+        return record_program(replace(RUN, preview=preview, config=config), program)
 
     graph = run(preview=False)
     assert "made" in graph.named("leaf-01-apply").dependencies
+    seen = run(preview=True)
+    assert "made" in seen.named("leaf-01-apply").dependencies
+    assert any("this preview reads no device" in each for each in seen.messages)
+
+
+def test_a_secret_that_the_program_does_not_mark_is_named_for_policies() -> None:
+    def run() -> None:
+        marked = pulumi.Output.secret("value-of-switch")
+        Site("train", {"site": "site.yaml", "secrets": {**SECRETS, "switch_password": marked}})
+
+    assert record_program(RUN, run).named("train").plain("plainSecrets") == ["ssh_private_key"]
 
 
 @pytest.mark.parametrize(
