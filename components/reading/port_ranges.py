@@ -22,6 +22,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
 from components.model.units import PORT_TARGET
+from components.reading.host_ranges import expand_hosts
 from components.reading.yaml_text import YamlText
 
 RULE = "port-range"
@@ -312,6 +313,6 @@ def _with(spot: Spot, key: str, inner: Spot) -> Spot:
 
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
-    """Spread the ranges of a document that was already checked, without its lines."""
-    text = spread_ports(YamlText(dict(document), Lines(), ()))
+    """Spread templates and ranges of a document that was already checked, without its lines."""
+    text = spread_ports(expand_hosts(YamlText(dict(document), Lines(), ())))
     return text.value if isinstance(text.value, dict) else dict(document)
