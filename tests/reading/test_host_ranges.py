@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 import pytest
@@ -10,9 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.checks.render import render_json
 from components.checks.site import check_loaded
-from components.core.problem import Json
+from components.core.problem import Json, render_path
 from components.reading.load import Loaded, parse_site
 from components.reading.port_ranges import spread_document
 from tests.checks.cases import CLEAN, ROOT
@@ -152,10 +150,10 @@ def test_every_line_is_that_of_the_template_or_the_entry() -> None:
             assert written[line - 1] == text
 
 
-def test_a_rule_names_the_place_in_the_template_for_programs() -> None:
+def test_a_rule_names_the_place_in_the_template_once() -> None:
     text = LARGE.replace("netdev: rdma3, model: ConnectX-7", "netdev: rdma3, model: ConnectX-9000")
-    found = json.loads(render_json(check_loaded(load(text), "site.yaml").problems))["problems"]
-    places = {(each["rule"], where["path"]) for each in found for where in each["where"]}
+    [found] = check_loaded(load(text), "site.yaml").problems
+    places = {(found.rule, render_path(place.path)) for place in found.where}
     assert places == {("nic-model", "host_templates.gpu.nics[3].model")}
 
 
