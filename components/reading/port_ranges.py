@@ -1,8 +1,9 @@
 """Ranges of ports in the file, `swp1-16: gpu[01-16]/rail-0`, to one entry a port: pure.
 
 A range is written as the switch writes it, `1/1-1/8` or `1/1-8` on Onyx, `swp1-8` on Cumulus,
-`Ethernet1/1-8/1` on EOS, and holds the whole ports of the model from the first to the last. From
-the first part of a port to the last one of another, `swp1s0-swp4s1`, it holds all their parts.
+`Ethernet1/1-8/1` on EOS, or with brackets, `swp[1-8]`. It holds the whole ports of the model from
+the first to the last. From the first part of a port to the last one of another, `swp1s0-swp4s1`, it
+holds all their parts.
 Brackets count what is plugged in, as Slurm's host lists do: `gpu[01-08]/rail-0` is eight hosts,
 `gpu01/rail-[0,2]` two rails of one.
 """
@@ -140,7 +141,8 @@ def _address(value: Json) -> str:
 def _ports_between(
     key: str, model: SwitchModel, known: Sequence[str], spread: _Spread
 ) -> tuple[str, ...]:
-    first, _, last = (part.strip() for part in key.partition("-"))
+    ends = re.sub(r"([^\[\]]*)\[([0-9]+)-([0-9]+)\](.*)", r"\1\2\4-\1\3\4", key)
+    first, _, last = (part.strip() for part in ends.partition("-"))
     parts = _parts_between(first, last, model, known, spread.system)
     if parts:
         return parts
