@@ -135,7 +135,7 @@ def test_the_pool_of_a_cloud_has_the_asked_workers(railyard: Call, machine: Path
         (("--example", "mixed-fabric", "--rails", "3"), "leaf-04 would have no rail"),
         (("--example", "spine-leaf", "--hosts", "4"), "cannot be counted up"),
         (("--example", "quantum-ib", "--hosts", "4"), "cannot be counted up"),
-        (("--example", "shared-rdma", "--rails", "2"), "has a problem: the plugin has no"),
+        (("--example", "shared-rdma", "--rails", "2"), "has a problem: the plugin lacks"),
         (("--discovered", "no.json"), "no.json: cannot be read"),
         (("--discovered", "list.json"), "not what `railyard discover --format json` prints"),
         (("--discovered", "none.json"), "no host in the file has cards"),
