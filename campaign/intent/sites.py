@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import yaml
 
+from components.reading.port_ranges import spread_document
+
 ROOT: Final = Path(__file__).parents[2]
 Site = dict[str, Any]
 """A site file as it was read: mappings, lists and plain values."""
@@ -60,7 +62,7 @@ def _read(name: str) -> Site:
         return document["config"]["railyard:cluster"]
     if name == "three-servers":
         return _with_three_servers(_read("dev"))
-    return yaml.safe_load((ROOT / "examples" / name / "site.yaml").read_text())
+    return spread_document(yaml.safe_load((ROOT / "examples" / name / "site.yaml").read_text()))
 
 
 def _with_three_servers(dev: Site) -> Site:

@@ -82,6 +82,17 @@ FILE_RULES: Final = (
         "a later one, overlaps no other entry, and has one end of a cable for each port.",
     ),
     FileRule(
+        "host-range",
+        "A range of hosts, `name: gpu[01-16]`, counts upwards with numbers of one width, and "
+        "shares no host with another entry. Each other range below its entry and its templates has "
+        "as many values, and `each` names only hosts of the range. A file has at most 4096 hosts.",
+    ),
+    FileRule(
+        "host-template",
+        "The template that a host or another template takes is one of `host_templates`, none "
+        "leads back to itself, and some host takes each of them.",
+    ),
+    FileRule(
         "site-file",
         "`railyard:site` of a stack names a site that may be read. The path is relative to the "
         "stack's file and leads to a file in the folder of the Pulumi project, also through "

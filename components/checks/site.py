@@ -23,12 +23,12 @@ from components.checks.site_files import (
     find_unpinned,
 )
 from components.core.errors import SpecError
-from components.core.problem import Finding, Json, Lines, Place, SpecPath
+from components.core.problem import Finding, Json, Lines, Place, SpecPath, render_path
 from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
 from components.model.worker_kinds import written_at
-from components.reading import port_ranges
+from components.reading import host_ranges, port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
 from components.reading.site_path import find_project
 
@@ -240,7 +240,8 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
         kept, waived = waive(spec, own)
         found += [*kept, *named("waiver", check_waiver(spec, waived if loaded.spec else None))]
     located = (loaded.places.locate_all(problem) for problem in found)
-    problems = group_problems(located, spec)
+    joined = group_problems(located, spec)
+    problems = tuple(_at_its_entry(problem) for problem in joined)
     wrong = any(problem.severity == "error" for problem in problems)
     unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
     read = None if wrong else loaded.spec
@@ -262,6 +263,18 @@ def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
     return replace(problem, where=tuple(dict.fromkeys(places)))
 
 
+def _at_its_entry(problem: Finding) -> Finding:
+    """Name the entry or template of the file in place of a host that was made of it."""
+    what = problem.what
+    for place in problem.where:
+        old, new = place.path, place.written or ()
+        while len(old) > 1 and len(new) > 1 and render_path(old) not in what:
+            old, new = old[:-1], new[:-1]
+        what = what.replace(render_path(old), render_path(new)) if len(new) > 1 else what
+    where = (replace(each, path=each.written or each.path) for each in problem.where)
+    return replace(problem, what=what, where=tuple(dict.fromkeys(where)))
+
+
 def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Finding]:
     """Run the rules on files next to the site; a text without a file has none."""
     if loaded.secrets is not None:
@@ -277,10 +290,11 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Fin
 def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
     """Whether a rule only found a value that replaced a wrong one."""
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
-    nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
+    short = any(_lacks_hosts(each) for each in loaded.problems)
+    nameless = nameless or short or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:
         return True
-    roleless = any(path[-1:] == ("role",) for path in loaded.left_out)
+    roleless = short or any(path[-1:] == ("role",) for path in loaded.left_out)
     if roleless and problem.rule in _RULES_BY_ROLE:
         return True
     lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
@@ -292,6 +306,12 @@ def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
         for place in problem.where
         for left_out in loaded.left_out
     )
+
+
+def _lacks_hosts(problem: Finding) -> bool:
+    """Whether a problem left out hosts, or took the template from them."""
+    left_out = problem.rule in {host_ranges.RANGE_RULE, host_ranges.TEMPLATE_RULE}
+    return (left_out and problem.severity == "error") or problem.what.endswith("`template`?")
 
 
 def _follows(problem: Finding, loaded: Loaded) -> bool:
@@ -308,7 +328,7 @@ def _follows(problem: Finding, loaded: Loaded) -> bool:
     return problem.rule == "missing-key" and any(
         each.rule == "unknown-key"
         and each.where[0].path[:-1] == path[:-1]
-        and each.what.endswith(f"`{path[-1]}`?")
+        and each.what.endswith((f"`{path[-1]}`?", "`template`?"))
         for each in loaded.problems
     )
 

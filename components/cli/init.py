@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
+from components.checks.site import check_loaded
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
+from components.core.limits import read_text
 from components.core.problem import exit_code
+from components.discover.resize import numbers_of, read_found, resize
 from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
-from components.model.worker_kinds import with_instances
 from components.project.engine import (
     Engine,
     judge_engine,
@@ -26,6 +28,7 @@ from components.project.engine import (
 from components.project.wheel import own_version, pack_wheel
 from components.project.write import (
     REQUIREMENTS,
+    SITE_FILE,
     Example,
     ProjectPlan,
     example_text,
@@ -37,17 +40,22 @@ from components.project.write import (
     replace_package,
     write_project,
 )
-from components.reading.port_ranges import spread_document
+from components.reading.load import parse_site
 
 app = command_app()
 _STACK = "site"
 
 
 @app.command()
-def init(
+def init(  # noqa: PLR0913 - one parameter for each option
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder of the project")],
     *,
     example: Annotated[Example, typer.Option(help="site to begin with")] = "dgx-roce",
+    rails: Annotated[int | None, typer.Option(help="number of rails")] = None,
+    hosts: Annotated[int | None, typer.Option(help="number of workers")] = None,
+    discovered: Annotated[
+        Path | None, typer.Option(help="what `railyard discover --format json` printed")
+    ] = None,
     stack: Annotated[str, typer.Option(help="name of the stack")] = _STACK,
     check: Annotated[
         bool, typer.Option("--check", help="look at the engine again; write nothing")
@@ -58,9 +66,9 @@ def init(
 ) -> None:
     """Write a project of your own, and say what it needs before its first preview.
 
-    Asks nothing, and overwrites nothing; only --package writes requirements.txt and the wheel
-    again. Exit codes: 0 written; 2 files exist already; with --check 0 this machine is ready, 1
-    something is missing.
+    On a terminal it asks for the numbers of rails and workers, unless they are given. It overwrites
+    nothing; only --package writes requirements.txt and the wheel again. Exit codes: 0 written; 2
+    files exist already; with --check 0 this machine is ready, 1 something is missing.
     """
     if package:
         wheel = pack_wheel()
@@ -74,13 +82,42 @@ def init(
         return
     _demand_name(stack)
     name = project_name(folder.absolute().name)
-    files = render_files(ProjectPlan(name, stack, example, pack_wheel(), wanted_versions()))
+    site = _site(example, rails, hosts, discovered)
+    files = render_files(ProjectPlan(name, stack, site, pack_wheel(), wanted_versions()))
+    spec = _checked(site)
     write_project(folder, files)
-    written = spread_document(yaml.safe_load(example_text(example)))
-    spec = with_instances(ClusterSpec.model_validate(written))
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})
     say(f"{folder}: wrote {', '.join(files)} (example {example}).\n")
     say(render_next_steps(folder, stack, engine, secrets))
+
+
+def _site(example: Example, rails: int | None, hosts: int | None, found: Path | None) -> str:
+    """The text of the site, with the asked numbers."""
+    text = example_text(example)
+    if found is None and rails is None and hosts is None and sys.stdin.isatty():
+        own_rails, own_hosts = numbers_of(text)
+        rails = typer.prompt("Rails", default=own_rails, type=int) if own_rails else None
+        hosts = typer.prompt("Workers", default=own_hosts, type=int) if own_hosts else None
+    return resize(text, rails, hosts, read_found(_read(found)) if found else ())
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_text(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {error}. Nothing was written.") from error
+
+
+def _checked(site: str) -> ClusterSpec:
+    """Read the site that will be written: `railyard check` must accept it but for its marks."""
+    checked = check_loaded(parse_site(site, SITE_FILE), SITE_FILE)
+    if checked.spec is None:
+        first = next(each for each in checked.problems if each.severity == "error")
+        raise UsageError(
+            f"this example with these numbers has a problem: {first.what} Nothing was written.\n"
+            f"  fix    {first.fix} Or begin with other numbers or another example."
+        )
+    return checked.spec
 
 
 def _demand_name(stack: str) -> None:

@@ -42,6 +42,8 @@ class Place:
     line: int | None = None
     default: bool = False
     """The value is not in the file: it is Railyard's default, and `line` is its parent's."""
+    written: SpecPath | None = None
+    """Its path in the file, if a template or a range of hosts brought it to `path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Spot:
 
     line: int
     inner: Mapping[str, Spot] | Sequence[Spot] | None = None
+    path: SpecPath | None = None
+    """Place in the file of a value that a template or a range brought elsewhere."""
 
     def find(self, item: str | int) -> Spot | None:
         """Return the spot at one key or list position, or None."""
@@ -135,14 +139,20 @@ class Lines:
         if place.file is not None or self.file is None:
             return place
         found, missing = self.root, False
-        for item in place.path:
+        entries: list[tuple[Spot, SpecPath]] = []
+        for below, item in enumerate(place.path, 1):
             inner = found.find(item) if found else None
             if inner is None:
                 missing = True
                 break
             found = inner
+            if found.path is not None:
+                entries.append((found, (*found.path, *place.path[below:])))
+        lacks = missing and place.value is None  # to be added to the entry, not to its template
+        found, written = entries[0 if lacks else -1] if entries else (found, None)
         default = defaults and missing and place.value is not None
-        return replace(place, file=self.file, line=found.line if found else None, default=default)
+        line = found.line if found else None
+        return replace(place, file=self.file, line=line, default=default, written=written)
 
     def locate_all(self, found: Finding, *, defaults: bool = True) -> Finding:
         """Add file and line to each place of a finding."""

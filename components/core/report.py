@@ -79,7 +79,6 @@ def _value(place: Place) -> str:
 
 def finding_json(found: Finding) -> dict[str, Json]:
     """Return one finding for programs; every command writes the same keys."""
-    where: list[Json] = [
-        {**asdict(place), "path": render_path(place.path)} for place in found.where
-    ]
+    places = [{**asdict(place), "path": render_path(place.path)} for place in found.where]
+    where: list[Json] = [{k: v for k, v in each.items() if k != "written"} for each in places]
     return {**asdict(found), "where": where}

@@ -119,9 +119,9 @@ def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
     if mark is None:
         return False
     head, found, _ = each.value.partition(mark) if mark else (each.value, "", "")
-    if mark and "[" in head and asked.old in unfold_names(head):
+    if "[" in head and asked.old in unfold_names(head):
         what = f"{asked.old} is one of {head}, and a range holds only names that count together."
-        fix = "write the ports of this range one by one, then rename it."
+        fix = "write what this range has one by one, then rename it."
         raise _refused(file, each.line, what, fix)
     return head == asked.old and found == mark
 
@@ -203,7 +203,7 @@ def _node_edit(
     is_made = spec.k3s is None and spec.kubespray is None
     is_made = is_made or bool({asked.old, spec.renamed.hosts.get(asked.old)} & in_state)
     kept = host.node if is_made and host.role in {"control_plane", "worker"} else ""
-    path: SpecPath = (*file.prefix, "hosts", number)
+    path: SpecPath = (*file.prefix, *file.entry(("hosts", number))[0])
     if host.node_name is not None and (kept or asked.new) == asked.new:
         return kept, [document.drop_key((*path, "node_name"))]
     if host.node_name is None and kept not in {"", asked.new}:

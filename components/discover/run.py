@@ -153,8 +153,12 @@ def _host_json(file: SiteFile, found: Found) -> Json:
     distances: dict[str, Json] = {
         f"{gpu} {card}": steps.name for (gpu, card), steps in sorted(matrix(look).items())
     }
+    login = found.target.ssh.model_dump(
+        mode="json", exclude={"hops"}, exclude_none=True, exclude_defaults=True
+    )
     return {
         "name": found.target.name,
+        "ssh": login,
         "numa_nodes": look.nodes,
         "cards": [_card_json(card, proposal.rails.get(card.pci)) for card in look.cards],
         "gpus": [{"pci": gpu.pci, "numa": gpu.numa} for gpu in look.gpus],

@@ -20,6 +20,7 @@ from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.model.reach import how_to_pin
 from components.model.sources import JumpError, JumpHost, with_way
 from components.model.units import JumpNames, Ssh
+from components.reading.host_ranges import expand_hosts
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
@@ -41,10 +42,12 @@ class SiteFile:
     prefix: tuple[str, ...]
     """Path to the site: empty, or `config: railyard:cluster:` in a stack file."""
     site: Mapping[str, Json]
-    """The site, with each range of ports split into single ports."""
+    """The site, with each range split into single ports and hosts."""
     lines: Lines
     stack: str | None
     """The stack whose file was named; None for a plain site file."""
+    written: Json = None
+    """The entries of `hosts` as written."""
 
     def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
         """Each host's entry and its place."""
@@ -52,6 +55,17 @@ class SiteFile:
         for number, host in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(host, dict):
                 yield ("hosts", number), host
+
+    def entry(self, path: SpecPath) -> tuple[SpecPath, bool]:
+        """Return the place of a host's entry as written, and whether it has no template or range.
+
+        A host that is not in the file yet is where it will be.
+        """
+        spot = self.lines.spot(path)
+        place = spot.path[:2] if spot and spot.path else path
+        entries = self.written if isinstance(self.written, list) else []
+        number = cast("int", place[1])
+        return place, number >= len(entries) or entries[number] == dict(self.hosts()).get(path)
 
     def line(self, path: SpecPath) -> int | None:
         """Return the line of a value, or of its parent if it is missing."""
@@ -92,14 +106,15 @@ def read_site_file(path: Path) -> SiteFile:
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
         prefix = ()
-    site = spread_ports(parsed.below(*prefix))
+    site = spread_ports(expand_hosts(parsed.below(*prefix)))
     if not isinstance(site.value, dict):
         raise SpecError(
             f"{path}: there is no site in it.\n"
             f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
         )
     stack = _stack_of(path) if prefix else None
-    return SiteFile(path, text, prefix, site.value, site.lines, stack)
+    written = parsed.below(*prefix, "hosts").value
+    return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
 
 def _named_site(named: Json, stack_file: Path) -> SiteFile:
@@ -165,6 +180,7 @@ def write_proposals(
         UsageError: The file's layout allows no addition; nothing was written.
     """
     document = YamlText(file.text)
+    proposals = [_at_entry(file, each) for each in proposals]
     inserts = [each for found in proposals for each in _inserts(document, file, found)]
     if new_hosts:
         inserts.append(document.add_entries((*file.prefix, "hosts"), new_hosts))
@@ -178,6 +194,24 @@ def write_proposals(
             "  fix    write the host's entry as the examples do, a line for each key."
         )
     return text
+
+
+def _at_entry(file: SiteFile, found: Proposal) -> Proposal:
+    """Return the proposal with the place of the host's entry as written.
+
+    Raises:
+        UsageError: The host comes from a template or a range, which other hosts share.
+    """
+    place, alone = file.entry(found.path)
+    if not alone:
+        name = dict(file.hosts())[found.path].get("name")
+        keys = [*found.host_keys, *(["nics"] if found.new_cards or found.card_keys else [])]
+        raise UsageError(
+            f"{file.path}:{file.line(found.path)}: {name} comes from a template or a range, to "
+            f"which nothing is added; nothing was written for it.\n  fix    write {', '.join(keys)}"
+            f" into the template, or into `each` for {name}: --format json prints what was found."
+        )
+    return replace(found, path=place)
 
 
 def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Insert]:

@@ -25,18 +25,25 @@ from components.project.lab_marks import is_stand_in
 from components.project.wheel import DISTRIBUTION, FOLDER, Wheel, pick_pins
 from components.reading.load import MARK
 
-_SSH: Final = r"(switches|hosts|environment\.hypervisors)\[\]\.ssh"
+_HOST: Final = r"(hosts\[\](\.each\.[^.]+)?|host_templates\.[^.]+)"
+_SSH: Final = rf"((switches|environment\.hypervisors)\[\]|{_HOST})\.ssh"
 _POOL: Final = r"environment\.instances\.pools\[\]"
 _EXPLAINED: Final[Mapping[str, str]] = {
     rf"{_SSH}\.address": "its management address, as this machine reaches it",
+    r"host_templates\.[^.]+\.ssh\.host_key": (
+        "the hosts' own keys, each under `each` of its range: docs/howto/many-hosts.md"
+    ),
     rf"{_SSH}\.host_key": (
         "its own key of ed25519, else ECDSA, else RSA: ssh-keyscan ADDRESS, compared on its console"
     ),
-    r"rails\[\]\.(vlan|subnet)": "VLAN and subnet of the rail, which nothing else uses",
+    r"rails\[\]\.(vlan|subnet|leaves\..*)": "VLAN and subnet of the rail, which nothing else uses",
     r"switches\[\]\.(model|release)": "what `show version` says on the switch",
-    r"switches\[\]\.ports\..*": "which card is plugged into which port",
-    r"hosts\[\]\.gpus": "GPUs of the host: nvidia-smi -L",
-    r"hosts\[\]\.nics\[\]\.(pci|netdev|model|numa)": (
+    r"infiniband\.ufm\.(address|certificate_sha256)": "what your UFM has",
+    r"(infiniband\.)?switches\[\]\.ports\..*": "which card is plugged into which port",
+    rf"{_HOST}\.gpus": "GPUs of the host: nvidia-smi -L",
+    rf"{_HOST}\.hca_guids\[\]": "the GUIDs of the ports: ibstat on the host",
+    r"switches\[\]\.routing\..*": "numbers and addresses of your routing",
+    rf"{_HOST}\.nics\[\]\.(pci|netdev|model|numa)": (
         "where the card is, and what it is: railyard discover reads it"
     ),
     r"environment\.hypervisors\[\]\.release": "what `vmware -v` says",
@@ -90,7 +97,10 @@ def _leaves(node: Node | None, path: str) -> Iterator[tuple[str, ScalarNode]]:
             yield from _leaves(value, f"{path}.{key.value}" if path else str(key.value))
 
 
-Example = Literal["dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s"]
+Example = Literal[
+    "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s", "rail-optimised", "spine-leaf",
+    "mixed-fabric", "mixed-nodes", "quantum-ib", "quantum-ufm",
+]  # fmt: skip
 EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
 SITE_FILE: Final = "site.yaml"
 WORKFLOW: Final = ".github/workflows/preview.yml"
@@ -122,7 +132,8 @@ class ProjectPlan:
     name: str
     """Name of the Pulumi project, which comes from its folder."""
     stack: str
-    example: Example
+    site: str
+    """The text of the site."""
     wheel: Wheel
     """The Railyard of this project."""
     versions: Mapping[str, str]
@@ -140,7 +151,7 @@ def render_files(plan: ProjectPlan) -> dict[str, bytes]:
         "Pulumi.yaml": _project(plan.name),
         f"Pulumi.{plan.stack}.yaml": f"config:\n  railyard:site: {SITE_FILE}\n",
         "__main__.py": _PROGRAM,
-        SITE_FILE: mark_example(example_text(plan.example)),
+        SITE_FILE: mark_example(plan.site),
         ".gitignore": _IGNORED,
         WORKFLOW: _workflow(plan),
     }

@@ -16,7 +16,9 @@ from components.core.problem import Finding, Json, Lines, Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
 from components.model.places import with_jump_hosts
+from components.model.site_file import SiteFile
 from components.model.worker_kinds import with_instances
+from components.reading.host_ranges import expand_hosts
 from components.reading.loose import find_loose_types, find_stand_in, replace_wrong
 from components.reading.members import settle_unions
 from components.reading.port_ranges import spread_ports
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration for a small site; `SITE_KEY` names a file instead."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
-TEMPLATE: Final = "x-"
+FREE: Final = "x-"
 """Begins a top-level key that the reader ignores, as in a Compose file."""
 MARK: Final = "# CHANGE: "
 """Begins the comment on a line whose value the user must change; the user then deletes it."""
@@ -245,11 +247,11 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
     )
 
 
-def _without_templates(written: YamlText) -> YamlText:
+def _without_free_keys(written: YamlText) -> YamlText:
     """Return the file without top-level `x-` keys, whose contents YAML anchors repeat elsewhere."""
     if not isinstance(written.value, dict):
         return written
-    kept = {key: each for key, each in written.value.items() if not key.startswith(TEMPLATE)}
+    kept = {key: each for key, each in written.value.items() if not key.startswith(FREE)}
     return replace(written, value=kept)
 
 
@@ -262,7 +264,7 @@ def _is_consequence(detail: ErrorDetails) -> bool:
 
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = spread_ports(_without_templates(written))
+    text = spread_ports(expand_hosts(_without_free_keys(written)))
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
@@ -273,7 +275,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
         spec = ClusterSpec.model_validate(text.value)
     except ValidationError as error:
         for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
-            path, problem = word_error(detail, ClusterSpec)
+            path, problem = word_error(detail, SiteFile)
             if path not in wrong and not _is_consequence(detail):
                 # A default that follows from a wrong value is not another mistake.
                 if detail["type"] != "default_factory_not_called":
@@ -283,8 +285,8 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
                 if is_refinement(detail) and stand_ins[path] is not None:
                     replaced[path] = stand_ins[path]
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
-    if spec is not None and not located:
-        return Loaded(with_jump_hosts(with_instances(spec)), (), text.lines, secrets=secrets)
+    if spec is not None and all(problem.severity == "warning" for problem in located):
+        return Loaded(with_jump_hosts(with_instances(spec)), located, text.lines, secrets=secrets)
     rest = spec or _validate_rest(text.value, frozenset(wrong), (replaced, stand_ins))
     partial = with_jump_hosts(with_instances(rest)) if rest else None
     return Loaded(

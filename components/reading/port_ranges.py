@@ -1,8 +1,9 @@
 """Ranges of ports in the file, `swp1-16: gpu[01-16]/rail-0`, to one entry a port: pure.
 
 A range is written as the switch writes it, `1/1-1/8` or `1/1-8` on Onyx, `swp1-8` on Cumulus,
-`Ethernet1/1-8/1` on EOS, and holds the whole ports of the model from the first to the last. From
-the first part of a port to the last one of another, `swp1s0-swp4s1`, it holds all their parts.
+`Ethernet1/1-8/1` on EOS, or with brackets, `swp[1-8]`. It holds the whole ports of the model from
+the first to the last. From the first part of a port to the last one of another, `swp1s0-swp4s1`, it
+holds all their parts.
 Brackets count what is plugged in, as Slurm's host lists do: `gpu[01-08]/rail-0` is eight hosts,
 `gpu01/rail-[0,2]` two rails of one.
 """
@@ -22,6 +23,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
 from components.model.units import PORT_TARGET
+from components.reading.host_ranges import expand_hosts
 from components.reading.yaml_text import YamlText
 
 RULE = "port-range"
@@ -139,7 +141,8 @@ def _address(value: Json) -> str:
 def _ports_between(
     key: str, model: SwitchModel, known: Sequence[str], spread: _Spread
 ) -> tuple[str, ...]:
-    first, _, last = (part.strip() for part in key.partition("-"))
+    ends = re.sub(r"([^\[\]]*)\[([0-9]+)-([0-9]+)\](.*)", r"\1\2\4-\1\3\4", key)
+    first, _, last = (part.strip() for part in ends.partition("-"))
     parts = _parts_between(first, last, model, known, spread.system)
     if parts:
         return parts
@@ -312,6 +315,6 @@ def _with(spot: Spot, key: str, inner: Spot) -> Spot:
 
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
-    """Spread the ranges of a document that was already checked, without its lines."""
-    text = spread_ports(YamlText(dict(document), Lines(), ()))
+    """Spread templates and ranges of a document that was already checked, without its lines."""
+    text = spread_ports(expand_hosts(YamlText(dict(document), Lines(), ())))
     return text.value if isinstance(text.value, dict) else dict(document)

@@ -12,11 +12,14 @@ from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
 from components.core.report import DOCS_SITE
-from components.model.cluster import ClusterSpec
+from components.model.site_file import SiteFile
 from components.model.units import DNS_LABEL, PORT_TARGET
-from components.reading.load import TEMPLATE
+from components.reading.host_ranges import RANGE
+from components.reading.load import FREE
 from components.reading.members import docs_of
 
+_OF_HOSTS: Final = ("Ssh", "Nic", "HcaPf")
+"""Parts of a host, of which its template can bring some keys."""
 _SHORT_FORMS: Final = {
     "SwitchPort": (
         ("Switch", "ports"),
@@ -62,7 +65,7 @@ def render_schema() -> dict[str, Json]:
     Raises:
         Bug: The model has changed, and a short form no longer fits in.
     """
-    schema = ClusterSpec.model_json_schema(mode="validation", schema_generator=_Documented)
+    schema = SiteFile.model_json_schema(mode="validation", schema_generator=_Documented)
     # Pydantic describes the converted value; a user can also write it as one text.
     for name, ((owner, key), text) in _SHORT_FORMS.items():
         properties = schema["$defs"][owner]["properties"]
@@ -73,12 +76,13 @@ def render_schema() -> dict[str, Json]:
         properties[key] = mended
     _name_default_plane(schema)
     _suggest_models(schema)
+    _shorten_hosts(schema)
     titled: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
         "title": "Railyard site",
-        # Templates for YAML anchors; their contents are checked at each use.
-        "patternProperties": {f"^{TEMPLATE}": {}},
+        # A place for YAML anchors; what they hold is checked at each use.
+        "patternProperties": {f"^{FREE}": {}},
     }
     return cast("dict[str, Json]", titled)
 
@@ -132,3 +136,33 @@ def _suggest_models(schema: dict[str, Any]) -> None:
     card = schema["$defs"]["Nic"]["properties"]["model"]
     del card["type"]
     card["anyOf"] = [{"enum": list(CARDS)}, {"type": "string"}]
+
+
+def _shorten_hosts(schema: dict[str, Any]) -> None:
+    """Let a template bring any key of a host, and a range stand for any text of a form."""
+    parts = schema["$defs"]
+    for name in _OF_HOSTS:
+        parts[f"Host{name}"] = {**parts[name], "required": []}
+    for name in ("HostEntry", "HostTemplate"):
+        for own in _OF_HOSTS:
+            old, new = ({"$ref": f"#/$defs/{each}"} for each in (own, f"Host{own}"))
+            parts[name] = _replaced(parts[name], old, new)
+    for name in ("HostEntry", "HostTemplate", *(f"Host{own}" for own in _OF_HOSTS)):
+        parts[name]["properties"] = _with_ranges(parts[name]["properties"])
+    parts["HostEntry"]["required"] = ["name"]
+    parts["HostTemplate"]["required"] = []
+    del parts["HostTemplate"]["properties"]["name"]
+
+
+def _with_ranges(part: Any) -> Any:  # noqa: ANN401 - JSON
+    """Allow a range in each text that has a form."""
+    if isinstance(part, list):
+        return [_with_ranges(each) for each in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    items = cast("dict[str, Any]", part)
+    if "pattern" not in items:
+        return {key: _with_ranges(each) for key, each in items.items()}
+    words = {key: each for key, each in items.items() if key in {"description", "title"}}
+    form = {key: each for key, each in items.items() if key not in words}
+    return {**words, "anyOf": [form, {"type": "string", "pattern": RANGE}]}

@@ -27,6 +27,8 @@ _TAGS: Final = frozenset(
     TAG + name for name in ("bool", "float", "int", "map", "null", "seq", "str")
 )
 """Types that can be written before a value; tags of other programs mean nothing here."""
+_BARE_RANGE: Final = re.compile(r"\{[^\"']*?:\s+([^\s\"',{}]+\[[0-9][0-9,:-]*\][^\s\"',{}]*)")
+"""A range without quotes in a mapping in braces."""
 _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 """Line breaks of YAML 1.1 and so of libyaml; editors and YAML 1.2 count them as characters."""
 
@@ -379,5 +381,8 @@ def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
     line = why.line
     shown = written[line - 1].strip()[:80] if line and line <= len(written) else None
     place = Place((), shown, file, line or 1)
-    found = Finding(why.what, (place,), why.fix, rule="yaml-syntax")
+    fix = why.fix
+    if shown and (bare := _BARE_RANGE.search(shown)):
+        fix = f'write "{bare[1]}" in quotes: inside braces, a bracket begins a list.'
+    found = Finding(why.what, (place,), fix, rule="yaml-syntax")
     return YamlText(None, Lines(file), (found,))

@@ -27,6 +27,9 @@ BASES: Final = {
     "cumulus": ROOT / "examples" / "esxi-roce" / "cumulus.yaml",
 }
 MOST: Final = 3
+_LOGINS: Final = '    ssh: {address: "192.168.2.[11-26]"}'
+_SLOW: Final = "{gpu01: {nics: [{rail: rail-0, speed_gbit_s: 200}]}}"
+"""One card of the sixteen hosts runs at another speed."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ MISTAKES: Final = (
     Mistake("spine-leaf", "release: 5.11.0", "release: 4.4.0", "upgrade it to 5.6",
             ("release: 4.4.0", "release: 5.11.0"), every=True),
     taken_back("spine-leaf", "mode: lossless", "mode: lossles", "choose one of"),
-    taken_back("spine-leaf", "speed_gbit_s: 400", "speed_gbit_s: 200", "correct the speed"),
+    taken_back("spine-leaf", _LOGINS, f"{_LOGINS}\n    each: {_SLOW}", "correct the speed"),
     taken_back("spine-leaf", "mode: routed", "mode: access", "mode: routed", every=True),
     taken_back("quantum-ib", _GUID, '"a088:c203:0001:10"', ""),
     taken_back("cumulus", "  cnp_dscp: 48\n", "  cnp_dscp: 48\n  ecn_min_kib: 1600\n",

@@ -285,3 +285,29 @@ def test_a_stack_that_names_no_site_is_refused(tmp_path: Path, written: str, wor
         read_site_file(stack)
     assert "Pulumi.dev.yaml" in str(refused.value)
     assert "fix" in str(refused.value)
+
+
+SHORT = f"""\
+host_templates:
+  gpu:
+    role: worker
+{SSH.replace("      address: 192.168.2.11   # the console's", "      port: 22")}"""
+
+
+def test_nothing_is_added_to_what_hosts_share(tmp_path: Path, look: HostLook) -> None:
+    hosts = 'hosts:\n  - {name: "gpu[01-02]", template: gpu, ssh: {address: "192.168.2.[11-12]"}}\n'
+    before = f"{HEAD}{SHORT}{hosts}{TAIL}"
+    report, after = run(tmp_path, before, look, asked=("gpu02",))
+    line = 1 + before[: before.index('  - {name: "gpu[01-02]"')].count("\n")
+    assert after == before
+    [error] = report.errors
+    assert f"site.yaml:{line}: gpu02 comes from a template or a range" in str(error)
+    assert "write gpus, nics into the template, or into `each` for gpu02" in str(error)
+
+
+def test_a_host_after_a_range_gets_its_own_cards(tmp_path: Path, look: HostLook) -> None:
+    ranges = 'hosts:\n  - {name: "gpu[02-09]", template: gpu, ssh: {address: "10.0.0.[2-9]"}}\n'
+    before = f"{HEAD}{SHORT}{ranges}{GPU01.removeprefix('hosts:')[1:]}{TAIL}"
+    report, after = run(tmp_path, before, look, asked=("gpu01",))
+    assert report.errors == ()
+    assert added(before, after)[:2] == ["    gpus: 8", "    nics:"]

@@ -182,3 +182,23 @@ def test_a_subnet_manager_is_refused(tmp_path: Path) -> None:
     file = site(tmp_path, "examples/quantum-ib/site.yaml")
     name = load_checked_site(file.path).spec_or_raise().sm_switches[0].name
     assert "runs a subnet manager" in refusal(file, Rename("switch", name, "other-01"))
+
+
+def test_a_host_of_a_range_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text((ROOT / "examples" / "spine-leaf" / "site.yaml").read_text())
+    with pytest.raises(
+        UsageError, match=r"gpu03 is one of gpu\[01-0?8\]|gpu03 is one of gpu\[01-16\]"
+    ):
+        rename_device(read_site_file(path), Rename("host", "gpu03", "gpu33"), recorded("gpu03"))
+
+
+def test_a_host_after_a_range_is_renamed(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "spine-leaf" / "site.yaml").read_text()
+    begin, stop = text.index("  - name: mgmt01"), text.index("  - name: gpu[01-16]")
+    end = text.index("host_defaults:")
+    path = tmp_path / "site.yaml"
+    path.write_text(text[:begin] + text[stop:end] + text[begin:stop] + text[end:])
+    done, _ = rename(read_site_file(path), Rename("host", "mgmt01", "mgmt02"), recorded("mgmt01"))
+    host = load_checked_site(done.path).spec_or_raise().hosts[-1]
+    assert (host.name, host.node) == ("mgmt02", "mgmt01")

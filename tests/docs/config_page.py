@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from components.core.problem import Json
-from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.site_file import SiteFile
 from components.reading.schema import render_schema
 
-ROOT_NAME = ClusterSpec.__name__
+ROOT_NAME = SiteFile.__name__
 
 _HEAD = """\
 # The site file
@@ -21,6 +22,9 @@ value of `railyard:cluster` in `Pulumi.<stack>.yaml`. Each key has its kind, its
 `components/model/`.
 """
 
+_WHOLE = {f"Host{name}": name for name in ("Ssh", "Nic", "HcaPf")}
+"""Parts of a host that need not be whole, because a template brings the rest."""
+
 Table = Mapping[str, Json]
 
 
@@ -30,6 +34,7 @@ def _mapping(value: Json) -> Table:
 
 
 def _linked(name: str) -> str:
+    name = _WHOLE.get(name, name)
     return f"[{name}](#{name.lower()})"
 
 
@@ -56,7 +61,8 @@ def _kind(part: Table) -> str:
     union = part.get("anyOf", part.get("oneOf"))
     if union is not None:
         choices = [_mapping(item) for item in cast("list[Json]", union)]
-        return " or ".join(_kind(item) for item in choices if item.get("type") != "null")
+        kinds = (_kind(item) for item in choices if item.get("type") != "null")
+        return " or ".join(dict.fromkeys(kinds))  # a range of texts is a text too
     words = [part["const"]] if "const" in part else cast("list[Json]", part.get("enum", []))
     return ", ".join(f"`{word}`" for word in words) or _kind_of_type(part)
 
@@ -90,6 +96,8 @@ def _section(name: str, schema: Table) -> list[str]:
     required = cast("list[Json]", schema.get("required", []))
     lines = [f"## {name}", "", _one_line(schema.get("description")), ""]
     for key, value in _mapping(schema["properties"]).items():
+        if name == "HostTemplate" and key in Host.model_fields:
+            continue  # those of a host
         part = _mapping(value)
         default = _default(part, required=key in required)
         text = _one_line(part.get("description"))
@@ -103,6 +111,8 @@ def render_config_page() -> str:
     parts = _mapping(schema["$defs"])
     lines = [_HEAD, *_section(ROOT_NAME, schema)]
     for name in sorted(parts):
-        if "properties" in _mapping(parts[name]):  # `JsonValue` is any value of a chart
+        if (
+            "properties" in _mapping(parts[name]) and name not in _WHOLE
+        ):  # `JsonValue` is any value of a chart
             lines += _section(name, _mapping(parts[name]))
     return "\n".join(lines).rstrip() + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -17,7 +18,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from components.checks.site import load_checked_site
+from components.checks.site import CheckedSite, load_checked_site
 from components.core.errors import UsageError
 from components.project.wheel import pack_wheel
 from components.project.write import EXAMPLES, project_name, write_project
@@ -87,6 +88,95 @@ def test_check_names_each_value_that_is_still_the_examples(
     for lines in site.read_text().splitlines():  # each address of a machine asks to be changed
         if re.search(r"\b(address|host_key|project|pci): ", lines):
             assert MARK in lines, lines
+
+
+def unmarked(site: Path) -> CheckedSite:
+    """Check a site as if the user had found every value of the example right."""
+    site.write_text(re.sub(rf"\s+{MARK}.*", "", site.read_text()))
+    return load_checked_site(site)
+
+
+def test_every_example_of_the_repository_is_offered() -> None:
+    assert set(EXAMPLES) == {path.parent.name for path in (ROOT / "examples").glob("*/site.yaml")}
+
+
+@pytest.mark.parametrize(
+    ("example", "rails", "hosts"),
+    [
+        *(("dgx-roce", rails, hosts) for rails, hosts in ((1, 2), (2, 16), (8, 3), (1, 31))),
+        *(("rail-optimised", rails, hosts) for rails, hosts in ((8, 7), (2, 12), (4, 2))),
+        *(("mixed-fabric", 4, 16), ("mixed-fabric", 8, 5), ("shared-rdma", 1, 31)),
+    ],
+)
+def test_a_site_of_other_numbers_passes_check(
+    railyard: Call, machine: Path, example: str, rails: int, hosts: int
+) -> None:
+    numbers = ("--rails", str(rails), "--hosts", str(hosts))
+    assert railyard("init", "x", "--example", example, *numbers).code == 0
+    site = machine / "x" / "site.yaml"
+    spec = unmarked(site).spec_or_raise()
+    assert (len(spec.rails), len(spec.workers)) == (rails, hosts)
+    assert all(len(host.nics) == rails for host in spec.workers)
+    assert ("host_templates:" in site.read_text()) == (hosts > 2)
+
+
+def test_the_pool_of_a_cloud_has_the_asked_workers(railyard: Call, machine: Path) -> None:
+    assert railyard("init", "x", "--example", "crusoe-k3s", "--hosts", "9").code == 0
+    assert len(unmarked(machine / "x" / "site.yaml").spec_or_raise().workers) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--hosts", "17"), "leaf-01 (SN2700) has 32 ports for hosts, and 17 hosts"),
+        (("--rails", "0"), "the numbers are 1 to 4096"),
+        (("--hosts", "9999"), "the numbers are 1 to 4096"),
+        (("--rails", "11", "--hosts", "1"), "more than the cards of a host"),
+        (("--example", "mixed-fabric", "--rails", "3"), "leaf-04 would have no rail"),
+        (("--example", "spine-leaf", "--hosts", "4"), "cannot be counted up"),
+        (("--example", "quantum-ib", "--hosts", "4"), "cannot be counted up"),
+        (("--example", "shared-rdma", "--rails", "2"), "has a problem: the plugin lacks"),
+        (("--discovered", "no.json"), "no.json: cannot be read"),
+        (("--discovered", "list.json"), "not what `railyard discover --format json` prints"),
+        (("--discovered", "none.json"), "no host in the file has cards"),
+    ],
+)
+def test_numbers_that_do_not_fit_write_nothing(
+    railyard: Call, machine: Path, options: tuple[str, ...], words: str
+) -> None:
+    (machine / "list.json").write_text("[]")
+    (machine / "none.json").write_text('{"hosts": []}')
+    done = railyard("init", "x", *options)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert "Nothing was written." in done.err or "fix" in done.err
+    assert not (machine / "x").exists()
+
+
+def test_hosts_that_were_read_are_the_workers(railyard: Call, machine: Path) -> None:
+    def host(name: str, number: int, *buses: str) -> dict[str, object]:
+        cards = [
+            {"rail": None, "pci": f"0000:{bus}:00.0", "netdev": f"enp{place}s0", "numa": place}
+            for place, bus in enumerate(buses)
+        ]
+        key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
+        ssh = {
+            "address": f"10.7.0.{number}",
+            "user": "ops",
+            "host_key": f"{key} {name}",
+            "private_key": {"secret": "ssh_private_key"},
+        }
+        return {"name": name, "ssh": ssh, "gpus": [{}] * 8, "cards": cards}
+
+    found = [host("n1", 1, "0a", "0b"), host("n2", 2, "0a", "0b"), host("n3", 7, "1a", "1b")]
+    (machine / "found.json").write_text(json.dumps({"hosts": [*found, host("mgmt", 9)]}))
+    assert railyard("init", "x", "--discovered", "found.json").code == 0
+    site = machine / "x" / "site.yaml"
+    spec = unmarked(site).spec_or_raise()
+    assert [host.name for host in spec.workers] == ["n1", "n2", "n3"]
+    assert [host.address for host in spec.workers] == ["10.7.0.1", "10.7.0.2", "10.7.0.7"]
+    assert [host.nics[1].pci for host in spec.workers] == ["0000:0b:00.0"] * 2 + ["0000:1b:00.0"]
+    assert [*yaml.safe_load(site.read_text())["host_templates"]] == ["gpu", "gpu-2"]
 
 
 def test_without_its_marks_a_site_is_checked_as_any_other(railyard: Call, machine: Path) -> None:

@@ -29,6 +29,7 @@ def spread(model: str, system: str, ports: dict[str, Json]) -> Json:
         ("SN2700", "onyx", "1/30-1/32", ["1/30", "1/31", "1/32"]),
         ("SN2700", "onyx", "1/30 - 32", ["1/30", "1/31", "1/32"]),
         ("SN3700", "cumulus", "swp9-11", ["swp9", "swp10", "swp11"]),
+        ("SN3700", "cumulus", "swp[9-11]", ["swp9", "swp10", "swp11"]),
         ("SN3700", "cumulus", "swp9-swp11", ["swp9", "swp10", "swp11"]),
         ("DCS-7060DX5-64S", "eos", "Ethernet9/1-11/1", [f"Ethernet{n}/1" for n in (9, 10, 11)]),
         ("Z9332F", "sonic", "Ethernet0-16", ["Ethernet0", "Ethernet8", "Ethernet16"]),

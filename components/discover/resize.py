@@ -1,0 +1,280 @@
+"""The site of an example with other numbers of rails and hosts, or with hosts that were read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, Final
+
+import yaml
+
+from components.catalogue.switches import find_model
+from components.core.errors import UsageError
+from components.core.problem import Json
+from components.discover.yaml_edit import block, flow, item
+from components.model.texts import fold_names
+from components.reading.host_ranges import MOST_HOSTS
+from components.reading.port_ranges import spread_document
+
+_SLOTS: Final = ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")
+"""PCI buses of eight cards in a common server; the user corrects them, or `discover` reads them."""
+_TEMPLATE: Final = "gpu"
+"""Name of the first template that is written."""
+_COUNTABLE: Final = "begin with dgx-roce, rail-optimised, mixed-fabric or shared-rdma"
+_POOL: Final = r"(role: worker,.*count: )(\d+)"
+"""The pool of workers of a cloud."""
+_FEW: Final = 2
+"""Up to this number, hosts are written out."""
+Entry = dict[str, Any]
+
+
+def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entry] = ()) -> str:
+    """Write the rails, ports and workers of a site again for other numbers.
+
+    Args:
+        text: The example.
+        rails: Number of rails; None keeps the example's, or takes the cards of the found hosts.
+        hosts: Number of workers; None keeps the example's.
+        found: Workers that were read, in place of the example's.
+
+    Raises:
+        UsageError: The example has a form that cannot be counted up, or too few ports.
+    """
+    if any(count is not None and not 0 < count <= MOST_HOSTS for count in (rails, hosts)):
+        raise UsageError(f"the numbers are 1 to {MOST_HOSTS}. Nothing was written.")
+    site, workers = _read(text)
+    own = len(site.get("rails", [])), len(workers)
+    if not found and rails is None and not workers:
+        return re.sub(_POOL, rf"\g<1>{hosts}", text) if hosts else text
+    if not found and (own[0] if rails is None else rails, hosts or own[1]) == own:
+        return text
+    if not _is_alike(site, workers):
+        raise UsageError(
+            f"the example {site['name']} has hosts or rails that cannot be counted up, so it has "
+            f"only the numbers of its file. Nothing was written.\n  fix    {_COUNTABLE}, or leave "
+            "the numbers out."
+        )
+    rails = rails or max((len(each["nics"]) for each in found), default=own[0])
+    wanted = [_rail(site["rails"], number) for number in range(rails)]
+    names = [rail["name"] for rail in wanted]
+    new = [_on_rails(each, names) for each in found] or [
+        _worker(workers[0], number, hosts or own[1], names) for number in range(hosts or own[1])
+    ]
+    text = _with_ports(text, site, names, [each["name"] for each in new])
+    text = _section(text, "rails", [f"  - {flow(rail)}" for rail in wanted])
+    return _with_workers(text, new)
+
+
+def _read(text: str) -> tuple[Entry, list[Entry]]:
+    """Return a site and its workers."""
+    site: Entry = spread_document(yaml.safe_load(text))
+    return site, [host for host in site.get("hosts", []) if host["role"] == "worker"]
+
+
+def read_found(text: str) -> list[Entry]:
+    """Read the hosts with cards from what `railyard discover --format json` printed.
+
+    Raises:
+        UsageError: The text is something else, or has no host with cards.
+    """
+    try:
+        hosts = [_found(each) for each in json.loads(text)["hosts"] if each["cards"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"this is not what `railyard discover --format json` prints ({error!r}).\n"
+            "  fix    run `railyard discover --format json > found.json`, and name that file."
+        ) from error
+    if not hosts:
+        raise UsageError("no host in the file has cards.\n  fix    read the workers.")
+    return hosts
+
+
+def _found(host: Mapping[str, Any]) -> Entry:
+    keys = ("rail", "pci", "netdev", "model", "speed_gbit_s", "numa")
+    cards = [{key: card[key] for key in keys if card.get(key)} for card in host["cards"]]
+    gpus = len(host["gpus"])
+    return {"name": host["name"], "role": "worker", "ssh": host["ssh"], "gpus": gpus, "nics": cards}
+
+
+def numbers_of(text: str) -> tuple[int, int]:
+    """Return the rails and workers of an example, or zero of what it cannot have another number."""
+    site, workers = _read(text)
+    if _is_alike(site, workers):
+        return len(site["rails"]), len(workers)
+    pool = re.search(_POOL, text)
+    return 0, int(pool[2]) if pool else 0
+
+
+def _is_alike(site: Entry, workers: Sequence[Entry]) -> bool:
+    """Whether all workers, and all rails, have one form that can be counted up."""
+    kinds = [{k: each for k, each in host.items() if k not in ("name", "ssh")} for host in workers]
+    plain = site.get("switches") and site.get("rails") and "hypervisors" not in site["environment"]
+    routed = any("leaves" in rail or "gateway" in rail for rail in site.get("rails", []))
+    return bool(plain and kinds) and not routed and all(kind == kinds[0] for kind in kinds)
+
+
+def _rail(rails: Sequence[Entry], number: int) -> Entry:
+    """Return a rail of the example, or the next one after its last."""
+    if number < len(rails):
+        return dict(rails[number])
+    last, more = rails[-1], number - len(rails) + 1
+    network = IPv4Network(last["subnet"])
+    first = network.network_address + more * network.num_addresses
+    new = {**last, "name": f"{last['name'].rstrip('0123456789')}{number}"}
+    new |= {"vlan": last["vlan"] + more, "subnet": f"{first}/{network.prefixlen}"}
+    for key in ("resource", "network"):
+        old = str(last["vlan"])
+        new[key] = last[key].replace(old, str(new["vlan"])) if old in last[key] else ""
+        new[key] = new[key] or f"{last[key]}_{number}"
+    return new
+
+
+def _on_rails(host: Entry, names: Sequence[str]) -> Entry:
+    """Put the cards of a host on the rails in the order of their PCI addresses."""
+    cards = sorted(host["nics"], key=lambda card: card["pci"])[: len(names)]
+    return {**host, "nics": [{**card, "rail": rail} for card, rail in zip(cards, names)]}  # noqa: B905
+
+
+def _worker(first: Entry, number: int, count: int, rails: Sequence[str]) -> Entry:
+    begin = re.search(r"[0-9]+$", first["name"])
+    start, width = (int(begin[0]), len(begin[0])) if begin else (1, 2)
+    width = max(width, len(str(start + count - 1)))
+    address = _address(first["ssh"]["address"], number)
+    cards = [_card(first["nics"], rail, place, len(rails)) for place, rail in enumerate(rails)]
+    name = f"{first['name'].rstrip('0123456789')}{start + number:0{width}}"
+    return {**first, "name": name, "ssh": {**first["ssh"], "address": address}, "nics": cards}
+
+
+def _address(first: str, number: int) -> str:
+    """Count addresses up, without the .0 and .255 of a /24."""
+    network = IPv4Network(f"{first}/24", strict=False)
+    place = int(IPv4Address(first)) - int(network.network_address) - 1 + number
+    return str(network.network_address + place // 254 * 256 + place % 254 + 1)
+
+
+def _card(cards: Sequence[Entry], rail: str, place: int, count: int) -> Entry:
+    if place < len(cards):
+        return {**cards[place], "rail": rail}
+    used = {card["pci"] for card in cards}
+    free = [pci for bus in _SLOTS if (pci := f"0000:{bus}:00.0") not in used]
+    if place - len(cards) >= len(free):
+        raise UsageError(f"{count} rails are more than the cards of a host.\n  fix    write fewer.")
+    new = {**cards[-1], "rail": rail, "pci": free[place - len(cards)], "numa": 2 * place // count}
+    return {key: value for key, value in new.items() if key != "netdev"}
+
+
+def _with_ports(text: str, site: Entry, rails: Sequence[str], hosts: Sequence[str]) -> str:
+    """Plug the hosts in again; a rail that the example lacks is beside one that it has."""
+    known = [rail["name"] for rail in site["rails"]]
+    home = {
+        _target(end).partition("/")[2]: switch["name"]
+        for switch in site["switches"]
+        for end in switch["ports"].values()
+    }
+    for switch in site["switches"]:
+        own = [r for n, r in enumerate(rails) if home[known[n % len(known)]] == switch["name"]]
+        lines = "".join(f"      {line}\n" for line in _ports(switch, own, hosts))
+        head = rf"(  - name: {switch['name']}\n(?:    .*\n)*?    ports:\n)(?:      .*\n)+"
+        text = re.sub(head, lambda found, lines=lines: found[1] + lines, text)
+    return text
+
+
+def _target(port: Json) -> str:
+    return str(port["to"] if isinstance(port, dict) else port)
+
+
+def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[str]:
+    """Write the ports of a switch: a range for each rail, then its links to other switches."""
+    ends: dict[str, Json] = switch["ports"]
+    links = {port: end for port, end in ends.items() if ":" in _target(end)}
+    form = next(end for end in ends.values() if ":" not in _target(end))
+    model = find_model(switch["model"])
+    known = [port for port in (model.ports[switch["os"]] if model else ()) if port not in links]
+    if not rails:
+        raise UsageError(
+            f"{switch['name']} would have no rail. Nothing was written.\n"
+            f"  fix    write more rails, or {_COUNTABLE}."
+        )
+    if len(rails) * len(hosts) > len(known):
+        raise UsageError(
+            f"{switch['name']} ({switch['model']}) has {len(known)} ports for hosts, and "
+            f"{len(hosts)} hosts with {len(rails)} of the rails need {len(rails) * len(hosts)}. "
+            "Nothing was written.\n  fix    write fewer hosts or rails, or begin with an example "
+            "of more leaves, such as rail-optimised."
+        )
+    lines: dict[str, Json] = {}
+    folded = fold_names(hosts)
+    for place, rail in enumerate(rails):
+        ports = known[place * len(hosts) : (place + 1) * len(hosts)]
+        if re.fullmatch(r"[^\[\]]+\[\d+-\d+\]", folded):
+            lines[f"{ports[0]}-{ports[-1]}"] = f"{folded}/{rail}"
+        else:
+            lines |= {port: f"{host}/{rail}" for port, host in zip(ports, hosts, strict=True)}
+    for key, to in lines.items():
+        lines[key] = {**form, "to": to} if isinstance(form, dict) else to
+    return [f"{json.dumps(key)}: {flow(end)}" for key, end in {**lines, **links}.items()]
+
+
+def _with_workers(text: str, workers: Sequence[Entry]) -> str:
+    """Write the workers below the other hosts, with templates if they are many."""
+    section = re.search(r"(?ms)^hosts:\n(.*?)(?=^\w)", text)
+    entries = re.split(r"(?m)^(?=  - )", section[1]) if section else []
+    lines = [
+        line for each in entries if "    role: worker\n" not in each for line in each.splitlines()
+    ]
+    templates: dict[str, Entry] = {}
+    new = [_short(host, workers, templates) for host in workers] if len(workers) > _FEW else workers
+    lines += [f"  {line}" for host in _ranges(new) for line in item(host, as_flow=False)]
+    head = block("host_templates", {**templates}) if templates else []
+    return _section(text, "hosts", lines, head)
+
+
+def _short(host: Entry, workers: Sequence[Entry], templates: dict[str, Entry]) -> Entry:
+    """Move what hosts share into a template, and return what is left of one host."""
+    alike = len({each["ssh"].get("host_key") for each in workers}) == 1
+    own = ("address",) if alike else ("address", "host_key")
+    shared = {key: each for key, each in host.items() if key != "name"}
+    shared["ssh"] = {key: each for key, each in host["ssh"].items() if key not in own}
+    number = len(templates) + 1
+    name = next((name for name, each in templates.items() if each == shared), "")
+    name = name or (f"{_TEMPLATE}-{number}" if templates else _TEMPLATE)
+    templates[name] = shared
+    login = {key: host["ssh"][key] for key in own if key in host["ssh"]}
+    return {"name": host["name"], "template": name, "ssh": login}
+
+
+def _ranges(hosts: Sequence[Entry]) -> list[Entry]:
+    """Join entries that only count up in the name and in the last number of the address."""
+    joined: list[list[Entry]] = []
+    for host in hosts:
+        before = joined[-1] if joined else [host]
+        pair = [before[0], host]
+        counts = (
+            "template" in host
+            and "host_key" not in host["ssh"]
+            and all(
+                "," not in fold_names([*texts, text])
+                for texts, text in (
+                    ([each["name"] for each in before], host["name"]),
+                    ([each["ssh"]["address"] for each in before], host["ssh"]["address"]),
+                )
+            )
+        )
+        if joined and counts and pair[0]["template"] == host["template"]:
+            joined[-1].append(host)
+        else:
+            joined.append([host])
+    return [_range(each) if len(each) > 1 else each[0] for each in joined]
+
+
+def _range(hosts: Sequence[Entry]) -> Entry:
+    address = fold_names([each["ssh"]["address"] for each in hosts])
+    return {**hosts[0], "name": fold_names([e["name"] for e in hosts]), "ssh": {"address": address}}
+
+
+def _section(text: str, key: str, lines: Sequence[str], before: Sequence[str] = ()) -> str:
+    """Replace the lines of a key at the top of the file."""
+    new = "".join(f"{line}\n" for line in (*before, f"{key}:", *lines))
+    return re.sub(rf"(?ms)^{key}:\n.*?(?=^\w)", lambda _: new, text, count=1)
