@@ -132,7 +132,7 @@ def test_a_login_or_the_project_names_the_backend_too(elsewhere: Path) -> None:
     (backend / "railyard-lab").touch()
     (elsewhere / "credentials.json").write_text(f'{{"current": "file://{backend}"}}')
     (found,) = lab_findings(SITE, "prod", is_lab=False, environ=environ(elsewhere))
-    assert (found.cause, found.actual) == ("lab-backend", f"file://{backend}")
+    assert (found.rule, found.actual) == ("lab-backend", f"file://{backend}")
     (elsewhere / "Pulumi.yaml").write_text("name: x\nbackend: {url: s3://ours}\n")
     assert lab_findings(SITE, "prod", is_lab=False, environ=environ(elsewhere)) == ()
 
