@@ -267,7 +267,7 @@ def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
         if on_routed:
             why = "pods lack VFs"
         elif not spec.switches:
-            why = "routed ports to cards need switches of the file, which has none"
+            why = "only a switch of the file can have routed ports to cards"
             fix = "remove pod_address, and let those switches carry the rail as a VLAN."
         yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
 

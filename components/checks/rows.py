@@ -9,12 +9,10 @@ some sites, `also` names further places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterable
 from inspect import cleandoc
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from components.checks.rule import Check, Findings, Rule, place_of, places, value_of
 from components.core.problem import Finding, Place, Severity, SpecPath
@@ -25,14 +23,13 @@ When = Callable[[ClusterSpec], object]
 """Whether a row applies to a site."""
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """One value of the file."""
 
     spec: ClusterSpec
     path: SpecPath
     value: Any
-    entries: SpecPath = ()
+    entries: SpecPath
     """The entry of each `*`: positions in lists, keys of mappings."""
 
     @property
@@ -45,7 +42,7 @@ class Value:
         """Its own key: the last one that is not a position."""
         return next(str(key) for key in reversed(self.path) if isinstance(key, str))
 
-    @cached_property
+    @property
     def owner(self) -> str:
         """The part of the file around it: `gpu01 eth2`, `port 1/1 of leaf-01`; empty if none."""
         names: list[str] = []
@@ -68,26 +65,33 @@ class Value:
         return f"{key}{owner} is {shown or ('not set' if self.value is None else 'set')}"
 
 
-def values(spec: ClusterSpec, keys: str) -> Iterator[Value]:
-    """Yield the values that the keys name; a part of the file that is left out has none."""
-    for each in keys.split():
-        yield from _walk(Value(spec, (), spec), each.split("."))
+def values(spec: ClusterSpec, keys: str) -> list[Value]:
+    """Return the values that the keys name, without those that the file leaves out."""
+    return [each for pattern in keys.split() for each in _walk(spec, pattern)]
 
 
-def _walk(part: Value, keys: list[str]) -> Iterator[Value]:
-    if part.value is None:
-        return
-    if not keys:
-        yield part
-    elif keys[0] == "*":
-        items: Any = part.value
-        entries: Iterable[Any] = items if isinstance(part.value, Mapping) else range(len(items))
-        for key in entries:
-            entry = Value(part.spec, (*part.path, key), items[key], (*part.entries, key))
-            yield from _walk(entry, keys[1:])
-    else:
-        value = value_of(part.value, keys[0])
-        yield from _walk(Value(part.spec, (*part.path, keys[0]), value, part.entries), keys[1:])
+def _walk(spec: ClusterSpec, pattern: str) -> list[Value]:
+    found = [Value(spec, (), spec, ())]
+    for key in pattern.split("."):
+        if key == "*":
+            found = [
+                Value(spec, (*path, entry), value, (*entries, entry))
+                for _, path, part, entries in found
+                for entry, value in _entries(part)
+            ]
+        else:
+            found = [
+                Value(spec, (*path, key), value, entries)
+                for _, path, part, entries in found
+                if (value := value_of(part, key)) is not None
+            ]
+    return found
+
+
+def _entries(part: object) -> Iterable[tuple[str | int, object]]:
+    if isinstance(part, dict):
+        return cast("dict[str, object]", part).items()
+    return enumerate(cast("Iterable[object]", part))
 
 
 def _beside(value: Value, keys: str) -> Value:
@@ -97,7 +101,7 @@ def _beside(value: Value, keys: str) -> Value:
     part: object = value.spec
     for key in path:
         part = None if part is None else value_of(part, key)
-    return Value(value.spec, path, part)
+    return Value(value.spec, path, part, value.entries)
 
 
 def rule(name: str, text: str, *checks: Check, needs: tuple[str, ...] = ()) -> Rule:

@@ -46,8 +46,12 @@ def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path:
 @pytest.mark.parametrize(
     ("address", "what", "fix"),
     [
-        ("10.10.111.0", "the port would have 10.10.111.1: the network", "a /31 of its own, every"),
-        ("10.20.0.1", "has 10.20.0.1, not in 10.10.111.0/24 of rail-0", "address of that subnet"),
+        ("10.10.111.0", "already uses 10.10.111.0/31", "every second address, in a separate"),
+        (
+            "10.20.0.1",
+            "has 10.20.0.1, which is not in 10.10.111.0/24 of rail-0",
+            "address of that subnet",
+        ),
     ],
 )
 def test_an_address_that_a_routed_port_cannot_have(address: str, what: str, fix: str) -> None:
@@ -64,7 +68,7 @@ def test_a_routed_port_has_no_gateway_beside_and_no_pods_with_vfs() -> None:
     site["rails"][0]["gateway"] = "10.10.111.200"
     site["hosts"][1]["nics"][0]["address"] = None
     pods, gateway = problems_of("routed-port", site)
-    assert "every second address: 10.10.111.1, 10.10.111.3" in pods.fix
+    assert "at each card of the rail: 10.10.111.1, 10.10.111.3" in pods.fix
     assert "rdma_shared, host_network: true}" in pods.fix
     assert gateway.fix == "remove gateway, or the ports' mode."
 

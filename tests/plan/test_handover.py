@@ -60,7 +60,7 @@ def test_a_pod_address_needs_a_routed_switch_of_the_file() -> None:
     card = spec.hosts[1].nics[0].model_copy(update={"pod_address": "10.10.111.1"})
     hosts = (spec.hosts[0], spec.hosts[1].model_copy(update={"nics": (card,)}), *spec.hosts[2:])
     (found,) = check_routed_port(spec.model_copy(update={"hosts": hosts}))
-    assert "the file has no switch" in found.what
+    assert "only a switch of the file" in found.what
     assert "as a VLAN" in found.fix
 
 
