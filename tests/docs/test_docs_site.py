@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ci.docs_site import copy_pages, navigation, rewrite, site_pages
+from ci.docs_site import copy_pages, navigation, on_post_build, rewrite, site_pages
 from components.core.report import DOCS_SITE
 from tests.docs.markdown import ROOT
 
@@ -78,6 +79,12 @@ def test_package_site_and_findings_name_the_same_addresses() -> None:
     assert settings["extra"]["repository"] == urls["Source"]
     assert "docs/reference/rules.md" in site_pages(), "the page to which a finding links"
     assert settings["use_directory_urls"] is False, "its address ends in .html"
+
+
+def test_the_site_has_the_schema_at_its_address(tmp_path: Path) -> None:
+    on_post_build({"site_dir": str(tmp_path)})
+    schema = json.loads((tmp_path / "site.schema.json").read_text())
+    assert schema["$id"] == f"{DOCS_SITE}/site.schema.json"
 
 
 def test_the_site_loads_nothing_from_other_servers() -> None:
