@@ -70,7 +70,6 @@ MESSAGES: Final[Mapping[str, int]] = {
     "model": 29,
     "operators": 19,
     "plan": 33,
-    "pod_network": 19,
     "preflight": 19,
     "preview": 15,
     "project": 19,
@@ -78,7 +77,7 @@ MESSAGES: Final[Mapping[str, int]] = {
     "remote": 14,
     "submit": 26,
     "testing": 52,
-    "update": 15,
+    "update": 14,
 }
 """Rooms above the goal in messages, with their limit."""
 
