@@ -85,7 +85,7 @@ build/docs-tools/ready: ci/docs-requirements.lock
 	@touch $@
 
 docs: build/docs-tools/ready ## the docs site, at build/docs/site, with the schema of the site file; a broken link is an error
-	@NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build --strict
 
 catalogue: ## what of the catalogue is behind its makers' lists, as a diff; wants a network
 	@bash lab/bootstrap.sh

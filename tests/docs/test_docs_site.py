@@ -81,6 +81,12 @@ def test_package_site_and_findings_name_the_same_addresses() -> None:
     assert settings["use_directory_urls"] is False, "its address ends in .html"
 
 
+def test_a_warning_ends_the_build() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ndocs:")[2].partition("\n\n")[0]
+    assert "mkdocs build --strict" in recipe
+    assert "quiet" not in recipe, "it hides the warnings from the count of --strict, too"
+
+
 def test_the_site_has_the_schema_at_its_address(tmp_path: Path) -> None:
     on_post_build({"site_dir": str(tmp_path)})
     schema = json.loads((tmp_path / "site.schema.json").read_text())
