@@ -84,9 +84,8 @@ build/docs-tools/ready: ci/docs-requirements.lock
 	@build/docs-tools/bin/pip install -q --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-docs: build/docs-tools/ready ## the docs site, at build/docs/site; a broken link is an error
-	@NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build --quiet --strict
-	@.venv/bin/railyard schema > build/docs/site/site.schema.json
+docs: build/docs-tools/ready ## the docs site, at build/docs/site, with the schema of the site file; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs build --strict
 
 catalogue: ## what of the catalogue is behind its makers' lists, as a diff; wants a network
 	@bash lab/bootstrap.sh

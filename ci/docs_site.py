@@ -7,10 +7,12 @@ link to another file becomes an address in the repository, and a link to nothing
 
 from __future__ import annotations
 
+import json
 import logging
 import posixpath
 import re
 import shutil
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -42,6 +44,17 @@ def on_config(config: MutableMapping[str, object]) -> None:
         _LOG.warning(problem)
     config["docs_dir"] = str(PAGES)
     config["nav"] = navigation()
+
+
+def on_post_build(config: MutableMapping[str, object]) -> None:
+    """Publish the JSON schema of the site file at the address that it names."""
+    sys.path.insert(0, str(ROOT))
+    # Only here: for the rest of this module the standard library is enough.
+    from components.reading.schema import publish_schema  # noqa: PLC0415
+
+    published = publish_schema()
+    name = str(published["$id"]).rpartition("/")[2]
+    (Path(str(config["site_dir"])) / name).write_text(json.dumps(published, indent=2) + "\n")
 
 
 def navigation() -> list[Group]:

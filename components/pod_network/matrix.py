@@ -49,40 +49,39 @@ MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
         "a VF of each rail, with an interface in the rail's VLAN", "vfs of each card"
     ),
     ("sriov", "infiniband"): Works(
-        "a VF of each HCA that is a rail, with an IPoIB interface",
-        "infiniband.rails, and a port of hca_sriov with vfs for each of them on every worker",
+        "a VF of each rail's HCA, with an IPoIB interface",
+        "infiniband.rails, and for each rail a port of hca_sriov with vfs on every worker",
     ),
     ("host_device", "roce"): Refused(
-        "an Ethernet card that a pod has leaves the host's network, where its QoS, MTU and drift "
-        "are looked after",
-        "choose sriov with vfs: 1: the one VF has the whole card's bandwidth",
+        "a whole Ethernet card in a pod leaves the host's network, where Railyard sets QoS and MTU",
+        "choose sriov with vfs: 1: this VF has the whole card's bandwidth",
     ),
     ("host_device", "infiniband"): Works(
-        "whole HCAs without an interface: all of a node by count, or one of each rail",
-        "HCAs without VFs; infiniband.rails for a resource of each",
+        "whole HCAs without an interface: all HCAs of a node by count, or one for each rail",
+        "HCAs without VFs; infiniband.rails for one resource per rail",
     ),
     ("macvlan", "roce"): Works(
-        "the shared cards, with an interface of its own on top of each",
-        "shared_devices, one name of a rail's card on all workers, access ports",
+        "the shared cards, each with the pod's own macvlan interface",
+        "shared_devices, the same card name on all workers for each rail, access ports",
     ),
     ("macvlan", "infiniband"): Refused(
-        "an IPoIB device has no Ethernet address, and macvlan needs one of its own for each pod",
+        "macvlan needs an Ethernet address for each pod, which IPoIB devices lack",
         "choose interface: ipoib, or none: RDMA on InfiniBand needs no address",
     ),
     ("ipoib", "roce"): Refused(
-        "IPoIB is a device of an InfiniBand port, and these are Ethernet",
+        "IPoIB needs InfiniBand ports, and these are Ethernet ports",
         "choose interface: macvlan",
     ),
     ("ipoib", "infiniband"): Works(
-        "the shared HCAs, with an IPoIB interface of its own for each rail",
+        "the shared HCAs, with the pod's own IPoIB interface for each rail",
         "shared_devices, and infiniband.rails with the IPoIB device of each HCA",
     ),
     ("none", "roce"): Refused(
-        "a RoCE GID is that of a network device in the pod, and the pod would have none on a rail",
+        "a RoCE GID needs a network device in the pod, and the pod would lack one on the rail",
         "choose interface: macvlan, or host_network: true",
     ),
     ("none", "infiniband"): Works(
-        "the shared HCAs without an interface: RDMA goes by LIDs", "shared_devices"
+        "the shared HCAs without an interface: RDMA uses LIDs", "shared_devices"
     ),
     ("host", "roce"): Works(
         "the host's network and its cards", "shared_devices, and an address on each card"
@@ -91,27 +90,26 @@ MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
 }
 
 ADDRESSES: Final[dict[tuple[Ipam, Transport], Works | Refused]] = {
-    ("whereabouts", "roce"): Works("the cluster gives it from the rail's subnet", "nothing"),
+    ("whereabouts", "roce"): Works("whereabouts assigns it from the rail's subnet", "nothing"),
     ("whereabouts", "infiniband"): Works(
-        "the cluster gives it from the rail's subnet", "a subnet of the rail"
+        "whereabouts assigns it from the rail's subnet", "a subnet of the rail"
     ),
     ("nv-ipam", "roce"): Works(
-        "the node gives it from its block of the rail's pool",
-        "a block for each worker in the rail's subnet; nothing else: the network operator's policy "
-        "brings nv-ipam, or the objects of its own deployment do",
+        "nv-ipam assigns it from the node's block of the rail's pool",
+        "a block for each worker in the rail's subnet",
     ),
     ("nv-ipam", "infiniband"): Works(
-        "the node gives it from its block of the rail's pool",
+        "nv-ipam assigns it from the node's block of the rail's pool",
         "a subnet of the rail with a block for each worker",
     ),
-    ("static", "roce"): Works("the pod's annotation says it", "jobs.mpi_operator: false"),
-    ("static", "infiniband"): Works("the pod's annotation says it", "jobs.mpi_operator: false"),
+    ("static", "roce"): Works("the pod's annotation has it", "jobs.mpi_operator: false"),
+    ("static", "infiniband"): Works("the pod's annotation has it", "jobs.mpi_operator: false"),
     ("dhcp", "roce"): Works(
-        "a server of the rail's VLAN gives it, asked by a daemon on every node",
-        "dhcp_server of each rail, which keeps the last address of the subnet and the cards'",
+        "a DHCP server in the rail's VLAN assigns it to a daemon on every node",
+        "dhcp_server of each rail, which reserves the last address of the subnet and the cards'",
     ),
     ("dhcp", "infiniband"): Refused(
-        "the CNI plugins of InfiniBand refuse it: IPoIB has no DHCP there",
+        "the CNI plugins of InfiniBand do not support DHCP",
         "set ipam to whereabouts or nv-ipam",
     ),
 }

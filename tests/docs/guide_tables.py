@@ -315,11 +315,12 @@ def render_page() -> str:
 def _summary(guides: Iterable[Guide]) -> str:
     guides = tuple(guides)
     designs = "".join(_row(name, words, guides) for name, words in DESIGNS.items())
-    rows = "".join(f"| {_link(guide)} | {_numbers([guide])} |\n" for guide in guides)
+    others = (guide for guide in guides if guide.design not in DESIGNS)
+    rows = "".join(f"| {_link(guide)} | {_numbers([guide])} |\n" for guide in others)
     counted = "Lines | Same | Other words | Not set |\n"
     return (
         f"| Design | Cluster | Guides | {counted}|---|---|---|---|---|---|---|\n{designs}"
-        f"\n## All guides\n\n| Guide | {counted}|---|---|---|---|---|\n{rows}"
+        f"\n## Other guides\n\n| Guide | {counted}|---|---|---|---|---|\n{rows}"
     )
 
 

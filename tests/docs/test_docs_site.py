@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from ci.docs_site import copy_pages, navigation, rewrite, site_pages
+from ci.docs_site import copy_pages, navigation, on_post_build, rewrite, site_pages
+from components.core.report import DOCS_SITE
 from tests.docs.markdown import ROOT
 
 REPOSITORY = "https://example.net/railyard"
@@ -63,10 +67,36 @@ def test_a_link_to_nothing_is_named_with_its_page() -> None:
     assert problems == ("docs/tutorial.md: the link ../gone.yaml leads to no file",)
 
 
+def _settings() -> dict[str, Any]:
+    # What follows names Python functions, which a safe loader refuses.
+    return yaml.safe_load((ROOT / "mkdocs.yml").read_text().split("markdown_extensions")[0])
+
+
+def test_package_site_and_findings_name_the_same_addresses() -> None:
+    settings = _settings()
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert settings["site_url"] == urls["Documentation"] == f"{DOCS_SITE}/"
+    assert settings["extra"]["repository"] == urls["Source"]
+    assert "docs/reference/rules.md" in site_pages(), "the page to which a finding links"
+    assert settings["use_directory_urls"] is False, "its address ends in .html"
+
+
+def test_a_warning_ends_the_build() -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ndocs:")[2].partition("\n\n")[0]
+    assert "mkdocs build --strict" in recipe
+    assert "quiet" not in recipe, "it hides the warnings from the count of --strict, too"
+
+
+def test_the_site_has_the_schema_at_its_address(tmp_path: Path) -> None:
+    on_post_build({"site_dir": str(tmp_path)})
+    schema = json.loads((tmp_path / "site.schema.json").read_text())
+    assert schema["$id"] == f"{DOCS_SITE}/site.schema.json"
+
+
 def test_the_site_loads_nothing_from_other_servers() -> None:
-    text = (ROOT / "mkdocs.yml").read_text().replace("!!python", "python")
-    assert yaml.safe_load(text.split("markdown_extensions")[0])["theme"]["font"] is False
-    assert "repo_url" not in text, "the theme would ask the repository's server for numbers"
+    settings = _settings()
+    assert settings["theme"]["font"] is False
+    assert "repo_url" not in settings, "the theme would ask the repository's server for numbers"
     css = (ROOT / "ci/docs_site.css").read_text()
     assert "url(" not in css
     assert "@import" not in css

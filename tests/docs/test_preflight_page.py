@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "howto" / "preflight.md"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.read_text().splitlines()
-    if re.match(r"\|(?: [^|]+ \|){3} (?:played|by recorded answer) \|$", line)
+    if re.match(r"\| [^|]+ \| (?:check|preflight|preview|up) \| [^|]+ \|$", line)
 ]
 
 
@@ -54,11 +54,11 @@ def test_preflight_finds_it_and_check_could_not(shown: str) -> None:
         assert [each.rule for each in LACKS[cause]()] == [cause]
 
 
-def test_each_row_says_whether_it_is_played() -> None:
-    for row in ROWS:
-        recorded = row[1] == "preflight" and row[2].strip("`") not in ALL_PLAYED
-        assert row[3] == ("by recorded answer" if recorded else "played"), row
-    assert sum(row[3] == "played" for row in ROWS) >= 60
+def test_most_rows_are_played() -> None:
+    recorded = [
+        row for row in ROWS if row[1] == "preflight" and row[2].strip("`") not in ALL_PLAYED
+    ]
+    assert len(ROWS) - len(recorded) >= 60
 
 
 @pytest.mark.parametrize("file", PLAYED)

@@ -84,9 +84,9 @@ CELLS: dict[tuple[Way, str], Cell] = {
 }
 REFUSED: dict[tuple[Way, str], tuple[str, str]] = {
     ("host_device", "roce"): ("leaves the host's network", "sriov with vfs: 1"),
-    ("macvlan", "infiniband"): ("no Ethernet address", "interface: ipoib"),
-    ("ipoib", "roce"): ("device of an InfiniBand port", "interface: macvlan"),
-    ("none", "roce"): ("a RoCE GID is that of a network device", "host_network: true"),
+    ("macvlan", "infiniband"): ("macvlan needs an Ethernet address", "interface: ipoib"),
+    ("ipoib", "roce"): ("IPoIB needs InfiniBand ports", "interface: macvlan"),
+    ("none", "roce"): ("a RoCE GID needs a network device", "host_network: true"),
 }
 
 
