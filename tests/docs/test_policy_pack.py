@@ -13,7 +13,12 @@ JUDGE: Final[Mapping[str, Callable[..., str]]] = runpy.run_path(
     str(Path(__file__).parents[2] / "examples" / "policy-pack" / "judge.py")
 )
 SITE: Final = "railyard:index:Site"
-GOOD: Final[Mapping[str, Any]] = {"site": "site.yaml", "locked": True, "gate": "fail", "plainSecrets": []}
+GOOD: Final[Mapping[str, Any]] = {
+    "site": "site.yaml",
+    "locked": True,
+    "gate": "fail",
+    "plainSecrets": [],
+}
 KEY: Final = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
