@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,13 +13,7 @@ from typing import Final, Literal, cast
 
 import pulumi
 
-from components.acceptance.evidence import as_seen
-from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.acceptance.report.archive import keep_foreign_settings
-from components.artefacts.gather import charts_away, fetch_ahead
-from components.artefacts.lock import Lock
-from components.artefacts.pin import Reach
-from components.artefacts.registry import docker_logins
 from components.checks.render import render_problem
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
 from components.checks.site_files import refused_unpinned
@@ -27,12 +21,7 @@ from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
-from components.hosts.preview import class_changes, host_changes
-from components.kubernetes.live.look import CLUSTER, ClusterDrift
-from components.kubernetes.manifest import HELD
 from components.model.cluster import ClusterSpec
-from components.model.owners import not_touched
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.preflight.cluster import check_existing
 from components.project.engine import refuse_lab_parts
@@ -41,23 +30,13 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.handoffs import AcceptanceReport
 from components.remote.objects import WithMade
-from components.update.cluster import look_at_existing, parts_refused
-from components.update.decide import Intentions, intend, unrecorded_switches
+from components.update.begin import Message, begin, bring_charts, read_orders
+from components.update.cluster import look_at_existing
 from components.update.observe import observe_site
 from components.update.own_state import note_names, read_own_state
-from components.update.proof import (
-    Accept,
-    is_edited,
-    narrow,
-    narrow_to,
-    passed,
-    stale_after,
-)
-from components.update.refusals import host_departures, known_hosts, switch_changes
-from components.update.refuse import Situation, played_playbooks, refuse_update
+from components.update.proof import Accept, stale_after
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
-from components.update.servers import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem
 from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
@@ -145,7 +124,7 @@ def _guard(
     parts: Collection[Part],
     given: GivenSecrets | None,
 ) -> Guarded:
-    spec, lock = checked.spec_or_raise(), checked.lock
+    spec, lock, preview = checked.spec_or_raise(), checked.lock, pulumi.runtime.is_dry_run()
     lab = config.get_bool("lab", default=False) is True
     refuse_lab_parts(spec, pulumi.get_stack(), is_lab=lab)
     if unpinned := refused_unpinned(spec, lock, lab=lab):
@@ -160,43 +139,33 @@ def _guard(
     own = {name: config.require(name) for name in names if name not in given.outputs}
     own |= given.texts
     outside = outside_secrets(spec, os.environ, own)
-    secrets = own | outside
+    looks = _looks(config, given)
+    if {*parts} != {"switches"}:  # switches need no files or charts
+        away = bring_charts(spec, lock, own | outside, asks=looks or not preview)
+        plan = replace(plan, operators=plan.operators.without(away))
+        _log([("warn", text) for text in away.values()])
+    applied, registered = read_own_state(spec), note_names()
+    seen = _observe(plan, own | outside, applied) if looks else Seen()
+    there = look_at_existing(spec, plan, applied, own | outside) if looks else ()
+    accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
+    begun = begin(checked, plan, applied, seen, read_orders(os.environ, accept, looks), there)
+    _log(begun.messages)
+    if begun.proves and not preview:
+        keep_foreign_settings(pulumi.get_stack(), begun.intentions.run, begun.foreign)
+    made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
+    made |= {**given.outputs}
+    provenance = "lab" if lab else "real"
+    remote = Remote(WithMade(config, made), begun.intentions.notes, provenance)
+    return Guarded(spec, begun.intentions.plan, remote, begun.intentions.run, applied, registered)
+
+
+def _looks(config: pulumi.Config, given: GivenSecrets) -> bool:
+    """Whether this run reads the devices."""
     observe = cast("Observe", _setting(config, "observe"))
     if given.unknown and observe == "always":
-        observe = "never"
-        _warn("a secret is not known before the update, so this preview reads no device")
-    looks = observe == "always"
-    if {*parts} == {"switches"}:
-        pass  # switches need no files or charts
-    elif looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
-        _fetch_ahead(spec, lock, secrets)
-    else:
-        plan = _without_charts(plan, charts_away(spec, lock))
-    applied, registered = read_own_state(spec), note_names()
-    intentions = _look(config, checked, plan, secrets, applied, observe)
-    made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
-    remote = Remote(
-        WithMade(config, {**made, **given.outputs}), intentions.notes, "lab" if lab else "real"
-    )
-    return Guarded(spec, intentions.plan, remote, intentions.run, applied, registered)
-
-
-def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:
-    """Fetch the charts and files that the engine and the steps read from this machine."""
-    if not lock.exists and spec.sources.bundle is None:
-        return  # without a lock nothing is pinned
-    fetch_ahead(Reach(spec, secrets, logins=docker_logins()), lock)
-
-
-def _without_charts(plan: ClusterPlan, away: Mapping[str, str]) -> ClusterPlan:
-    """Drop charts that are not on this machine from a preview that contacts nothing."""
-    for chart in away.values():
-        _warn(
-            f"{chart}: this chart of the lock is not on this machine, and with `railyard:observe:"
-            " never` a preview fetches nothing. It shows `chart` of this release as unknown, and"
-            " not whether the archive fits. An update fetches it."
-        )
-    return replace(plan, operators=plan.operators.without(away))
+        text = "a secret is not known before the update, so this preview reads no device"
+        _log([("warn", text)])
+    return observe == "always" and not given.unknown
 
 
 @contextmanager
@@ -225,81 +194,9 @@ def _load(config: pulumi.Config) -> CheckedSite:
 
 def _tell_site(checked: CheckedSite) -> CheckedSite:
     checked.spec_or_raise()
-    for warning in checked.problems:
-        _warn(render_problem(warning))
-    for waived in checked.waived:
-        _warn(str(waived))
+    texts = (*map(render_problem, checked.problems), *map(str, checked.waived))
+    _log([("warn", text) for text in texts])
     return checked
-
-
-def _look(
-    config: pulumi.Config,
-    checked: CheckedSite,
-    plan: ClusterPlan,
-    secrets: Mapping[str, str],
-    applied: Applied,
-    observe: Observe,
-) -> Intentions:
-    spec = checked.spec_or_raise()
-    seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
-    accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
-    intentions = intend(plan, applied, seen, accept)
-    asked = narrow(spec, plan.acceptance, accept, intentions.changed)
-    counts = passed(applied) and not is_edited(plan, applied)
-    asked = narrow_to(spec, asked, os.environ.get("RAILYARD_SCOPE", ""), adds=counts)
-    intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
-    typed = os.environ.get("RAILYARD_CONFIRM", "").split(",")
-    confirmed = frozenset(name.strip() for name in typed if name.strip())
-    drifts, lines = intentions.drifts, checked.lines
-    situation = Situation(spec, plan, applied, seen, drifts, lines, confirmed)
-    refused = refuse_update(situation)
-    refused += _parts_refused(spec, plan, applied, secrets) if observe == "always" else ()
-    if refused:
-        raise refusal("\n".join(refused))
-    for loss in situation.losses:
-        _warn(f"WILL BE LOST: {loss.what}")
-    for line in unrecorded_switches(plan, intentions.drifts, seen.devices):
-        _warn(line)
-    _tell(observe, intentions)
-    for line in not_touched(plan.unreached):
-        _inform(line)
-    _hand_beside(observe, intentions)
-    changes = switch_changes(spec, intentions.plan, applied, seen.devices)
-    playbooks, _ = played_playbooks(plan, applied)
-    hosts = (
-        *host_changes(plan.hosts, seen.devices),
-        *class_changes(plan.hosts, known_hosts(plan, seen.devices, applied)),
-    )
-    for text in (*changes, *hosts, *playbooks):
-        _inform(text)
-    for text in host_departures(plan, seen.devices, applied):
-        _inform(text)
-    for text in describe_upgrades(intentions.plan, node_versions(plan, applied, seen)):
-        _inform(text)
-    return intentions
-
-
-def _hand_beside(observe: Observe, intentions: Intentions) -> None:
-    """Keep foreign settings that break Railyard's traffic, for the proof of this update."""
-    if pulumi.runtime.is_dry_run() or intentions.notes.get(EVIDENCE_STEP) == UNASKED:
-        return
-    found = [as_seen(drift.device, each) for drift in intentions.drifts for each in drift.beside]
-    keep_foreign_settings(
-        pulumi.get_stack(), intentions.run, found if observe == "always" else None
-    )
-
-
-def _parts_refused(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Compare the parts that an existing cluster has with the site's choice for each part."""
-    if plan.kubernetes is None or (existing := plan.kubernetes.existing) is None:
-        return ()
-    found = look_at_existing(spec, plan, applied, secrets[existing.kubeconfig_secret])
-    for each in found:
-        if each.severity == "warning":
-            _warn(f"{CLUSTER}: {each.what[:-1]}: {each.actual}")
-    return parts_refused(found)
 
 
 def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
@@ -315,55 +212,11 @@ def _setting(config: pulumi.Config, key: str, of_site: str = "") -> str:
     return choose_setting(key, os.environ.get(f"RAILYARD_{key.upper()}", ""), from_stack)
 
 
-def _tell(observe: Observe, intentions: Intentions) -> None:
-    if observe == "never":
-        _inform("not observed: railyard:observe is `never`, so drift is not detected")
-    for drift in intentions.drifts:
-        _tell_device(drift)
-    _tell_cluster(intentions.cluster, held=HELD in intentions.notes)
-
-
-def _tell_device(drift: DeviceDrift) -> None:
-    if drift.unreachable is not None:
-        _warn(f"{drift.device}: not observed: {drift.unreachable}")
-    for difference in drift.differences:
-        _inform(f"{drift.device}: drift: {difference}")
-    if drift.ahead:
-        _inform(f"{drift.device}: upgrade: {drift.ahead}")
-    for found in drift.cabling:
-        _warn(f"{drift.device}: cabling: {found}")
-    for misplaced in drift.placement:
-        _warn(f"{drift.device}: placement: {misplaced.text}")
-    for beside in drift.beside:
-        _warn(f"{drift.device}: beside: {beside}")
-    for lost in drift.routing:
-        _warn(f"{drift.device}: routing: {lost}")
-
-
-def _tell_cluster(drift: ClusterDrift, *, held: bool) -> None:
-    for line in drift.lost:
-        _warn(f"{CLUSTER}: lost: {line}")
-    if held:
-        _warn(
-            f"{CLUSTER}: the API does not answer ({drift.unreachable}), so this update leaves all"
-            " objects and charts as they are, and the next one does the rest"
-        )
-    elif drift.unreachable is not None:
-        _warn(f"{CLUSTER}: not observed: {drift.unreachable}")
-    for line in drift.repaired:
-        _inform(f"{CLUSTER}: drift: {line}")
-    for line in drift.left:
-        _warn(f"{CLUSTER}: not repaired: {line}")
-
-
 def refusal(text: str) -> pulumi.RunError:
     """Return the error whose text is the whole report, without a traceback."""
     return pulumi.RunError(plain_text(text))
 
 
-def _warn(text: str) -> None:
-    pulumi.log.warn(plain_text(text))
-
-
-def _inform(text: str) -> None:
-    pulumi.log.info(plain_text(text))
+def _log(messages: Iterable[Message]) -> None:
+    for level, text in messages:
+        (pulumi.log.warn if level == "warn" else pulumi.log.info)(plain_text(text))

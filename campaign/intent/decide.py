@@ -8,7 +8,7 @@ runs the recording engine beside it, so that the short way stays true (`same_by_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +22,7 @@ from campaign.seams import giving
 from components.checks.site import CheckedSite
 from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
+from components.update.begin import Message
 from components.update.seen import Seen
 from stacks import program
 
@@ -39,6 +40,10 @@ class Decision:
     run: int = 0
     former: Mapping[str, str] = field(default_factory=dict[str, str])
     """Step to its name before a rename: the state keeps it by an alias."""
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """Keep the messages of an update."""
+        self.messages += [text for _, text in messages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "config_file": giving(None),
     "refuse_lab_parts": giving(None),
     "refused_unpinned": giving(""),
-    "_parts_refused": giving(()),
+    "look_at_existing": giving(()),
 }
 """Of `stacks.program`: what would leave this process, or is about pins and the lab."""
 
@@ -131,8 +136,7 @@ def _in_place(site: Site, at: Circumstances, made: Decision) -> Generator[None]:
         "note_names": giving(set[str]()),
         "_observe": at.finds,
         "keep_foreign_settings": giving(None),
-        "_warn": made.messages.append,
-        "_inform": made.messages.append,
+        "_log": made.hear,
     }
     if at.checked is not None:
         own["check_config_value"] = giving(at.checked)

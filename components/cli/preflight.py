@@ -59,7 +59,8 @@ def _of_stack(name: str) -> Preflight:
     lab = is_lab(loaded.secrets.get("lab"))
     pins = judge_pins(loaded.spec, loaded.lock, lab=lab)
     engine = () if lab else judge_engine(look_at_engine(os.environ, Path.cwd()))
-    return replace(found, findings=(*engine, *pins, *found.findings))
+    located = map(loaded.lines.locate_all, found.findings)
+    return replace(found, findings=(*engine, *pins, *located))
 
 
 def _of_file(file: Path) -> Preflight:
@@ -69,7 +70,7 @@ def _of_file(file: Path) -> Preflight:
     secrets = {**outside_secrets(spec, os.environ), **secrets_from(os.environ)}
     found = run_preflight(spec, plan, secrets, Applied(), file.absolute().parent, lock)
     pins = judge_pins(spec, lock, lab=False)
-    return replace(found, findings=(*pins, *found.findings))
+    return replace(found, findings=(*pins, *map(checked.lines.locate_all, found.findings)))
 
 
 def _write(out: Path, text: str) -> None:

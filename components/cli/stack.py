@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, cast
 
 from components.artefacts.lock import Lock
-from components.checks.site import check_config_value
+from components.checks.site import CheckedSite, check_config_value
 from components.core.errors import UsageError
-from components.core.problem import Json
+from components.core.problem import Json, Lines
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
@@ -67,6 +67,8 @@ class Stack:
     lock: Lock = field(default_factory=Lock)
     under_way: UnderWay = field(default_factory=UnderWay)
     """Unfinished work of an update, from the same reading of the state."""
+    lines: Lines = field(default_factory=Lines)
+    """The line of each value in the site file."""
 
     @property
     def reach_secrets(self) -> Mapping[str, str]:
@@ -145,12 +147,11 @@ def _text_of(entry: Mapping[str, object]) -> str:
     return value if isinstance(value, str) else json.dumps(entry.get("objectValue"))
 
 
-def _spec_of(name: str, config: StackConfig) -> tuple[ClusterSpec, Lock]:
+def _checked(name: str, config: StackConfig) -> CheckedSite:
     source = config_file(name)
     checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
-    spec = checked.spec_or_raise()
-    refuse_lab_parts(spec, name, is_lab=is_lab(config.values.get("lab")))
-    return spec, checked.lock
+    refuse_lab_parts(checked.spec_or_raise(), name, is_lab=is_lab(config.values.get("lab")))
+    return checked
 
 
 def load_stack(name: str) -> Stack:
@@ -161,11 +162,13 @@ def load_stack(name: str) -> Stack:
         SpecError: Its file is wrong.
     """
     config = read_config(name)
-    spec, lock = _spec_of(name, config)
+    checked = _checked(name, config)
+    spec, lock = checked.spec_or_raise(), checked.lock
     exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
     applied = applied_from_export(exported).follow(spec)
     plan = make_plan(spec, name, lock)
-    return Stack(name, spec, plan, applied, config.secrets, lock, _under_way(exported, name))
+    under_way = _under_way(exported, name)
+    return Stack(name, spec, plan, applied, config.secrets, lock, under_way, checked.lines)
 
 
 def under_way(name: str) -> UnderWay:

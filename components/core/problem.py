@@ -86,6 +86,12 @@ def on_device(device: str, rule: str, what: str, actual: str, wanted: str, fix: 
     return Finding(what, (), fix, "error", rule, device, actual, wanted)
 
 
+def refusal(rule: str, what: str, where: str | Place, fix: str, device: str = "") -> Finding:
+    """Refuse an update: `where` is a value of the file, or the place in words."""
+    place = where if isinstance(where, Place) else Place((), where)
+    return Finding(what, (place,), fix, rule=rule, device=device)
+
+
 @dataclass(frozen=True, slots=True)
 class Spot:
     """The line of one value, and the lines of the values inside it.

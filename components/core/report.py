@@ -26,28 +26,39 @@ def render_finding(found: Finding, page: str = "") -> str:
         page: The page that describes its rule, shown after the fix.
     """
     mark = f" ({found.severity})" if found.severity != "error" else ""
+    lines = [f"{found.rule}{mark}: {found.what}" if found.rule else found.what]
+    lines += label_rows(rows_of(found))
+    link = f"  ({page}#{found.rule})" if page else ""
+    lines += [f"  fix    {found.fix}{link}"] if found.fix else []
+    return "\n".join(lines)
+
+
+def label_rows(rows: Sequence[str]) -> list[str]:
+    """Write the rows of `rows_of`, with `where` before the first."""
+    return [f"  {'     ' if number else 'where'}  {row}" for number, row in enumerate(rows)]
+
+
+def rows_of(found: Finding, width: int = 0) -> list[str]:
+    """Write each place, and the device with its actual and its wanted value.
+
+    Args:
+        found: The finding.
+        width: Characters for the name of the device.
+    """
     shown = _shown_places(found)
     heads = [_head(place) for place in shown]
-    width = max(map(len, heads), default=0)
+    widest = max(map(len, heads), default=0)
     rows = [
-        f"{head:<{width}}{'  ' if head else ''}{_value(place)}".rstrip()
+        f"{head:<{widest}}{'  ' if head else ''}{_value(place)}".rstrip()
         for head, place in zip(heads, shown, strict=True)
     ]
     if left := len(found.where) - len(shown):
         rows.append(f"and {left} more place{'' if left == 1 else 's'}")
     if found.actual:
-        rows.append(on_one_device(found))
-    lines = [f"{found.rule}{mark}: {found.what}"]
-    lines += [f"  {'where' if not at else '     '}  {row}" for at, row in enumerate(rows)]
-    link = f"  ({page}#{found.rule})" if page else ""
-    return "\n".join([*lines, f"  fix    {found.fix}{link}"])
-
-
-def on_one_device(found: Finding, width: int = 0) -> str:
-    """Write the device with its actual and its wanted value."""
-    wanted = f"; wanted: {found.wanted}" if found.wanted else ""
-    device = f"{found.device:<{width}}  " if found.device else ""
-    return f"{device}{found.actual}{wanted}"
+        wanted = f"; wanted: {found.wanted}" if found.wanted else ""
+        device = f"{found.device:<{width}}  " if found.device else ""
+        rows.append(f"{device}{found.actual}{wanted}")
+    return rows
 
 
 def _shown_places(found: Finding) -> Sequence[Place]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
+from components.core.problem import Finding, Place, refusal
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
 from components.drift.applied import Applied
 from components.hosts.host_plan import HostPlan
@@ -308,42 +309,38 @@ _SHOWN: Final = 8
 """Most nodes that a refusal lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionProblem:
-    """Why the nodes cannot upgrade to the file's version."""
-
-    what: str
-    fix: str
-
-
-def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | None:
+def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:
     """Refuse a downgrade, and a jump over a minor release.
 
     Args:
         found: Node to its running release; a release that is not K3s' is skipped.
         wanted: `kubernetes.version`.
     """
-    target = parse_k3s(wanted)
+    target, place = parse_k3s(wanted), Place(("kubernetes", "version"), wanted)
     known = {node: each for node, text in found.items() if (each := parse_k3s(text))}
     if target is None:
         return None
     newer = [node for node, each in known.items() if each > target]
     if newer:
         latest = found[max(newer, key=lambda node: known[node])]
-        return VersionProblem(
+        return refusal(
+            "kubernetes-version",
             f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
             " back to an earlier release.",
-            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE})",
+            place,
+            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE}).",
         )
     major, minor = target[:2]
     far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]
     if not far:
         return None
     first = min(known[node][:2] for node in far)
-    return VersionProblem(
+    return refusal(
+        "kubernetes-version",
         f"{_runs(far, found)}, and kubernetes.version is {wanted}: Kubernetes is upgraded one minor"
         " release at a time.",
-        f"write a release of {first[0]}.{first[1] + 1} first and run `pulumi up`; then {wanted}",
+        place,
+        f"write a release of {first[0]}.{first[1] + 1} first and run `pulumi up`; then {wanted}.",
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
+from components.core.problem import Finding, Place, refusal
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
 from components.hosts.keys.ask import (
@@ -214,23 +215,27 @@ def _last_note(step: AppliedStep | None) -> str:
 
 def departures_refused(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """Refuse, at preview, departures that the file denies.
 
     Call it only if `disruption.reboots` is `deny`. Hosts that were not observed cannot be judged
     here; their steps refuse.
     """
     return tuple(
-        f"disruption: {each.host} would {each.fate}: {each.why}\n"
-        "  where  disruption.reboots = deny\n"
-        "  fix    plan a window and set disruption.reboots to allow, or take the change back"
+        refusal(
+            "disruption",
+            f"{each.host} would {each.fate}: {each.why}",
+            Place(("disruption", "reboots"), "deny"),
+            "plan a window and set disruption.reboots to allow, or take the change back",
+            each.host,
+        )
         for each in forecast_departures(groups, seen)
     )
 
 
 def passing_refused(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState], away: Mapping[str, str]
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """Refuse to continue to a group while a host of an earlier group does not answer.
 
     It may be the host that did not return after the last update, and only that host knows that it
@@ -246,11 +251,15 @@ def passing_refused(
         return ()
     last = leaving[-1]
     return tuple(
-        f"unreachable: {away[host]}\n"
-        f"  where  {host} is in group {group.number} of {len(groups)}, and {last.host} of group"
-        f" {last.group} would {last.fate} in this update: a host that did not come back ends the"
-        " groups after it. Nothing was changed on any device.\n"
-        f"  fix    bring {host} back, or take it out of the file"
+        refusal(
+            "unreachable",
+            away[host],
+            f"{host} is in group {group.number} of {len(groups)}, and {last.host} of group"
+            f" {last.group} would {last.fate} in this update: a host that did not come back ends"
+            " the groups after it",
+            f"bring {host} back, or take it out of the file",
+            host,
+        )
         for group in groups
         if group.number < last.group
         for host in group.hosts

@@ -14,6 +14,7 @@ from typing import Final, cast
 from pydantic import TypeAdapter
 
 from components.core.key_values import parse_state
+from components.core.problem import Finding, Place, refusal
 from components.core.to_json import to_json
 from components.drift.applied import Applied
 from components.kubernetes.planes.base import (
@@ -99,20 +100,20 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
     return tuple(name for name in _recorded_nodes(kubernetes, applied) if name not in kept)
 
 
-def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
+def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterator[Finding]:
     """Refuse another name for an existing node, since Kubernetes cannot rename one."""
-    found: list[str] = []
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         recorded, host = applied.step(step.name), step.endpoint.device
         was = parse_state(recorded.stdin).values.get("node") if recorded else None
         if was and was != node_in(step):
-            found.append(
-                f"node: the node of {host} is {was}, and the file calls it {node_in(step)}: a node"
-                " cannot be renamed\n"
-                f"  where  hosts: {host}: node_name. Nothing was changed on any device.\n"
-                f"  fix    write `node_name: {was}` for it, or take {host} out in another update"
+            yield refusal(
+                "node",
+                f"the node of {host} is {was}, and the file calls it {node_in(step)}: a node cannot"
+                " be renamed",
+                f"hosts: {host}: node_name",
+                f"write `node_name: {was}` for it, or take {host} out in another update",
+                host,
             )
-    return tuple(found)
 
 
 def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:
@@ -158,13 +159,16 @@ def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def leaving_refused(leaving: Sequence[str]) -> tuple[str, ...]:
+def leaving_refused(leaving: Sequence[str]) -> tuple[Finding, ...]:
     """Refuse departures at preview; call it only if `disruption.reboots` is `deny`."""
     return tuple(
-        f"disruption: {name} would be drained: it leaves the cluster, since the file has it no"
-        " more\n"
-        "  where  disruption.reboots = deny\n"
-        "  fix    plan a window and set disruption.reboots to allow, or put it back into the file"
+        refusal(
+            "disruption",
+            f"{name} would be drained: it leaves the cluster, since the file has it no more",
+            Place(("disruption", "reboots"), "deny"),
+            "plan a window and set disruption.reboots to allow, or put it back into the file",
+            name,
+        )
         for name in leaving
     )
 
@@ -242,16 +246,18 @@ class PortsLeave:
                 f" {self.switch} change{turns}"
             )
 
-    def refused(self, ports: Sequence[str]) -> Iterator[str]:
+    def refused(self, ports: Sequence[str]) -> Iterator[Finding]:
         """Yield why too many nodes would leave at once; the step refuses this too."""
         for part in self.groups(ports):
             going = [name for name in self.behind(part) if name in self.workers]
             if len(going) > self.max_unavailable:
-                yield (
-                    f"disruption: {', '.join(going)} would leave service at once, for a change of"
-                    f" {self.switch} as a whole\n"
-                    f"  where  disruption.ports = drain, max_unavailable = {self.max_unavailable}\n"
-                    f"  fix    {how_to_allow(len(going))}"
+                yield refusal(
+                    "disruption",
+                    f"{', '.join(going)} would leave service at once, for a change of {self.switch}"
+                    " as a whole",
+                    Place(("disruption", "max_unavailable"), str(self.max_unavailable)),
+                    how_to_allow(len(going)),
+                    self.switch,
                 )
 
 

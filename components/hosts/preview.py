@@ -10,7 +10,7 @@ from typing import Final
 
 from components.core.difference import Effect
 from components.core.key_values import HostState
-from components.core.problem import Finding, on_device
+from components.core.problem import Finding, on_device, refusal
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
@@ -104,13 +104,13 @@ def _list(changes: Iterable[PendingBoot]) -> str:
 
 def hosts_refused(
     spec: ClusterSpec, plans: Iterable[HostPlan], facts: Mapping[str, object]
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """Why an observed card cannot get the wanted settings; asked before any change.
 
     A missing card is accepted on virtual machines: their hypervisors pass it through in the same
     update.
     """
-    found: list[str] = []
+    found: list[Finding] = []
     for plan in plans:
         seen = facts.get(plan.name)
         host = spec.host(plan.name)
@@ -123,17 +123,18 @@ def hosts_refused(
     return tuple(found)
 
 
-def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[str]:
+def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
     """A common user whose uid belongs to another user: useradd and usermod refuse it."""
     for key, uid in plan.desired.values.items():
         if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
             name = key.removeprefix("user.").removesuffix(".uid")
-            yield (
-                f"hosts: the uid {uid} on {plan.name} belongs to {owner}, and the file wants it for"
-                f" {name}.\n"
-                f"  where  host_defaults.user, and {plan.name} as observed\n"
-                f"  fix    name {owner} there, choose another uid, or leave user out: none is made"
-                " then"
+            yield refusal(
+                "hosts",
+                f"the uid {uid} on {plan.name} belongs to {owner}, and the file wants it for"
+                f" {name}.",
+                f"host_defaults.user, and {plan.name} as observed",
+                f"name {owner} there, choose another uid, or leave user out: none is made then",
+                plan.name,
             )
 
 
@@ -151,7 +152,7 @@ class _Card:
         key = f"nic.{self._pci}.{setting}"
         return self._wanted.get(key, ""), self._seen.get(key, "")
 
-    def reasons(self) -> Iterator[str]:
+    def reasons(self) -> Iterator[Finding]:
         model, there = self._both("model")
         _, vfs = self._both("vfs")
         if "absent" in {there, vfs}:
@@ -174,7 +175,7 @@ class _Card:
         yield from self._version(model)
         yield from self._vfs()
 
-    def _version(self, model: str) -> Iterator[str]:
+    def _version(self, model: str) -> Iterator[Finding]:
         floor, runs = self._both("fw_floor")
         if floor and runs and runs != floor and runs not in NOT_THERE:
             yield self._say(
@@ -184,7 +185,7 @@ class _Card:
                 "firmware.min_versions",
             )
 
-    def _vfs(self) -> Iterator[str]:
+    def _vfs(self) -> Iterator[Finding]:
         wanted, _ = self._both("vfs")
         _, offered = self._both("fw_vfs_offered")
         managed, _ = self._both("fw_num_of_vfs")
@@ -198,8 +199,8 @@ class _Card:
                 "ask for fewer VFs; where it offers 0, switch on SR-IOV and the IOMMU in the BIOS",
             )
 
-    def _say(self, what: str, fix: str) -> str:
-        return f"hosts: {what}\n  where  {self._host}, as observed\n  fix    {fix}"
+    def _say(self, what: str, fix: str) -> Finding:
+        return refusal("hosts", what, f"{self._host}, as observed", fix, self._host)
 
 
 _NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})
@@ -211,23 +212,6 @@ def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ..
     wanted = plan.desired.values
     looks = (_refused_cards, _managed, _drivers)
     return tuple(found for look in looks for found in look(plan.name, wanted, seen))
-
-
-def refuse_settings(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
-    """The same findings as refusals of an update.
-
-    Args:
-        plans: The hosts.
-        facts: Device name to its observed state; a host without one is left out.
-    """
-    return tuple(
-        f"{found.rule}: {found.what}\n  where  {found.device}: {found.actual}; wanted:"
-        f" {found.wanted}\n  fix    {found.fix}"
-        for plan in plans
-        if isinstance(seen := facts.get(plan.name), HostState)
-        for found in judge_settings(plan, seen.values)
-        if found.severity == "error"
-    )
 
 
 def _refused_cards(

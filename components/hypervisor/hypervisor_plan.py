@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
+from components.core.problem import Finding, Place, refusal
 from components.core.to_json import to_json
 from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
@@ -318,7 +319,7 @@ _NO_STOP: Final = ("power",)
 
 def reboots_refused(
     plans: tuple[HypervisorPlan, ...], observed: Mapping[str, HostState]
-) -> tuple[str, ...]:
+) -> tuple[Finding, ...]:
     """List, at preview, the reboots and shutdowns that the site file denies.
 
     Call it only if `disruption.reboots` is `deny`.
@@ -328,12 +329,16 @@ def reboots_refused(
         observed: Device name to its observed state: hypervisors, and hosts for the firmware of
             their cards. Devices that were not observed are not judged here; the steps refuse them.
     """
-    found = [line for plan in plans for line in _of_hypervisor(plan, observed)]
     return tuple(
-        f"disruption: {line}\n"
-        "  where  disruption.reboots = deny\n"
-        "  fix    plan a window and set disruption.reboots to allow, or take the change back"
-        for line in found
+        refusal(
+            "disruption",
+            line,
+            Place(("disruption", "reboots"), "deny"),
+            "plan a window and set disruption.reboots to allow, or take the change back",
+            plan.name,
+        )
+        for plan in plans
+        for line in _of_hypervisor(plan, observed)
     )
 
 

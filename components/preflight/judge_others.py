@@ -29,9 +29,6 @@ _KEY: Final = re.compile(
     r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key"
 )
 _SLOW: Final = re.compile(r"accepted the login, but did not finish")
-_REFUSAL: Final = re.compile(
-    r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
-)
 _SEVERITIES: Final[dict[str, Severity]] = {
     "lost": "warning",
     "unread": "unreachable",
@@ -224,25 +221,6 @@ def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> It
             what = f"there is no one virtual machine {vm}."
             fix = "make it, or write the name that `vim-cmd vmsvc/getallvms` lists"
             yield on_device(plan.name, "esxi-vm", what, "absent", vm, fix)
-
-
-def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding, ...]:
-    """Turn refusals of a preview into findings, in the same words.
-
-    Args:
-        texts: `topic: what`, `where`, `fix`, as the rooms write them.
-        devices: Device names to search for in a text; without a match it is about the site.
-    """
-    found: list[Finding] = []
-    for text in texts:
-        parts = _REFUSAL.fullmatch(text)
-        what, where, fix = (
-            (parts["what"], parts["where"], parts["fix"]) if parts else (text, "", "see above")
-        )
-        named = next((name for name in devices if re.search(rf"\b{re.escape(name)}\b", text)), "")
-        topic = parts["topic"] if parts else "update"
-        found.append(on_device(named or "the site", topic, what, where, "as the file says", fix))
-    return tuple(found)
 
 
 def list_neighbors(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> list[Neighbors]:

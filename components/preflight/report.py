@@ -12,7 +12,7 @@ from typing import Final
 from components.acceptance.report.html_parts import page, section, table
 from components.core.plain_text import counted
 from components.core.problem import Finding, Severity, exit_code
-from components.core.report import finding_json, on_one_device
+from components.core.report import finding_json, label_rows, rows_of
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
 _WORDS: Final[Mapping[Severity, str]] = {
@@ -20,6 +20,7 @@ _WORDS: Final[Mapping[Severity, str]] = {
     "unreachable": "missing answer",
     "warning": "warning",
 }
+SITE: Final = "the site"
 _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
 
@@ -130,10 +131,9 @@ def _group(group: Group) -> str:
 
 
 def _devices(group: Group) -> Iterator[str]:
-    width = max(len(each.device) for each in group.findings[:_SHOWN])
-    for number, each in enumerate(group.findings[:_SHOWN]):
-        label = "where" if number == 0 else "     "
-        yield f"  {label}  {on_one_device(each, width)}"
+    shown = group.findings[:_SHOWN]
+    width = max(len(each.device) for each in shown)
+    yield from label_rows([row for each in shown for row in rows_of(each, width)])
     if (left := len(group.findings) - _SHOWN) > 0:
         yield f"         and {left} more"
 
@@ -196,7 +196,7 @@ def _overview(found: Preflight) -> str:
 
 
 def _names(group: Group) -> str:
-    names = [each.device for each in group.findings]
+    names = [each.device or SITE for each in group.findings]
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(names[:_SHOWN_NAMES]) + more
 
@@ -213,8 +213,8 @@ def _badge(severity: Severity) -> str:
 def _cause(group: Group) -> str:
     first = group.first
     rows = (
-        f'<tr><td class="name">{escape(each.device)}</td>'
-        f"<td><code>{escape(each.actual)}</code></td>"
+        f'<tr><td class="name">{escape(each.device or SITE)}</td>'
+        f"<td><code>{escape(each.actual or '; '.join(rows_of(each)))}</code></td>"
         f"<td><code>{escape(each.wanted)}</code></td></tr>"
         for each in group.findings
     )

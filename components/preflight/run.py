@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -23,14 +23,14 @@ from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError, RailyardError
 from components.core.key_values import HostState
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding, Lines, on_device
+from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
 from components.hosts.host_plan import HostPlan
-from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
+from components.hosts.preview import judge_gpus
 from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.model.cluster import ClusterSpec
@@ -47,7 +47,6 @@ from components.preflight.judge_others import (
     judge_switch,
     judge_ufm,
     list_neighbors,
-    read_refusals,
 )
 from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
@@ -56,10 +55,10 @@ from components.remote.host_session import HostSession
 from components.remote.step import Endpoint, env_name, render_remote_command
 from components.remote.tools import strip_comments
 from components.update.decide import judge_drift
+from components.update.judges import judge_situation
 from components.update.observe import Looks, observe_site, refusal_words
-from components.update.refusals import balancers_refused, disruptions_refused, guards_refused
 from components.update.secrets import secret_names
-from components.update.seen import Seen
+from components.update.seen import Seen, Situation
 
 
 def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
@@ -228,11 +227,12 @@ def run_preflight(
         cloud = pool.submit(_cloud, plan, secrets, applied)
         seen = seeing.result()
         others = [found for each in (*looked, cluster, playbooks, cloud) for found in each.result()]
+    drifts = judge_drift(plan, applied, seen)
     findings = (
         *_missing_secrets(spec, secrets),
         *(found for name in _devices(spec) for found in _judge(name, spec, plan, seen, asked)),
         *judge_links(plan.switches, applied, seen),
-        *_refusals(spec, plan, seen, applied),
+        *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *_unknown_images(spec, lock),
         *others,
     )
@@ -306,7 +306,6 @@ def _judge(
             yield from judge_hypervisor(hypervisor, settings)
     for host in plan.hosts:
         if host.name == name:
-            yield from judge_settings(host, settings)
             yield from _judge_answers(host, settings, asked, guests=bool(spec.hypervisors))
 
 
@@ -332,17 +331,3 @@ def _judge_answers(
         yield from judge_files(host, answers.facts)
         if not guests:
             yield from judge_gpus(host.name, wants.gpus, settings)
-
-
-def _refusals(
-    spec: ClusterSpec, plan: ClusterPlan, seen: Seen, applied: Applied
-) -> tuple[Finding, ...]:
-    """Return refusals that a preview would make from this reading, in the same words."""
-    drifts = judge_drift(plan, applied, seen)
-    texts: Sequence[str] = (
-        *hosts_refused(spec, plan.hosts, seen.devices),
-        *disruptions_refused(spec, plan, drifts, seen.devices, applied),
-        *guards_refused(spec.guards, plan, applied, drifts),
-        *balancers_refused(plan, seen, Lines()),
-    )
-    return read_refusals(texts, _devices(spec))

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from components.catalogue.switches import find_model
 from components.cloud.calls import list_calls
 from components.core.key_values import HostState
-from components.core.problem import Lines, render_path
+from components.core.problem import render_path
+from components.core.report import render_finding
 from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.edit import MARKS, applied_switch, preview_switch, render_waves
@@ -35,12 +36,12 @@ from components.preview.report import Preview
 from components.remote.lines import flatten, parse_lines
 from components.remote.step import RemoteStep
 from components.update.refusals import host_departures
-from components.update.seen import Facts, Seen
+from components.update.seen import Facts, Seen, Situation
 from components.update.servers import (
     choose_upgrades,
     describe_upgrades,
+    judge_upgrades,
     node_versions,
-    upgrades_refused,
 )
 
 
@@ -85,7 +86,7 @@ def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> 
     """Predict refusals and upgrades of nodes that run the recorded versions."""
     seen = Seen()
     chosen = choose_upgrades(plan, applied, seen, ())
-    refused = upgrades_refused(spec, plan, applied, seen, Lines())
+    refused = tuple(map(render_finding, judge_upgrades(Situation(spec, plan, applied))))
     return refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
 
 

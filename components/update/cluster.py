@@ -252,7 +252,7 @@ _SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeCl
 
 
 def look_at_existing(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, kubeconfig: str
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
 ) -> tuple[Finding, ...]:
     """Judge the parts of an existing cluster against the site; skip our own cluster.
 
@@ -261,6 +261,7 @@ def look_at_existing(
     """
     if plan.kubernetes is None or (existing := plan.kubernetes.existing) is None:
         return ()
+    kubeconfig = secrets[existing.kubeconfig_secret]
     text = choose_context(kubeconfig, existing.context, plan.kubernetes.cluster)
     return judge_existing(spec, plan, applied, KubernetesCalls(text))
 
@@ -271,16 +272,6 @@ def judge_existing(
     """Judge them over an open connection."""
     asked = asked_of_parts(spec, plan, applied)
     return judge_parts(asked, look_at_parts(calls, asked))
-
-
-def parts_refused(findings: tuple[Finding, ...]) -> tuple[str, ...]:
-    """Return the problems in the words of a refusal."""
-    return tuple(
-        f"{each.device}: {each.what}\n  where  {each.actual}; wanted: {each.wanted}. Nothing was"
-        f" changed.\n  fix    {each.fix}"
-        for each in findings
-        if each.severity == "error"
-    )
 
 
 def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> PartsAsked:

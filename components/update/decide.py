@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.plain_text import matches
+from components.core.problem import Finding, refusal
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
@@ -45,8 +46,8 @@ from components.update.proof import (
     proven_repairs,
     repairs_of,
 )
-from components.update.refusals import changed_client, exec_notes, left_by_exec
-from components.update.seen import Facts, Seen
+from components.update.refusals import exec_notes
+from components.update.seen import Facts, Seen, Situation
 from components.update.servers import choose_upgrades, with_ahead
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
@@ -281,64 +282,60 @@ def unrecorded_switches(
     )
 
 
-def refusals(
-    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
-) -> tuple[str, ...]:
-    """Return the reasons why this update must not start, before anything changes."""
-    known = applied.instances
-    addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
-    addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
-    steps = [step.known(known) for step in plan.steps]
-    pending = {step.endpoint.device for step in steps if is_pending(step, applied)}
-    unreachable = tuple(
-        _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))
-        for drift in drifts
-        if drift.unreachable is not None
-        and (drift.edited or drift.stranger or drift.device in pending)
-    )
-    executors = (*left_by_exec(plan.switches, applied), *changed_client(plan.steps, applied))
-    misplaced = tuple(
-        f"{drift.device}: placement: {found.text}\n  where  {addresses.get(drift.device, '')}; the"
-        " check is of the PCIe bus as it is now. Nothing was changed on any device."
-        for drift in drifts
-        for found in drift.placement
-        if found.refused
-    )
-    return (*unreachable, *executors, *misplaced, *_stranded(plan, applied, drifts))
+def judge_unreachable(at: Situation) -> Iterator[Finding]:
+    """Refuse an update that would change a device which could not be read."""
+    known = at.applied.instances
+    steps = [step.known(known) for step in at.plan.steps]
+    pending = {step.endpoint.device for step in steps if is_pending(step, at.applied)}
+    cloud = at.plan.cloud.api.endpoint if at.plan.cloud else ""
+    for drift in at.drifts:
+        needed = drift.edited or drift.stranger or drift.device in pending
+        if drift.unreachable is not None and needed:
+            yield _refusal(drift, at.addresses.get(drift.device, cloud))
 
 
-def _stranded(
-    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
-) -> tuple[str, ...]:
+def judge_placements(at: Situation) -> Iterator[Finding]:
+    """Refuse cards and GPUs in places with which the site cannot work."""
+    for drift in at.drifts:
+        for found in drift.placement:
+            if found.refused:
+                yield refusal(
+                    "placement",
+                    f"{drift.device}: {found.text}",
+                    f"{at.addresses.get(drift.device, '')}; the check is of the PCIe bus as it is"
+                    " now",
+                    "",
+                    drift.device,
+                )
+
+
+def judge_stranded(at: Situation) -> Iterator[Finding]:
     """Refuse to remove nodes while the first server is lost: their recorded undo runs on it."""
-    nodes = plan.kubernetes.nodes if plan.kubernetes else ()
-    if not nodes:
-        return ()
-    leaving = leaving_nodes(plan.kubernetes, applied)
-    first = nodes[0].endpoint.device
+    plane = at.plan.kubernetes
+    leaving = leaving_nodes(plane, at.applied) if plane and plane.nodes else ()
+    if plane is None or not leaving:
+        return
+    first = plane.nodes[0].endpoint.device
     machine = {
         step
-        for each in (plan.cloud.instances if plan.cloud else ())
+        for each in (at.plan.cloud.instances if at.plan.cloud else ())
         for step in (each.create, each.step)
         if each.name == first
     }
-    lost = [
-        drift
-        for drift in drifts
-        if (drift.step in machine and drift.differences)
+    if any(
+        (drift.step in machine and drift.differences)
         or (drift.device == first and drift.unreachable is not None)
-    ]
-    if not leaving or not lost:
-        return ()
-    names = ", ".join(leaving)
-    words = (
-        f"{first} is lost, and {names} would leave the cluster over it.\n"
-        "  where  the file removes nodes while its first server is not there. Nothing was changed"
-        " on any device.\n"
-        f"  fix    put {names} back into the file, replace {first} with this update, then remove"
-        " them with the next"
-    )
-    return (words,)
+        for drift in at.drifts
+    ):
+        names = ", ".join(leaving)
+        yield refusal(
+            "stranded",
+            f"{first} is lost, and {names} would leave the cluster over it.",
+            "the file removes nodes while its first server is not there",
+            f"put {names} back into the file, replace {first} with this update, then remove them"
+            " with the next",
+            first,
+        )
 
 
 def is_pending(step: RemoteStep, applied: Applied) -> bool:
@@ -356,15 +353,15 @@ def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
     return step.desired, render_lines({**parse_lines(recorded), "repair": ""})
 
 
-def _refusal(drift: DeviceDrift, where: str) -> str:
+def _refusal(drift: DeviceDrift, where: str) -> Finding:
+    reason = drift.unreachable or ""
     if drift.stranger:
-        return (
-            f"host key: {drift.unreachable}\n  where  {where}. Nothing was changed on any device."
-        )
+        return refusal("host key", reason, where, "", drift.device)
     why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
-    return (
-        f"unreachable: {drift.unreachable}\n"
-        f"  where  {where}; {why}, so it has to be touched. Nothing was changed on any device.\n"
-        "  fix    make it reachable; to preview without looking: "
-        "pulumi config set railyard:observe never"
+    return refusal(
+        "unreachable",
+        reason,
+        f"{where}; {why}, so it has to be touched",
+        "make it reachable; to preview without looking: pulumi config set railyard:observe never",
+        drift.device,
     )

@@ -19,6 +19,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.core.key_values import HostState
+from components.core.problem import Finding, refusal
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
@@ -30,7 +31,7 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.sending import TOOLS_SUFFIX
 from components.remote.step import bracketed
-from components.update.seen import Facts, Seen
+from components.update.seen import Facts, Seen, Situation
 
 MACHINE: Final = "machine.id"
 """The host's /etc/machine-id in the reading. It is not a setting."""
@@ -150,49 +151,53 @@ class _Claim:
         return f"{what} ({self.proof})"
 
 
-def identity_refused(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
-) -> tuple[str, ...]:
+def judge_identity(at: Situation) -> Iterator[Finding]:
     """Refuse an update if a name now means another machine, one text for each cause.
 
     Accept a moved device (same host key, another address) and a replaced one (another host key, new
     address), except for the only server of a cluster.
     """
-    found = _Compared(spec, plan, applied, seen)
-    causes = (found.cause(group) for group in _groups(found.claims))
-    cabling = (
-        _cabling_words(switch.name, wrong)
-        for switch in plan.switches
-        if spec.guards.cabling == "refuse"
-        and isinstance(facts := seen.switch(switch.name), SwitchState)
-        and (wrong := contradictions(switch.cables, facts.neighbours))
-    )
-    marked = (
-        f"identity: {switch.name}: {other_stack_text(plan.stack, other)}"
-        for switch in plan.switches
-        if isinstance(facts := seen.switch(switch.name), SwitchState) and facts.identity
-        for other in facts.identity.stacks
-        if other != plan.stack
-    )
-    servers = recorded_nodes(applied, "server")
-    only = found.only_server(servers[0]) if len(servers) == 1 else ()
-    return (*found.false_renames(), *causes, *found.others(), *cabling, *marked, *only)
+    found = _Compared(at)
+    yield from found.false_renames()
+    yield from map(found.cause, _groups(found.claims))
+    yield from found.others()
+    read = [(s, facts) for s in at.plan.switches if (facts := _state(at.seen, s.name))]
+    for switch, facts in read if at.spec.guards.cabling == "refuse" else ():
+        if wrong := contradictions(switch.cables, facts.neighbours):
+            yield _contradicted(switch.name, wrong)
+    for switch, facts in read:
+        for other in facts.identity.stacks if facts.identity else ():
+            if other != at.plan.stack:
+                words = f"{switch.name}: {other_stack_text(at.plan.stack, other)}"
+                what, _, fix = words.partition("\n  fix    ")
+                yield Finding(what, (), fix, rule="identity", device=switch.name)
+    servers = recorded_nodes(at.applied, "server")
+    yield from found.only_server(servers[0]) if len(servers) == 1 else ()
 
 
-def renamed_unsaid(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
-) -> frozenset[str]:
+def _state(seen: Seen, switch: str) -> SwitchState | None:
+    facts = seen.switch(switch)
+    return facts if isinstance(facts, SwitchState) else None
+
+
+def known_state(at: Situation) -> Applied:
+    """Return the applied state without the devices that `judge_identity` already reports."""
+    names = tuple(f"{name}-" for name in renamed_unsaid(at))
+    left = {name: each for name, each in at.applied.steps.items() if not name.startswith(names)}
+    return replace(at.applied, steps=left) if names else at.applied
+
+
+def renamed_unsaid(at: Situation) -> frozenset[str]:
     """Return the old names of devices that the file renames without declaring it."""
-    found = _Compared(spec, plan, applied, seen)
+    found = _Compared(at)
     return frozenset(each.old.name for each in found.claims if each.old.name not in found.now)
 
 
-def _refusal(what: str, where: str, fix: str) -> str:
-    nothing = "Nothing was changed on any device."
-    return f"identity: {what}\n  where  {where}. {nothing}\n  fix    {fix}; {_PAGE}"
+def _refusal(what: str, where: str, fix: str, device: str = "") -> Finding:
+    return refusal("identity", what, where, f"{fix}; {_PAGE}", device)
 
 
-def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
+def _contradicted(name: str, wrong: tuple[str, ...]) -> Finding:
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return _refusal(
         f"{name} may be another switch: LLDP contradicts the file on {len(wrong)} of its ports:"
@@ -200,6 +205,7 @@ def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
         name,
         "correct its `ssh` or its `ports`; if its neighbours only tell other names than the file"
         " has, write `guards: {cabling: warn}`",
+        name,
     )
 
 
@@ -254,11 +260,11 @@ def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
 class _Compared:
     """The devices of a state and of a plan, compared by their identities."""
 
-    def __init__(self, spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> None:
-        self.spec, self.stack = spec, plan.stack
-        self.renames = renames_of(spec, applied)
-        self.was, self.now = recorded_devices(applied), planned_devices(plan)
-        self.ids: MachineIds = machine_ids(spec, applied, seen)
+    def __init__(self, at: Situation) -> None:
+        self.spec, self.stack = at.spec, at.plan.stack
+        self.renames = renames_of(at.spec, at.applied)
+        self.was, self.now = recorded_devices(at.applied), planned_devices(at.plan)
+        self.ids: MachineIds = machine_ids(at.spec, at.applied, at.seen)
         keys = (Counter(each.host_key for each in part.values()) for part in (self.was, self.now))
         self._shared = {key for counts in keys for key, count in counts.items() if count > 1}
 
@@ -293,7 +299,7 @@ class _Compared:
         said += [f"same address {new.place}"] if said and new.place == old.place else []
         return ", ".join(said)
 
-    def cause(self, group: list[_Claim]) -> str:
+    def cause(self, group: list[_Claim]) -> Finding:
         """Refuse a group of related claims."""
         first, gone = group[0], len(group) == 1 and group[0].old.name not in self.now
         old, new, noun = first.old.name, first.new.name, first.new.noun
@@ -317,7 +323,7 @@ class _Compared:
         guests = {vm.name for each in self.spec.hypervisors for vm in each.vms}
         return new not in guests | {each.name for each in self.spec.hypervisors}
 
-    def false_renames(self) -> Iterator[str]:
+    def false_renames(self) -> Iterator[Finding]:
         """Refuse a declared rename to another device."""
         for old, name in self.renames.items():
             new, was = self.now.get(name), self.was[name]
@@ -331,7 +337,7 @@ class _Compared:
                     f"take {name} out of `renamed`",
                 )
 
-    def others(self) -> Iterator[str]:
+    def others(self) -> Iterator[Finding]:
         """Refuse devices with another identity than the file's or the recorded one."""
         claimed = {claim.new.name for claim in self.claims}
         for name, says, wanted in self.ids.contradictions:
@@ -347,7 +353,7 @@ class _Compared:
                 f" switch or `machine_id: {says}` for the host",
             )
 
-    def only_server(self, name: str) -> Iterator[str]:
+    def only_server(self, name: str) -> Iterator[Finding]:
         """Refuse another machine as the only server, which would start a second, empty cluster."""
         new, old, known = self.now.get(name), self.was.get(name), self.ids.recorded.get(name)
         claimed = any(claim.new.name == name for claim in self.claims)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from components.core.difference import Difference, ForeignSetting
+from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
-from components.core.problem import Lines
+from components.core.problem import Finding, Place, refusal
 from components.disruption.forecast import (
     IN_SERVICE,
     departures_refused,
@@ -37,39 +37,35 @@ from components.fabric.state import SwitchState
 from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.hypervisor_plan import reboots_refused
 from components.model.cluster import ClusterSpec
-from components.model.guard_spec import Guards
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.step import OWN_CLIENT, RemoteStep
-from components.update.seen import Facts, Seen
-from components.update.servers import describe_servers, place_of
+from components.update.identity import known_state
+from components.update.seen import Facts, Seen, Situation
+from components.update.servers import describe_servers
+
+_PORTS: Final = ("disruption", "ports")
 
 
-def disruptions_refused(
-    spec: ClusterSpec,
-    plan: ClusterPlan,
-    drifts: tuple[DeviceDrift, ...],
-    facts: Mapping[str, Facts],
-    applied: Applied,
-) -> tuple[str, ...]:
+def judge_disruptions(at: Situation) -> Iterator[Finding]:
     """Refuse, at preview, interruptions of traffic that the file denies.
 
     Always refuse reboots that would continue past a host which may not have come back. For an
     unread device, as with `railyard:observe: never`, every difference from the last applied state
     counts. If nothing was applied either, the step itself reads the device and refuses.
     """
+    plan, facts, applied = at.plan, at.seen.devices, known_state(at)
     seen = known_hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
-    refused = [*passing_refused(plan.reboots, seen, away)]
-    if spec.disruption.ports != "allow":
-        refused += _interrupting(spec, plan, drifts, facts, applied)
-    if spec.disruption.reboots == "deny":
-        refused += reboots_refused(plan.hypervisors, seen)
-        refused += departures_refused(plan.reboots, seen)
+    yield from passing_refused(plan.reboots, seen, away)
+    if at.spec.disruption.ports != "allow":
+        yield from _interrupting(at, applied)
+    if at.spec.disruption.reboots == "deny":
+        yield from reboots_refused(plan.hypervisors, seen)
+        yield from departures_refused(plan.reboots, seen)
         # kubespray itself refuses that nodes leave.
         if plan.kubernetes is not None and plan.kubernetes.playbooks is None:
-            refused += leaving_refused(leaving_nodes(plan.kubernetes, applied))
-    return tuple(refused)
+            yield from leaving_refused(leaving_nodes(plan.kubernetes, applied))
 
 
 def host_departures(
@@ -101,25 +97,20 @@ def known_hosts(
     return found | {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
 
 
-def _interrupting(
-    spec: ClusterSpec,
-    plan: ClusterPlan,
-    drifts: tuple[DeviceDrift, ...],
-    facts: Mapping[str, Facts],
-    applied: Applied,
-) -> Iterator[str]:
-    changing = {drift.device for drift in drifts if drift.edited or drift.differences}
-    for switch in plan.switches:
-        leave = plan.ports.get(switch.name)
-        if leave is not None and spec.disruption.ports == "drain":
+def _interrupting(at: Situation, applied: Applied) -> Iterator[Finding]:
+    policy, facts = at.spec.disruption.ports, at.seen.devices
+    changing = {drift.device for drift in at.drifts if drift.edited or drift.differences}
+    for switch in at.plan.switches:
+        leave = at.plan.ports.get(switch.name)
+        if leave is not None and policy == "drain":
             yield from leave.refused(_stopped(switch, facts, applied))
         elif switch.exec is not None:
-            if switch.exec.interrupts and is_sent(switch, applied, drifts):
+            if switch.exec.interrupts and is_sent(switch, applied, at.drifts):
                 yield _exec_refusal(switch.name, switch.exec.interrupts)
         elif switch.name in changing:
             seen = facts.get(switch.name)
             if found := _interruptions(switch, seen, applied):
-                yield _refusal(switch, found, spec.disruption.ports, unread=seen is None)
+                yield _refusal(switch, found, policy, unread=seen is None)
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
@@ -162,25 +153,29 @@ def switch_changes(
     return (*found.values(), *waves)
 
 
-def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:
-    return (
-        f"disruption: an exec sends all lines of {device}, needed or not, and among them:"
-        f" {'; '.join(interrupts)}\n"
-        "  where  disruption.ports = deny\n"
-        "  fix    plan a window and set disruption.ports to allow, or executor to device, which"
-        " sends only what differs"
+def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> Finding:
+    return refusal(
+        "disruption",
+        f"an exec sends all lines of {device}, needed or not, and among them:"
+        f" {'; '.join(interrupts)}",
+        Place(_PORTS, "deny"),
+        "plan a window and set disruption.ports to allow, or executor to device, which sends only"
+        " what differs",
+        device,
     )
 
 
 def _refusal(
     switch: SwitchPlan, changes: Sequence[Difference], policy: str, *, unread: bool
-) -> str:
+) -> Finding:
     base = " (against what was last applied, since nothing was read)" if unread else ""
-    return (
-        f"disruption: {switch.name} would interrupt traffic{base}:"
-        f" {interrupted_words(switch, changes)}\n"
-        f"  where  disruption.ports = {policy}\n"
-        "  fix    plan a window and set disruption.ports to allow, or take the change back"
+    words = interrupted_words(switch, changes)
+    return refusal(
+        "disruption",
+        f"{switch.name} would interrupt traffic{base}: {words}",
+        Place(_PORTS, policy),
+        "plan a window and set disruption.ports to allow, or take the change back",
+        switch.name,
     )
 
 
@@ -224,7 +219,12 @@ def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
     return isinstance(judged, dict) and judged.get("text") == digest_of(sent.create)
 
 
-def changed_client(steps: Iterable[RemoteStep], applied: Applied) -> tuple[str, ...]:
+def judge_clients(at: Situation) -> Iterator[Finding]:
+    """Refuse a change of SSH client for the steps of a device."""
+    return changed_clients(at.plan.steps, at.applied)
+
+
+def changed_clients(steps: Iterable[RemoteStep], applied: Applied) -> Iterator[Finding]:
     """Refuse a change of SSH client for a device's steps: the update would undo its own work.
 
     Host steps are provider resources or `railyard` calls. If the type changes, the engine makes the
@@ -239,28 +239,33 @@ def changed_client(steps: Iterable[RemoteStep], applied: Applied) -> tuple[str, 
         if had != has:
             device, why = step.endpoint.device, step.endpoint.why_own_client
             found.setdefault(device, (step.name, why or "the command provider can reach it now"))
-    return tuple(
-        f"reach: {device} would be reached by another SSH client: {why}.\n"
-        f"  where  the state holds {name}: this update would make new steps and then undo what"
-        " the old ones did. Nothing was changed on any device.\n"
-        f"  fix    reach {device} as before; or take it out of the file with one update, and put it"
-        " back with the next"
-        for device, (name, why) in found.items()
-    )
+    for device, (name, why) in found.items():
+        yield refusal(
+            "reach",
+            f"{device} would be reached by another SSH client: {why}.",
+            f"the state holds {name}: this update would make new steps and then undo what the old"
+            " ones did",
+            f"reach {device} as before; or take it out of the file with one update, and put it back"
+            " with the next",
+            device,
+        )
 
 
-def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:
+def judge_executors(at: Situation) -> Iterator[Finding]:
     """Refuse a change of executor: the update would undo its own work."""
-    return tuple(
-        f"executor: {switch.name} was configured by a plain exec, and the file now says"
-        f" `executor: device`.\n"
-        f"  where  the state holds {switch.exec_step}: this update would remove it, and so reset"
-        " the switch to factory values.\n"
-        f"  fix    remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state"
-        " delete`, which sends nothing; the values from before the first exec are not recorded"
-        for switch in switches
-        if switch.exec is None and applied.step(switch.exec_step) is not None
-    )
+    for switch in at.plan.switches:
+        if switch.exec is None and at.applied.step(switch.exec_step) is not None:
+            yield refusal(
+                "executor",
+                f"{switch.name} was configured by a plain exec, and the file now says"
+                " `executor: device`.",
+                f"the state holds {switch.exec_step}: this update would remove it, and so reset the"
+                " switch to factory values",
+                f"remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state"
+                " delete`, which sends nothing; the values from before the first exec are not"
+                " recorded",
+                switch.name,
+            )
 
 
 ADDRESS: Final = "others.address"
@@ -271,38 +276,36 @@ _PATH: Final = ("kubernetes", "virtual_address")
 _NUMBER: Final = "virtual_router_id "
 
 
-def balancers_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
+def judge_balancers(at: Situation) -> Iterator[Finding]:
     """Refuse a virtual address that another machine has, and a VRRP number that another router has.
 
     A balancer on which keepalived has the address is skipped, since it would find itself. An unread
     device is skipped: its step checks again before a change.
     """
-    balancers = plan.kubernetes.balancers if plan.kubernetes else ()
-    return tuple(dict.fromkeys(text for each in balancers for text in _refused(each, seen, lines)))
+    balancers = at.plan.kubernetes.balancers if at.plan.kubernetes else ()
+    yield from dict.fromkeys(found for each in balancers for found in _taken(each, at.seen))
 
 
-def _refused(watched: Watched, seen: Seen, lines: Lines) -> Iterator[str]:
+def _taken(watched: Watched, seen: Seen) -> Iterator[Finding]:
     facts = seen.host(watched.device)
     if not isinstance(facts, HostState):
         return
-    found = facts.values
     wanted = parse_state(watched.step.desired).values
-    if mac := found.get(ADDRESS):
+    if mac := facts.values.get(ADDRESS):
         address = wanted["virtual_address"]
-        yield (
-            f"virtual-address: {address} is already used by {mac}, which is not a balancer of this"
-            " site.\n"
-            f"  where  {place_of(lines, (*_PATH, 'address'), address)}\n"
-            "  fix    choose a free address of that network, or take it from that machine. Nothing"
-            " was changed on any device."
+        yield refusal(
+            "virtual-address",
+            f"{address} is already used by {mac}, which is not a balancer of this site.",
+            Place((*_PATH, "address"), address),
+            "choose a free address of that network, or take it from that machine",
         )
-    if router := found.get(ROUTER):
+    if router := facts.values.get(ROUTER):
         number = _number(wanted)
-        yield (
-            f"virtual-router: {router} is a VRRP router of the number {number} in the network of"
-            " the balancers.\n"
-            f"  where  {place_of(lines, (*_PATH, 'router_id'), number)}\n"
-            "  fix    choose another router_id, from 1 to 255. Nothing was changed on any device."
+        yield refusal(
+            "virtual-router",
+            f"{router} is a VRRP router of the number {number} in the network of the balancers.",
+            Place((*_PATH, "router_id"), number),
+            "choose another router_id, from 1 to 255",
         )
 
 
@@ -311,27 +314,18 @@ def _number(wanted: Mapping[str, str]) -> str:
     return next(line for line in found if line.startswith(_NUMBER)).removeprefix(_NUMBER)
 
 
-def guards_refused(
-    guards: Guards, plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
-) -> tuple[str, ...]:
+def judge_guards(at: Situation) -> Iterator[Finding]:
     """Refuse, at preview and all at once, findings whose guard is `refuse`.
 
     An unread device gives no findings, so with `railyard:observe: never` no guard refuses.
     """
-    known = applied.instances
-    addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
-    addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
-    return tuple(
-        _guard_refusal(drift.device, beside, addresses.get(drift.device, ""))
-        for drift in drifts
-        for beside in drift.beside
-        if guards.way(beside.kind) == "refuse"
-    )
-
-
-def _guard_refusal(device: str, beside: ForeignSetting, where: str) -> str:
-    return (
-        f"guards: {device}: {beside.setting}; it is not ours, and it breaks {beside.breaks}\n"
-        f"  where  {where}; guards.{beside.kind} is refuse. Nothing was changed on any device.\n"
-        f"  fix    {plain_text(beside.fix)}; to go on with a warning: guards.{beside.kind}: warn"
-    )
+    for drift in at.drifts:
+        for each in drift.beside:
+            if at.spec.guards.way(each.kind) == "refuse":
+                yield refusal(
+                    "guards",
+                    f"{drift.device}: {each.setting}; it is not ours, and it breaks {each.breaks}",
+                    f"{at.addresses.get(drift.device, '')}; guards.{each.kind} is refuse",
+                    f"{plain_text(each.fix)}; to go on with a warning: guards.{each.kind}: warn",
+                    drift.device,
+                )

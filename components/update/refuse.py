@@ -1,7 +1,4 @@
-"""Collect every reason to refuse an update, and find irreversible losses.
-
-A refusal is a text: its first line states the fault, and the indented lines below give place and
-fix. A new kind of refusal is one function of a `Situation` and one entry of `REFUSALS`.
+"""Find irreversible losses, and edits that a cluster takes only at its first installation.
 
 The file permits a loss (`kubernetes: {reset: allow}`, `disruption: {ports: allow}`). For one
 update, `RAILYARD_CONFIRM` permits it by name.
@@ -9,19 +6,17 @@ update, `RAILYARD_CONFIRM` permits it by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, cast
 
 from components.checks.addresses import as_ipv4
 from components.core.key_values import parse_state
-from components.core.problem import Lines
-from components.disruption.leave_plan import renamed_nodes
+from components.core.problem import Finding, Place, refusal
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift, Watched
+from components.drift.device_drift import Watched
 from components.fabric.edit import applied_switch
-from components.hosts.preview import hosts_refused, refuse_settings
 from components.kubernetes.kubespray.perform import kubespray_changes
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.kubernetes.kubespray.wanted import WORKERS_KUBELET
@@ -31,17 +26,13 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.update.decide import refusals
 from components.update.identity import (
-    identity_refused,
+    known_state,
     planned_devices,
     recorded_devices,
     recorded_nodes,
-    renamed_unsaid,
 )
-from components.update.refusals import balancers_refused, disruptions_refused, guards_refused
-from components.update.seen import Seen
-from components.update.servers import place_of, quorum_refused, roles_refused, upgrades_refused
+from components.update.seen import Seen, Situation
 
 _ACCESS: Final = "-cluster-access"
 _RESET: Final = "write `kubernetes: {reset: allow}`"
@@ -60,38 +51,28 @@ class Loss:
     """Names to type to permit it for one update; empty if only the file can."""
 
 
-def find_losses(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[Loss, ...]:
+def find_losses(at: Situation) -> tuple[Loss, ...]:
     """Find everything that this update would destroy."""
+    spec, plan, applied = at.spec, at.plan, known_state(at)
     servers = (*_servers(plan, applied),)
     cluster = () if servers else (*_workers(spec, plan, applied), *_cluster(spec, applied))
     return (*servers, *cluster, *_switches(spec, plan, applied))
 
 
-def losses_refused(losses: tuple[Loss, ...], confirmed: frozenset[str]) -> tuple[str, ...]:
+def judge_losses(at: Situation) -> Iterator[Finding]:
     """Refuse losses that neither the file nor a typed name permits, and names without a loss."""
-    refused = [
-        _loss_refusal(each)
-        for each in losses
-        if not (each.allowed or (each.names and confirmed.issuperset(each.names)))
-    ]
+    losses = find_losses(at)
+    for each in losses:
+        if not (each.allowed or (each.names and at.confirmed.issuperset(each.names))):
+            confirm = f"; or, for one update, set RAILYARD_CONFIRM={','.join(each.names)}"
+            fix = each.fix + (confirm if each.names else "")
+            yield refusal("protected", each.what, "this cannot be taken back", fix)
     names = {name for each in losses for name in each.names}
-    if wrong := sorted(confirmed - names):
+    if wrong := sorted(at.confirmed - names):
         lost = ", ".join(sorted(names)) or "nothing that can be confirmed"
-        refused.append(
-            f"confirm: {', '.join(wrong)} would not be lost in this update; it would lose {lost}\n"
-            "  where  RAILYARD_CONFIRM. Nothing was changed on any device.\n"
-            "  fix    take it out: a confirmation is for one update"
-        )
-    return tuple(refused)
-
-
-def _loss_refusal(loss: Loss) -> str:
-    confirm = f"; or, for one update, set RAILYARD_CONFIRM={','.join(loss.names)}"
-    return (
-        f"protected: {loss.what}\n"
-        "  where  this cannot be taken back. Nothing was changed on any device.\n"
-        f"  fix    {loss.fix}{confirm if loss.names else ''}"
-    )
+        what = f"{', '.join(wrong)} would not be lost in this update; it would lose {lost}"
+        fix = "take it out: a confirmation is for one update"
+        yield refusal("confirm", what, "RAILYARD_CONFIRM", fix)
 
 
 def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
@@ -218,34 +199,30 @@ _CHOICES: Final = (
 )
 
 
-def first_install_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
+def judge_first_install(at: Situation) -> Iterator[Finding]:
     """Refuse to turn encryption of Secrets, or the agents' token, on or off later.
 
     K3s wants the same value on all servers at every start (sources.md#k3s). It turns encryption on
     later only by commands between two restarts of all servers.
     """
-    if plan.kubernetes is None or not plan.kubernetes.servers:
-        return ()
-    first = plan.kubernetes.servers[0]
-    recorded = applied.step(first.name)
+    if at.plan.kubernetes is None or not at.plan.kubernetes.servers:
+        return
+    first = at.plan.kubernetes.servers[0]
+    recorded = at.applied.step(first.name)
     if recorded is None or not recorded.stdin:
-        return ()
-    return tuple(
-        _refusal(choice, lines, had=had)
-        for choice in _CHOICES
-        if (had := _has(choice, recorded.stdin)) != _has(choice, first.desired)
-    )
-
-
-def _refusal(choice: _Choice, lines: Lines, *, had: bool) -> str:
-    was, wants = (choice.on, choice.off) if had else (choice.off, choice.on)
-    place = place_of(lines, ("kubernetes", choice.key), wants.rpartition(": ")[2])
-    return (
-        f"{choice.rule}: the cluster was installed with {was}, and the file says {wants}: K3s"
-        f" chooses it at its first start.\n"
-        f"  where  {place}\n"
-        f"  fix    write {was}. Nothing was changed on any device."
-    )
+        return
+    for choice in _CHOICES:
+        had = _has(choice, recorded.stdin)
+        if had == _has(choice, first.desired):
+            continue
+        was, wants = (choice.on, choice.off) if had else (choice.off, choice.on)
+        yield refusal(
+            choice.rule,
+            f"the cluster was installed with {was}, and the file says {wants}: K3s chooses it at"
+            " its first start.",
+            Place(("kubernetes", choice.key), wants.rpartition(": ")[2]),
+            f"write {was}",
+        )
 
 
 def _has(choice: _Choice, stdin: str) -> bool:
@@ -258,34 +235,26 @@ def _has(choice: _Choice, stdin: str) -> bool:
 _LIST = ("kubernetes", "api_from")
 
 
-def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
+def judge_api(at: Situation) -> Iterator[Finding]:
     """Refuse an `api_from` without the address from which a server sees Railyard connect.
 
     An unread host is skipped, since its own step refuses. Sessions through a jump host or by IPv6
     are skipped too, since the API then sees another address.
-
-    Args:
-        plan: The wanted state.
-        seen: The facts; hosts that serve the API report the session's source address.
-        lines: The line of each value in the file.
     """
     found: dict[str, list[str]] = {}
-    filters = plan.kubernetes.filters if plan.kubernetes else ()
+    filters = at.plan.kubernetes.filters if at.plan.kubernetes else ()
     allowed = ""
     for watched in filters:
         allowed = parse_state(watched.step.desired).values["allowed"]
-        peer = _peer(watched, seen)
+        peer = _peer(watched, at.seen)
         if peer is not None and not any(peer in IPv4Network(each) for each in allowed.split()):
             found.setdefault(str(peer), []).append(watched.step.endpoint.device)
-    return tuple(
-        (
-            f"api-from: {', '.join(hosts)} would no longer be reached at the API by Railyard, which"
-            f" comes from {address} there.\n"
-            f"  where  {place_of(lines, _LIST, allowed)}\n"
-            "  fix    add that address to api_from. Nothing was changed on any device."
+    for address, hosts in found.items():
+        what = (
+            f"{', '.join(hosts)} would no longer be reached at the API by Railyard, which comes"
+            f" from {address} there."
         )
-        for address, hosts in found.items()
-    )
+        yield refusal("api-from", what, Place(_LIST, allowed), "add that address to api_from")
 
 
 def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
@@ -297,31 +266,28 @@ def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
     return address
 
 
-def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
+def judge_alignment(at: Situation) -> Iterator[Finding]:
     """Refuse another alignment on nodes that kubespray installed.
 
     kubespray restarts a kubelet but keeps its CPU manager's state, and a kubelet refuses the state
     of another policy (its pkg/kubelet/cm/cpumanager), so each worker would be down until someone
     removes that file.
     """
-    playbooks = plan.kubernetes.playbooks if plan.kubernetes else None
-    recorded = applied.step(playbooks.step.name) if playbooks else None
+    playbooks = at.plan.kubernetes.playbooks if at.plan.kubernetes else None
+    recorded = at.applied.step(playbooks.step.name) if playbooks else None
     if playbooks is None or recorded is None or not recorded.stdin:
-        return ()
+        return
     had, wanted = _kubelet(recorded.stdin), _kubelet(playbooks.step.desired)
-    if had == wanted:
-        return ()
-    where = place_of(lines, ("kubernetes", "alignment"), str(wanted or "none"))
-    return (
-        (
-            f"alignment: the cluster was installed with {had or 'no alignment'}, and kubespray does"
-            " not change it on nodes that are there.\n"
-            f"  where  {where}\n"
-            "  fix    take the edit back. By hand: drain a worker, write the fields into"
+    if had != wanted:
+        yield refusal(
+            "alignment",
+            f"the cluster was installed with {had or 'no alignment'}, and kubespray does not change"
+            " it on nodes that are there.",
+            Place(("kubernetes", "alignment"), str(wanted or "none")),
+            "take the edit back. By hand: drain a worker, write the fields into"
             " /etc/kubernetes/kubelet-config.yaml, remove /var/lib/kubelet/cpu_manager_state, start"
-            " its kubelet again. Nothing was changed on any device."
-        ),
-    )
+            " its kubelet again",
+        )
 
 
 def _kubelet(stdin: str) -> dict[str, object]:
@@ -330,68 +296,12 @@ def _kubelet(stdin: str) -> dict[str, object]:
     return cast("dict[str, object]", settings.get(WORKERS_KUBELET) or {})
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """One update before its first resource: the wanted, applied and observed states."""
-
-    spec: ClusterSpec
-    plan: ClusterPlan
-    applied: Applied
-    seen: Seen
-    drifts: tuple[DeviceDrift, ...]
-    lines: Lines = field(default_factory=Lines)
-    """The line of each value in the site file, as `CheckedSite.lines` has it."""
-    confirmed: frozenset[str] = frozenset()
-    """Names that the user typed to permit their loss in this update."""
-
-    @property
-    def known(self) -> Applied:
-        """The applied state without the devices that `identity_refused` already reports."""
-        names = tuple(
-            f"{name}-" for name in renamed_unsaid(self.spec, self.plan, self.applied, self.seen)
-        )
-        if not names:
-            return self.applied
-        left = {
-            name: step for name, step in self.applied.steps.items() if not name.startswith(names)
-        }
-        return replace(self.applied, steps=left)
-
-    @property
-    def losses(self) -> tuple[Loss, ...]:
-        """Losses that this update would cause."""
-        return find_losses(self.spec, self.plan, self.known)
+def judge_playbooks(at: Situation) -> Iterator[Finding]:
+    """Refuse what kubespray cannot do."""
+    yield from map(Finding, played_playbooks(at)[1])
 
 
-def played_playbooks(
-    plan: ClusterPlan, applied: Applied
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def played_playbooks(at: Situation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Describe kubespray's work in this update, and its refusals."""
-    played = applied.step(KUBESPRAY)
-    return kubespray_changes(plan.kubernetes, played.stdout if played else "")
-
-
-REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
-    lambda at: identity_refused(at.spec, at.plan, at.applied, at.seen),
-    lambda at: roles_refused(at.spec, at.plan, at.applied, at.lines),
-    lambda at: losses_refused(at.losses, at.confirmed),
-    lambda at: refusals(at.plan, at.applied, at.drifts),
-    lambda at: guards_refused(at.spec.guards, at.plan, at.applied, at.drifts),
-    lambda at: disruptions_refused(at.spec, at.plan, at.drifts, at.seen.devices, at.known),
-    lambda at: quorum_refused(at.plan, at.applied, at.seen),
-    lambda at: first_install_refused(at.plan, at.applied, at.lines),
-    lambda at: alignment_refused(at.plan, at.applied, at.lines),
-    lambda at: renamed_nodes(at.plan.kubernetes, at.applied),
-    lambda at: api_refused(at.plan, at.seen, at.lines),
-    lambda at: balancers_refused(at.plan, at.seen, at.lines),
-    lambda at: upgrades_refused(at.spec, at.plan, at.applied, at.seen, at.lines),
-    lambda at: hosts_refused(at.spec, at.plan.hosts, at.seen.devices),
-    lambda at: refuse_settings(at.plan.hosts, at.seen.devices),
-    lambda at: played_playbooks(at.plan, at.applied)[1],
-)
-"""In print order."""
-
-
-def refuse_update(at: Situation) -> tuple[str, ...]:
-    """Return every refusal of this update; empty if it may start."""
-    return tuple(text for refuse in REFUSALS for text in refuse(at))
+    played = at.applied.step(KUBESPRAY)
+    return kubespray_changes(at.plan.kubernetes, played.stdout if played else "")

@@ -1,4 +1,4 @@
-"""Hold the facts read from devices, the cloud and the cluster."""
+"""Hold the situation of an update: what the file wants, what was applied, and what was read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 
 from components.cloud.observe import CloudFacts, Gone, Item, Unread
 from components.core.key_values import HostState
-from components.drift.device_drift import Unreachable
+from components.core.problem import Lines
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.state import SwitchState
 from components.kubernetes.live.look import ClusterLook
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan
 
 Facts = SwitchState | HostState | Unreachable | None
 """Facts of one device; None if it was not read."""
@@ -36,3 +40,26 @@ class Seen:
         """Return the facts of a switch."""
         facts = self.devices.get(device)
         return None if isinstance(facts, HostState) else facts
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One update before its first resource: the wanted, applied and observed states."""
+
+    spec: ClusterSpec
+    plan: ClusterPlan
+    applied: Applied
+    seen: Seen = field(default_factory=Seen)
+    drifts: tuple[DeviceDrift, ...] = ()
+    lines: Lines = field(default_factory=Lines)
+    """The line of each value in the site file, as `CheckedSite.lines` has it."""
+    confirmed: frozenset[str] = frozenset()
+    """Names that the user typed to permit their loss in this update."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Device to the address and login by which Railyard reaches it."""
+        known = self.applied.instances
+        found = {switch.name: switch.endpoint.where for switch in self.plan.switches}
+        watched = self.plan.watched
+        return found | {each.device: each.step.endpoint.known(known).where for each in watched}

@@ -6,26 +6,23 @@ describe the effect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
 from components.core.key_values import HostState, parse_state, split_key
 from components.core.plain_text import matches
-from components.core.problem import Lines, Place, SpecPath, render_path
+from components.core.problem import Finding, Place, refusal
 from components.disruption.disruption_plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable, Watched
 from components.kubernetes.client import Body
 from components.kubernetes.live.look import ClusterLook
-from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.identity import recorded_nodes
-from components.update.seen import Seen
-
-_VERSION: Final = ("kubernetes", "version")
+from components.update.seen import Seen, Situation
 
 
 def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, str]:
@@ -89,41 +86,27 @@ def with_ahead(
     return tuple(map(told, drifts))
 
 
-def upgrades_refused(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
-) -> tuple[str, ...]:
+def judge_upgrades(at: Situation) -> Iterator[Finding]:
     """Refuse a release that the nodes cannot reach, and an upgrade that the file denies."""
+    plan, policy = at.plan, at.spec.disruption.reboots
     if plan.kubernetes is None or not plan.upgrades:
-        return ()
-    versions = node_versions(plan, applied, seen)
-    groups = due(chosen(plan.upgrades, applied, versions))
+        return
+    versions = node_versions(plan, at.applied, at.seen)
+    groups = due(chosen(plan.upgrades, at.applied, versions))
     wanted = plan.kubernetes.version
-    problem = judge_versions(versions, wanted)
-    if problem is not None:
-        where = place_of(lines, _VERSION, wanted)
-        refused = f"kubernetes-version: {problem.what}\n  where  {where}\n  fix    {problem.fix}."
-        return (f"{refused} Nothing was changed on any device.",)
-    if not groups or spec.disruption.reboots == "allow":
-        return ()
-    names = ", ".join(name for group in groups for name in group.nodes)
-    path = ("disruption", "reboots")
-    upgraded = any(versions.get(name) != wanted for group in groups for name in group.nodes)
-    what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
-    key = "kubernetes.version" if upgraded else "kubernetes.alignment"
-    words = (
-        f"disruption: {names} would be {what}, each of them out of service meanwhile\n"
-        f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
-        "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        f" {key} back ({place_of(lines, _VERSION, wanted)})"
-    )
-    return (words,)
-
-
-def place_of(lines: Lines, path: SpecPath, value: str) -> str:
-    """Return file, line, path and value, as far as they are known."""
-    found = lines.locate(Place(path, value))
-    at = f"{found.file}:{found.line}  " if found.file and found.line else ""
-    return f"{at}{render_path(path)} = {value}"
+    if problem := judge_versions(versions, wanted):
+        yield problem
+    elif groups and policy != "allow":
+        names = ", ".join(name for group in groups for name in group.nodes)
+        upgraded = any(versions.get(name) != wanted for group in groups for name in group.nodes)
+        what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
+        key = "kubernetes.version" if upgraded else "kubernetes.alignment"
+        yield Finding(
+            f"{names} would be {what}, each of them out of service meanwhile",
+            (Place(("disruption", "reboots"), policy), Place(("kubernetes", "version"), wanted)),
+            f"plan a window and set disruption.reboots to allow, or take the edit of {key} back",
+            rule="disruption",
+        )
 
 
 def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[str, ...]:
@@ -257,61 +240,56 @@ def _words_of_balancers(plan: ClusterPlan, down: list[Part], balancers: int) -> 
     return f"{states}: {what}. Next: {_next(plan, down)}"
 
 
-def quorum_refused(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
+def judge_quorum(at: Situation) -> Iterator[Finding]:
     """Refuse an update that cannot end, because too few server hosts answer for a quorum."""
-    servers = servers_of(plan, applied, seen)
+    servers = servers_of(at.plan, at.applied, at.seen)
     reached = sum(each.reached for each in servers)
     needed = len(servers) // 2 + 1
-    if len(servers) <= 1 or reached >= needed:
-        return ()
-    states = "; ".join(f"{each.name} {each.state}" for each in servers if each.state)
-    return (
-        (
-            f"quorum: {reached} of {len(servers)} servers answer, and etcd needs {needed}:"
-            f" {states}\n"
-            "  where  no step of this update could end; nothing was changed on any device, and what"
-            " is on the servers' disks is not lost.\n"
-            f"  fix    bring {needed - reached} of them back; if their disks are lost: {_RESTORE}"
-        ),
-    )
+    if len(servers) > 1 and reached < needed:
+        states = "; ".join(f"{each.name} {each.state}" for each in servers if each.state)
+        yield refusal(
+            "quorum",
+            f"{reached} of {len(servers)} servers answer, and etcd needs {needed}: {states}",
+            "no step of this update could end; what is on the servers' disks is not lost",
+            f"bring {needed - reached} of them back; if their disks are lost: {_RESTORE}",
+        )
 
 
-def roles_refused(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, lines: Lines
-) -> tuple[str, ...]:
+def judge_roles(at: Situation) -> Iterator[Finding]:
     """Refuse a role change of a K3s node, and a new first server while the old one stays.
 
     A server that becomes an agent leaves a dead member of etcd. kubespray refuses both itself.
     """
-    if plan.kubernetes is None:
-        return ()
-    servers = [step.endpoint.device for step in plan.kubernetes.servers]
-    agents = [step.endpoint.device for step in plan.kubernetes.agents]
-    numbers = {host.name: number for number, host in enumerate(spec.hosts)}
-    found: list[str] = []
+    plane, applied = at.plan.kubernetes, at.applied
+    if plane is None:
+        return
+    servers = [step.endpoint.device for step in plane.servers]
+    agents = [step.endpoint.device for step in plane.agents]
+    numbers = {host.name: number for number, host in enumerate(at.spec.hosts)}
     roles = (("server", servers, "control_plane"), ("agent", agents, "worker"))
     for (recorded, _, old), (_, now, wanted) in permutations(roles):
         for name in (each for each in recorded_nodes(applied, recorded) if each in now):
-            place = ("hosts", numbers.get(name, 0), "role")
-            found.append(
-                f"role: {name} is a {old} of the cluster, and the file says {wanted}: K3s cannot"
-                " change the role of a node in place\n"
-                f"  where  {place_of(lines, place, wanted)}. Nothing was changed on any device.\n"
-                f"  fix    write `role: {old}`; or remove {name} from the file and update (its node"
-                " leaves by the rules of `disruption` and `kubernetes.reset`), and then add it with"
-                f" `role: {wanted}`"
+            yield refusal(
+                "role",
+                f"{name} is a {old} of the cluster, and the file says {wanted}: K3s cannot change"
+                " the role of a node in place",
+                Place(("hosts", numbers.get(name, 0), "role"), wanted),
+                f"write `role: {old}`; or remove {name} from the file and update (its node leaves"
+                " by the rules of `disruption` and `kubernetes.reset`), and then add it with"
+                f" `role: {wanted}`",
+                name,
             )
     had = [name for name in recorded_nodes(applied, "server") if name in servers]
     began = [name for name in had if _BEGAN in _config(applied.steps[f"{name}-k3s"].stdin)]
     if began and servers[0] not in began:
-        place = place_of(lines, ("hosts", numbers.get(servers[0], 0), "name"), servers[0])
-        found.append(
-            f"first-server: {servers[0]} would be the first server, and {began[0]} began this"
-            " cluster: K3s would restart on every server\n"
-            f"  where  {place}. Nothing was changed on any device.\n"
-            f"  fix    keep {began[0]} first among the servers in the file"
+        yield refusal(
+            "first-server",
+            f"{servers[0]} would be the first server, and {began[0]} began this cluster: K3s would"
+            " restart on every server",
+            Place(("hosts", numbers.get(servers[0], 0), "name"), servers[0]),
+            f"keep {began[0]} first among the servers in the file",
+            servers[0],
         )
-    return tuple(found)
 
 
 def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:

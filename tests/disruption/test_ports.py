@@ -120,8 +120,8 @@ def test_the_preview_says_who_leaves_in_how_many_groups() -> None:
     assert words.endswith("before their ports of leaf-01 change, in 2 groups, one after the other")
     assert [*ports.refused(("1/1", "1/3"))] == []
     (refused,) = ports.refused(("",))
-    assert "gpu01, gpu02 would leave service at once" in refused
-    assert "write `disruption: {max_unavailable: 2}`" in refused
+    assert "gpu01, gpu02 would leave service at once" in refused.what
+    assert "write `disruption: {max_unavailable: 2}`" in refused.fix
     assert [*ports.describe(("1/31",))] == []
 
 

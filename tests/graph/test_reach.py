@@ -15,7 +15,7 @@ from components.remote.component import Remote, connection_of
 from components.remote.objects import host_step
 from components.remote.step import Endpoint
 from components.testing import Graph, Run, record_program
-from components.update.refusals import changed_client
+from components.update.refusals import changed_clients
 from tests.graph.dev_site import dev_plan
 from tests.graph.vault import SEALED, Vault
 
@@ -86,10 +86,10 @@ def _applied(endpoint: Endpoint) -> Applied:
 
 def test_a_change_between_the_two_clients_is_refused_before_it_undoes_anything() -> None:
     own = replace(STEP, endpoint=OWN["sudo"])
-    assert changed_client([STEP], _applied(STEP.endpoint)) == ()
-    assert changed_client([own], _applied(OWN["sudo"])) == ()
-    assert changed_client([own], Applied()) == ()
-    (words,) = changed_client([own], _applied(STEP.endpoint))
-    assert "sudo asks for a password" in words
-    (words,) = changed_client([STEP], _applied(OWN["sudo"]))
-    assert "the command provider can reach it now" in words
+    assert [*changed_clients([STEP], _applied(STEP.endpoint))] == []
+    assert [*changed_clients([own], _applied(OWN["sudo"]))] == []
+    assert [*changed_clients([own], Applied())] == []
+    (found,) = changed_clients([own], _applied(STEP.endpoint))
+    assert "sudo asks for a password" in found.what
+    (found,) = changed_clients([STEP], _applied(OWN["sudo"]))
+    assert "the command provider can reach it now" in found.what

@@ -16,6 +16,7 @@ from components.hosts.software import pending_firmware
 from components.model.cards import Firmware, FirmwareFloor, HcaPf, version_number
 from components.model.cluster import ClusterSpec
 from tests.golden.site import changed_spec, load_example
+from tests.update.judged import written
 
 PCI = "0000:05:00.0"
 CARD = f"nic.{PCI}"
@@ -247,7 +248,7 @@ def test_only_what_does_not_run_as_wanted_is_pending(values: dict[str, tuple[str
 def refused(firmware: Firmware, spec: ClusterSpec | None = None, **facts: str) -> str:
     spec = spec or site(firmware)
     plan = gpu01(spec)
-    return "\n".join(hosts_refused(spec, (plan,), {"gpu01": seen(plan, **facts)}))
+    return "\n".join(written(hosts_refused(spec, (plan,), {"gpu01": seen(plan, **facts)})))
 
 
 def test_a_host_that_can_become_as_wanted_is_not_refused() -> None:
@@ -287,7 +288,7 @@ def test_an_infiniband_port_is_looked_at_too(vfs: str, offered: str, words: str)
     spec = changed_spec(spec, hosts=hosts)
     plan = gpu01(spec)
     found = {f"nic.{port.pci}.vfs": vfs, f"nic.{port.pci}.fw_vfs_offered": offered}
-    text = "\n".join(hosts_refused(spec, (plan,), {"gpu01": HostState(found)}))
+    text = "\n".join(written(hosts_refused(spec, (plan,), {"gpu01": HostState(found)})))
     assert words in text
     assert bool(text) is bool(words)
 

@@ -16,6 +16,7 @@ from components.model.sources import Proxy
 from components.plan.make import make_plan
 from components.remote.tools import ToolCall
 from tests.plan.test_text import SPEC
+from tests.update.judged import written
 
 
 def _with(**defaults: object) -> ClusterSpec:
@@ -65,7 +66,7 @@ def test_a_uid_of_another_user_is_refused_with_that_users_name() -> None:
     plan = _first(spec)
     taken = {"user.nvidia.uid": "absent", "user.nvidia.uid_owner": "ubuntu"}
     seen = HostState({**plan.desired.values, **taken})
-    (words,) = hosts_refused(spec, [plan], {"gpu01": seen})
+    (words,) = written(hosts_refused(spec, [plan], {"gpu01": seen}))
     assert "the uid 1000 on gpu01 belongs to ubuntu, and the file wants it for nvidia" in words
     assert hosts_refused(spec, [plan], {"gpu01": plan.desired}) == ()
 

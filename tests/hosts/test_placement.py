@@ -13,10 +13,11 @@ from components.drift.device_drift import DeviceDrift, drift_exit_code, render_d
 from components.hosts.look import HostLook, LinkFact, PciFunction
 from components.hosts.placement import ExpectedCard, Placement, judge_placement, plan_placement
 from components.plan.make import make_plan
-from components.update.decide import judge_drift, refusals
+from components.update.decide import judge_drift
 from components.update.seen import Seen
 from tests.discover.played import booted, dgx, look_at, look_lines, write_sys
 from tests.golden.site import load_example
+from tests.update.judged import refusals
 
 CARD = ExpectedCard("0000:05:00.0", "rail-0", "enp5s0", 100)
 GOOD = Placement(8, gpu_direct=True, cards=(CARD,))
@@ -193,7 +194,7 @@ def test_drift_tells_it_and_an_update_is_refused_over_it(tmp_path: Path) -> None
     [drift] = [each for each in drifts if each.placement]
     assert drift.device == "gpu01"
     [refusal] = refusals(plan, Applied(), drifts)
-    assert refusal.startswith("gpu01: placement: the way from the GPU at 0000:86:00.0")
+    assert refusal.startswith("placement: gpu01: the way from the GPU at 0000:86:00.0")
     assert "nvidia@192.168.2.11:22" in refusal
 
 

@@ -18,6 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines
 from components.remote.step import render_sent_call
 from tests.golden.site import changed_spec, load_example
+from tests.update.judged import written
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_boots_and_shutdowns_are_refused_by_name(plan: HypervisorPlan) -> None:
         "vm.vm01.vmx.pciPassthru.allowP2P": "absent",
     }
     guest = HostState({"nic.0000:0b:00.0.ats": "off"})
-    lines = reboots_refused((plan,), {"esx01": HostState(seen), "vm01": guest})
+    lines = written(reboots_refused((plan,), {"esx01": HostState(seen), "vm01": guest}))
     heads = [line.splitlines()[0].removeprefix("disruption: ") for line in lines]
     assert heads == [
         "esx01 would be rebooted: kernel.atsSupport.runtime is FALSE, want TRUE",

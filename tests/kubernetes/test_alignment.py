@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from components.checks.site import load_checked_site
-from components.core.problem import Lines
 from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.kubespray.wanted import WORKERS_KUBELET, owned_settings
 from components.kubernetes.planes.k3s import render_config
@@ -15,9 +14,10 @@ from components.kubernetes.planes.node_files import arguments_in, site_arguments
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment, cpus_of
 from components.plan.make import make_plan
-from components.update.refuse import alignment_refused
+from components.update.refuse import judge_alignment
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.submit.jobs import asked_for, job_of
+from tests.update.judged import texts
 
 OWN = Alignment(reserved_cpus="0-1,64-65", job_cpus=96, job_memory_gib=900)
 
@@ -71,11 +71,11 @@ def test_kubespray_takes_no_other_alignment_later(kubespray: ClusterSpec) -> Non
     assert before.kubernetes.playbooks is not None
     step = before.kubernetes.playbooks.step
     applied = Applied({step.name: AppliedStep(step.desired)})
-    (words,) = alignment_refused(after, applied, Lines())
+    (words,) = texts(judge_alignment, after, applied)
     assert words.startswith("alignment: the cluster was installed with no alignment, and kubespray")
     assert "remove /var/lib/kubelet/cpu_manager_state" in words
-    assert alignment_refused(before, applied, Lines()) == ()
-    assert alignment_refused(after, Applied(), Lines()) == ()
+    assert texts(judge_alignment, before, applied) == ()
+    assert texts(judge_alignment, after, Applied()) == ()
 
 
 def test_pods_of_jobs_ask_for_whole_cpus_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,18 @@ import pytest
 
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
+from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.kubernetes.planes.members import render_rules
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.plan.make import make_plan
-from components.update.refuse import api_refused
+from components.update.refuse import judge_api
 from components.update.secrets import secret_names
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
+from tests.update.judged import texts
 
 NETWORKS = (IPv4Network("192.168.0.0/16"), IPv4Network("10.7.0.0/31"), IPv4Network("10.7.0.2/32"))
 LINES = Lines("site.yaml", Spot(1, {"kubernetes": Spot(40, {"api_from": Spot(44)})}))
@@ -125,7 +127,9 @@ def test_workers_join_with_the_token_of_agents_and_servers_with_their_own(
 
 
 def refused(spec: ClusterSpec, facts: Facts) -> tuple[str, ...]:
-    return api_refused(make_plan(spec, "dev"), Seen({"mgmt01 api-filter": facts}), LINES)
+    return texts(
+        judge_api, make_plan(spec, "dev"), Applied(), Seen({"mgmt01 api-filter": facts}), LINES
+    )
 
 
 @pytest.mark.parametrize("peer", ["192.168.1.77", "10.7.0.2", "127.0.0.1", "unknown", "fd00::1"])
@@ -140,7 +144,7 @@ def test_an_update_that_would_shut_itself_out_is_refused(spec: ClusterSpec) -> N
         " 172.16.3.9 there.\n"
         "  where  site.yaml:44  kubernetes.api_from = 10.7.0.0/31 10.7.0.2/32 10.42.0.0/16"
         " 192.168.0.0/16\n"
-        "  fix    add that address to api_from. Nothing was changed on any device."
+        "  fix    add that address to api_from"
     )
 
 

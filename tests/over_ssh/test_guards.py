@@ -24,11 +24,11 @@ from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
-from components.update.refusals import guards_refused
 from tests.checks.cases import REGENERATE
 from tests.golden.site import load_example
 from tests.guards import PAGE, Guard, render_page, rows
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
+from tests.update.judged import refused_guards
 
 ROWS: Final = tuple(row for row in rows() if row.system in SWITCH_SYSTEMS)
 PLAN: Final = make_plan(load_example("dgx-roce"), "dev")
@@ -98,8 +98,8 @@ def test_what_is_set_by_hand_is_said_and_nothing_else(system: str, tmp_path: Pat
     assert drift_exit_code((only,)) == 3
     assert all(str(each) in render_drift((only,)) for each in beside)
     site = replace(PLAN, switches=(plan,))
-    assert guards_refused(Guards(default="warn"), site, Applied(), (only,)) == ()
-    refused = guards_refused(Guards(default="refuse"), site, Applied(), (only,))
+    assert refused_guards(Guards(default="warn"), site, Applied(), (only,)) == ()
+    refused = refused_guards(Guards(default="refuse"), site, Applied(), (only,))
     assert len(refused) == len(beside)
     assert all("{" not in text for text in refused), "each fix is filled in"
 

@@ -15,6 +15,7 @@ from components.model.cluster import ClusterSpec
 from lab.views import HostConfig
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import HostLab, own_stack, running_hosts
+from tests.update.judged import written
 
 pytestmark = pytest.mark.lab
 INBOX, NVIDIA = "0000:05:00.0", "0000:84:00.0"
@@ -55,7 +56,7 @@ def ib_plan(lab: HostLab, *ports: HcaPf, **defaults: object) -> HostPlan:
 def test_a_preview_refuses_what_no_port_carries(lab: HostLab) -> None:
     spec = ib_site(lab, HcaPf(pci="0000:99:00.0"), HcaPf(pci=NVIDIA, vfs=100))
     plan = lab.plan("gpu01", spec)
-    gone, many = hosts_refused(spec, (plan,), {"gpu01": lab.observe(plan)})
+    gone, many = written(hosts_refused(spec, (plan,), {"gpu01": lab.observe(plan)}))
     assert "gpu01 has no PCI device 0000:99:00.0" in gone
     assert f"gpu01 {NVIDIA} is asked for 100 VFs, and its firmware offers" in many
     assert lab.undo(plan).exit_status == 0  # the tool that looked goes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from components.hosts.host_plan import HostPlan
-from components.hosts.preview import refuse_settings
+from components.hosts.preview import judge_settings
 from components.model.cluster import ClusterSpec
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
@@ -104,9 +104,9 @@ def test_a_card_with_a_profile_is_refused_before_anything_is_touched(lab: HostLa
     seen = lab.observe(plan)
     before = lab.snapshot("gpu01")
     assert seen.values[KEY] == "managed, has 172.16.0.5/24"
-    (refused,) = refuse_settings([plan], {"gpu01": seen})
-    assert refused.startswith("network-manager-profile: ")
-    assert "manage.network_manager: false" in refused
+    (refused,) = judge_settings(plan, seen.values)
+    assert (refused.rule, refused.severity) == ("network-manager-profile", "error")
+    assert "manage.network_manager: false" in refused.fix
     answer = lab.apply(plan)
     assert answer.exit_status == 1
     assert f"{KEY}=managed, has 172.16.0.5/24, from NetworkManager" in answer.stderr

@@ -10,13 +10,17 @@ import pytest
 
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device
+from components.core.report import render_finding
+from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.host_plan import plan_hosts
-from components.hosts.preview import refuse_settings
+from components.plan.make import make_plan
 from components.preflight.artefacts import Artefact
-from components.preflight.judge_others import judge_session, judge_switch, read_refusals
+from components.preflight.judge_others import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
+from components.update.judges import judge_host_settings, judge_situation
+from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
 from tests.preflight.lacks import (
     LACKS,
@@ -136,12 +140,15 @@ def test_a_device_without_a_session_has_one_fix() -> None:
 def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
     plans = plan_hosts(ROCE)
     seen = {plan.name: HostState(dict(plan.desired.values)) for plan in plans}
-    assert refuse_settings(plans, seen) == ()
+    at = Situation(ROCE, make_plan(ROCE, "dev"), Applied(), Seen(seen))
+    assert [*judge_host_settings(at)] == []
     changed = {**seen["gpu01"].values, "nic.0000:05:00.0.netdev": "ens1f0np0"}
-    (text,) = refuse_settings(plans, {**seen, "gpu01": HostState(changed)})
-    (found,) = read_refusals([text], ["gpu01", "gpu02"])
+    other = replace(at, seen=Seen({**seen, "gpu01": HostState(changed)}))
+    (found,) = judge_host_settings(other)
+    assert found in judge_situation(other, "update")
+    assert found in judge_situation(other, "preflight")
     assert (found.device, found.rule) == ("gpu01", "netdev")
-    assert "gpu01: ens1f0np0; wanted: enp5s0" in text
+    assert "gpu01  ens1f0np0; wanted: enp5s0" in render_finding(found)
 
 
 def report(*findings: Finding) -> Preflight:

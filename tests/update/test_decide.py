@@ -19,11 +19,11 @@ from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.step import RemoteStep, render_step_command
-from components.update.decide import Intentions, intend, judge_drift, refusals
+from components.update.decide import Intentions, intend, judge_drift
 from components.update.proof import Accept, repairs_of
-from components.update.refusals import disruptions_refused
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
+from tests.update.judged import refusals, refused_disruptions
 
 SPEC = load_example("dgx-roce")
 PLAN = make_plan(SPEC, "dev")
@@ -176,7 +176,7 @@ def test_a_device_with_another_host_key_is_refused_even_without_changes() -> Non
     intentions = decide(applied=applied, facts=clean() | {"gpu01": key})
     (words,) = refusals(PLAN, applied, intentions.drifts)
     assert words.startswith("host key: gpu01")
-    assert "Nothing was changed on any device" in words
+    assert words.endswith("where  gpu01 (nvidia@192.168.2.11:22)")
 
 
 GONE = Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")
@@ -228,8 +228,8 @@ def mtu_facts() -> dict[str, Facts]:
 def test_a_change_that_flaps_a_port_is_refused_where_the_file_says_so() -> None:
     facts = mtu_facts()
     drifts = decide(facts=facts).drifts
-    assert disruptions_refused(SPEC, PLAN, drifts, facts, as_applied()) == ()
-    (words,) = disruptions_refused(denying(), PLAN, drifts, facts, as_applied())
+    assert refused_disruptions(SPEC, PLAN, drifts, facts, as_applied()) == ()
+    (words,) = refused_disruptions(denying(), PLAN, drifts, facts, as_applied())
     assert words.startswith(
         "disruption: leaf-01 would interrupt traffic: port 1/2: mtu_bytes: 1500 -> 9216\n"
     )
@@ -245,17 +245,17 @@ def test_with_nothing_read_every_difference_from_the_last_update_counts() -> Non
     """`railyard:observe: never`: an update flapped four ports although the file denied it."""
     spec, plan = with_ports(port_mtu_bytes=9400)
     drifts = decide(plan, as_applied(), {}).drifts
-    (words,) = disruptions_refused(spec, plan, drifts, {}, as_applied())
+    (words,) = refused_disruptions(spec, plan, drifts, {}, as_applied())
     assert words.startswith(
         "disruption: leaf-01 would interrupt traffic (against what was last applied, since nothing "
         "was read): ports 1/1 to 1/4: mtu_bytes: 9216 -> 9400\n"
     )
     allowed = changed_spec(spec, disruption=Disruption(ports="allow", reboots="allow"))
-    assert disruptions_refused(allowed, plan, drifts, {}, as_applied()) == ()
+    assert refused_disruptions(allowed, plan, drifts, {}, as_applied()) == ()
     spec, plan = with_ports(ecn_min_kib=200)
     drifts = decide(plan, as_applied(), {}).drifts
     assert [drift.device for drift in drifts if drift.edited] == ["leaf-01"]
-    assert disruptions_refused(spec, plan, drifts, {}, as_applied()) == ()
+    assert refused_disruptions(spec, plan, drifts, {}, as_applied()) == ()
 
 
 def test_a_port_that_leaves_the_file_gets_its_mtu_back() -> None:
@@ -272,7 +272,7 @@ def test_a_port_that_leaves_the_file_gets_its_mtu_back() -> None:
     applied = Applied({**applied.steps, switch.baseline_step: AppliedStep(stdout=baseline)})
     for facts in ({}, clean()):
         drifts = decide(plan, applied, facts).drifts
-        (words,) = disruptions_refused(spec, plan, drifts, facts, applied)
+        (words,) = refused_disruptions(spec, plan, drifts, facts, applied)
         assert "ports 1/2 to 1/4: mtu_bytes: 9216 -> 1500" in words
 
 
@@ -283,9 +283,9 @@ def test_with_nothing_read_a_new_driver_counts_as_a_reboot() -> None:
     spec = changed_spec(spec, hosts=(*SPEC.hosts[:2], host))
     plan = make_plan(spec, "dev")
     drifts = decide(plan, as_applied(), {}).drifts
-    found = disruptions_refused(spec, plan, drifts, {}, as_applied())
+    found = refused_disruptions(spec, plan, drifts, {}, as_applied())
     assert [words.partition(" would ")[0] for words in found] == ["disruption: gpu02"]
-    assert disruptions_refused(spec, plan, drifts, {}, Applied()) == (), "the steps refuse"
+    assert refused_disruptions(spec, plan, drifts, {}, Applied()) == (), "the steps refuse"
 
 
 def test_a_change_that_flaps_nothing_is_not_refused() -> None:
@@ -294,7 +294,7 @@ def test_a_change_that_flaps_nothing_is_not_refused() -> None:
     facts = clean() | {"leaf-01": switch.model_copy(update={"ports": ports})}
     drifts = decide(facts=facts).drifts
     assert any(drift.differences for drift in drifts)
-    assert disruptions_refused(denying(), PLAN, drifts, facts, as_applied()) == ()
+    assert refused_disruptions(denying(), PLAN, drifts, facts, as_applied()) == ()
 
 
 def test_no_group_goes_while_a_host_of_an_earlier_one_is_away() -> None:
@@ -305,16 +305,16 @@ def test_no_group_goes_while_a_host_of_an_earlier_one_is_away() -> None:
     waiting = HostState({"pending.boot.update": "an update changed what only a boot loads"})
     facts = clean(plan) | {"gpu01": GONE}
     drifts = decide(plan, applied, facts).drifts
-    assert disruptions_refused(spec, plan, drifts, facts, applied) == ()
+    assert refused_disruptions(spec, plan, drifts, facts, applied) == ()
     facts |= {"gpu02": waiting}
-    (words,) = disruptions_refused(spec, plan, drifts, facts, applied)
+    (words,) = refused_disruptions(spec, plan, drifts, facts, applied)
     assert "bring gpu01 back" in words
-    assert disruptions_refused(spec, plan, drifts, {}, applied) == ()  # railyard:observe never
+    assert refused_disruptions(spec, plan, drifts, {}, applied) == ()  # railyard:observe never
 
 
 def test_a_switch_that_is_as_planned_is_not_refused() -> None:
     drifts = tuple(replace(drift, edited=True) for drift in decide().drifts)
-    assert disruptions_refused(denying(), PLAN, drifts, clean(), as_applied()) == ()
+    assert refused_disruptions(denying(), PLAN, drifts, clean(), as_applied()) == ()
 
 
 @pytest.mark.parametrize("kind", ["gone", "unreachable", "there"])

@@ -23,9 +23,10 @@ from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
-from components.update.decide import intend, judge_drift, refusals, unrecorded_switches
+from components.update.decide import intend, judge_drift, unrecorded_switches
 from components.update.seen import Seen
 from tests.golden.site import load_example
+from tests.update.judged import refusals
 from tests.update.test_cluster import CONFIG
 from tests.update.test_decide import PLAN, applied_step, as_applied, clean, decide
 from tests.update.test_scope import SHARED, proven
@@ -208,7 +209,7 @@ def test_a_switch_that_nothing_is_recorded_of_and_that_is_as_planned_is_named() 
 
 
 FIX = (
-    "so it has to be touched. Nothing was changed on any device.\n"
+    "so it has to be touched\n"
     "  fix    make it reachable; to preview without looking: "
     "pulumi config set railyard:observe never"
 )
@@ -222,10 +223,7 @@ NEW = (
     "unreachable: no answer\n"
     f"  where  leaf-01 (admin@192.168.1.5:22); nothing was ever applied to it, {FIX}"
 )
-STRANGER = (
-    "host key: no answer\n"
-    "  where  leaf-01 (admin@192.168.1.5:22). Nothing was changed on any device."
-)
+STRANGER = "host key: no answer\n  where  leaf-01 (admin@192.168.1.5:22)"
 REACHED = drift_of("leaf-01")
 SILENT = drift_of("leaf-01", unreachable="no answer")
 
@@ -259,8 +257,8 @@ def test_of_what_is_misplaced_only_what_must_be_refused_is() -> None:
     found = (PlacementFault("the GPU is far", refused=True), PlacementFault("the link is slow"))
     (words,) = refusals(PLAN, as_applied(), (replace(drift_of("gpu01"), placement=found),))
     assert words == (
-        "gpu01: placement: the GPU is far\n  where  gpu01 (nvidia@192.168.2.11:22); the check is of"
-        " the PCIe bus as it is now. Nothing was changed on any device."
+        "placement: gpu01: the GPU is far\n  where  gpu01 (nvidia@192.168.2.11:22); the check is of"
+        " the PCIe bus as it is now"
     )
 
 
@@ -291,9 +289,8 @@ def test_nodes_leave_only_over_a_first_server_that_is_there(
     leaving = Applied(steps | {"gpu98-node": AppliedStep(), "gpu99-node": AppliedStep()})
     found = refusals(CRUSOE, leaving, (drift,))
     words = (
-        "crusoe-k3s-0 is lost, and gpu98, gpu99 would leave the cluster over it.\n"
-        "  where  the file removes nodes while its first server is not there. Nothing was changed"
-        " on any device.\n"
+        "stranded: crusoe-k3s-0 is lost, and gpu98, gpu99 would leave the cluster over it.\n"
+        "  where  the file removes nodes while its first server is not there\n"
         "  fix    put gpu98, gpu99 back into the file, replace crusoe-k3s-0 with this update, then"
         " remove them with the next"
     )
@@ -306,7 +303,9 @@ def test_nodes_do_not_leave_over_a_lost_server_that_no_cloud_made() -> None:
     leaving = Applied(steps | {"gpu99-node": AppliedStep()})
     silent = drift_of("crusoe-k3s-0", unreachable="no answer")
     (words,) = refusals(plan, leaving, (silent,))
-    assert words.startswith("crusoe-k3s-0 is lost, and gpu99 would leave the cluster over it.\n")
+    assert words.startswith(
+        "stranded: crusoe-k3s-0 is lost, and gpu99 would leave the cluster over"
+    )
     assert refusals(plan, leaving, (drift_of("crusoe-k3s-0"),)) == ()
 
 

@@ -17,15 +17,17 @@ from components.fabric.targets import numbered
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import Choice, render_plan
-from components.update.decide import intend, refusals, unrecorded_switches
-from components.update.refusals import disruptions_refused, exec_notes, left_by_exec
+from components.update.decide import intend, unrecorded_switches
+from components.update.refusals import exec_notes, judge_executors
 from components.update.seen import Seen
 from tests.golden.site import EXAMPLES, changed_spec, load_example
+from tests.update.judged import refusals, refused_disruptions, texts
 
 DEVICE = load_example("dgx-roce")
 LEAF = DEVICE.switches[0].model_copy(
     update={"executor": "exec", "exec_disruptive": "allow-interruptions"}
 )
+
 SPEC: ClusterSpec = changed_spec(DEVICE, switches=(LEAF,))
 PLAN: ClusterPlan = make_plan(SPEC, "dev")
 SWITCH: SwitchPlan = PLAN.switches[0]
@@ -86,11 +88,11 @@ def test_drift_sends_it_again_and_settles() -> None:
 def test_another_executor_over_an_exec_is_refused() -> None:
     good = recorded(judged="", saved="")
     device = make_plan(DEVICE, "dev")
-    (words,) = left_by_exec(device.switches, good)
+    (words,) = texts(judge_executors, device, good)
     assert "remove the steps leaf-01-exec and leaf-01-save with `pulumi state delete`" in words
     assert words in refusals(device, good, ())
-    assert left_by_exec(PLAN.switches, good) == ()
-    assert left_by_exec(device.switches, Applied()) == ()
+    assert texts(judge_executors, PLAN, good) == ()
+    assert texts(judge_executors, device, Applied()) == ()
 
 
 def test_no_baseline_is_asked_for() -> None:
@@ -101,12 +103,12 @@ def test_no_baseline_is_asked_for() -> None:
 def test_deny_refuses_what_an_exec_always_interrupts() -> None:
     spec = changed_spec(SPEC, disruption=Disruption(ports="deny"))
     good, new = recorded(judged="", saved=""), Applied()
-    (words,) = disruptions_refused(spec, PLAN, (drift(new),), {}, new)
+    (words,) = refused_disruptions(spec, PLAN, (drift(new),), {}, new)
     assert "an exec sends all lines of leaf-01, needed or not" in words
     assert "mtu_bytes: any value -> the file's" in words
-    assert disruptions_refused(spec, PLAN, (drift(good),), {}, good) == ()
+    assert refused_disruptions(spec, PLAN, (drift(good),), {}, good) == ()
     edited = plan_with_mtu(9400)
-    assert disruptions_refused(spec, edited, (drift(good),), {}, good) == (words,)
+    assert refused_disruptions(spec, edited, (drift(good),), {}, good) == (words,)
 
 
 def test_deny_refuses_an_exec_that_is_sent_again_without_an_edit() -> None:
@@ -115,7 +117,7 @@ def test_deny_refuses_an_exec_that_is_sent_again_without_an_edit() -> None:
     unsaved = recorded(judged="", saved=None)
     found = drift(unsaved)
     assert (found.edited, found.differences) == (False, ())
-    (words,) = disruptions_refused(spec, PLAN, (found,), {}, unsaved)
+    (words,) = refused_disruptions(spec, PLAN, (found,), {}, unsaved)
     assert "an exec sends all lines of leaf-01" in words
 
 

@@ -10,11 +10,11 @@ from components.core.difference import Difference, ForeignSetting
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
-from components.preflight.judge_others import read_refusals
 from components.update.decide import judge_drift
-from components.update.refusals import guards_refused
-from components.update.seen import Seen
+from components.update.judges import judge_situation
+from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
+from tests.update.judged import NO_SPEC, refused_guards
 from tests.update.test_decide import as_applied, clean
 
 PLAN = make_plan(load_example("dgx-roce"), "dev")
@@ -55,32 +55,31 @@ def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift(
 
 def test_what_the_file_refuses_is_refused_at_once_and_what_it_warns_of_is_not() -> None:
     drifts = with_foreign_settings(REWRITE, WEIGHT)
-    assert guards_refused(Guards(), PLAN, as_applied(), drifts) == ()
+    assert refused_guards(Guards(), PLAN, as_applied(), drifts) == ()
     only = Guards(switch=SwitchGuards(rewrite="refuse"))
-    (words,) = guards_refused(only, PLAN, as_applied(), drifts)
+    (words,) = refused_guards(only, PLAN, as_applied(), drifts)
     assert words == (
         "guards: leaf-01: rewrite_dscp of port 1/1 is on, harmless is off; it is not ours, and it"
         " breaks the class of RoCE at the next hop\n"
-        "  where  leaf-01 (admin@192.168.1.5:22); guards.switch.rewrite is refuse. Nothing was"
-        " changed on any device.\n"
+        "  where  leaf-01 (admin@192.168.1.5:22); guards.switch.rewrite is refuse\n"
         "  fix    interface ethernet 1/1 no qos rewrite dscp; to go on with a warning:"
         " guards.switch.rewrite: warn"
     )
     every = Guards(default="refuse", switch=SwitchGuards(schedule="warn"))
-    assert guards_refused(every, PLAN, as_applied(), drifts) == (words,)
-    assert len(guards_refused(Guards(default="refuse"), PLAN, as_applied(), drifts)) == 2
+    assert refused_guards(every, PLAN, as_applied(), drifts) == (words,)
+    assert len(refused_guards(Guards(default="refuse"), PLAN, as_applied(), drifts)) == 2
 
 
 def test_a_site_that_is_not_looked_at_refuses_nothing() -> None:
     drifts = judge_drift(PLAN, as_applied(), Seen())
-    assert guards_refused(Guards(default="refuse"), PLAN, as_applied(), drifts) == ()
+    assert refused_guards(Guards(default="refuse"), PLAN, as_applied(), drifts) == ()
 
 
 def test_preflight_reads_the_refusal_as_one_about_the_switch() -> None:
-    words = guards_refused(
-        Guards(default="refuse"), PLAN, as_applied(), with_foreign_settings(REWRITE)
-    )
-    (found,) = read_refusals(words, ("leaf-01", "gpu01"))
+    spec = NO_SPEC.model_copy(update={"guards": Guards(default="refuse")})
+    drifts = with_foreign_settings(REWRITE)
+    at = Situation(spec, PLAN, as_applied(), drifts=drifts)
+    (found,) = [each for each in judge_situation(at, "preflight") if each.device == "leaf-01"]
     assert (found.device, found.rule) == ("leaf-01", "guards")
 
 

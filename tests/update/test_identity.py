@@ -20,12 +20,13 @@ from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.testing import Graph
-from components.update.identity import identity_refused, renames_of
+from components.update.identity import judge_identity, renames_of
 from components.update.seen import Facts, Seen
 from lab.keys import host_key
 from stacks import program
 from tests.graph.dev_site import clean_facts, dev_cluster, dev_plan, dev_run, next_run
 from tests.graph.whole_program import record_main
+from tests.update.judged import texts
 
 Cluster = dict[str, Any]
 Edit = Callable[[Cluster], None]
@@ -175,7 +176,7 @@ def _refusals(
     spec = ClusterSpec.model_validate(site)
     plan = make_plan(spec, "dev")
     recorded = (applied or _applied()).follow(spec)
-    return identity_refused(spec, plan, recorded, seen or Seen())
+    return texts(judge_identity, plan, recorded, seen, spec=spec)
 
 
 @pytest.mark.parametrize("edit", ACCEPTED, ids=lambda item: item.__name__)

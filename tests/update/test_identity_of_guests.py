@@ -11,10 +11,10 @@ import yaml
 from components.drift.applied import applied_from_outputs
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
-from components.update.identity import identity_refused
-from components.update.seen import Seen
+from components.update.identity import judge_identity
 from tests.graph.example_sites import example_run
 from tests.graph.whole_program import record_main
+from tests.update.judged import texts
 
 SITE = Path("examples/esxi-roce/site.yaml")
 
@@ -39,7 +39,7 @@ def test_the_fix_is_the_old_name(edit: Any, old: str) -> None:  # noqa: ANN401 -
     applied = applied_from_outputs(record_main(example_run("esxi-roce")).state())
     edit(site)
     spec = ClusterSpec.model_validate(site)
-    text = "\n".join(identity_refused(spec, make_plan(spec, "prod"), applied, Seen()))
+    text = "\n".join(texts(judge_identity, make_plan(spec, "prod"), applied, spec=spec))
     assert f"that was {old} (" in text
     assert "railyard rename" not in text
     assert f"fix    write {old}; " in text

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from components.checks.site import load_checked_site
+from components.core.errors import UsageError
 from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
 from components.kubernetes.live.parts_look import PartsAsked
 from components.plan.make import make_plan
-from components.update.cluster import asked_of_parts, parts_refused, tried_pods
+from components.update.begin import refuse
+from components.update.cluster import asked_of_parts, tried_pods
 from tests.golden.site import EXAMPLES
 
 NAD = {
@@ -93,6 +97,10 @@ def test_problems_refuse_an_update_and_warnings_do_not() -> None:
             severity
         )
 
-    assert parts_refused((finding("warning"), finding("error"))) == (
-        "cluster: Two.\n  where  a; wanted: none. Nothing was changed.\n  fix    write theirs",
+    refuse((finding("warning"),))
+    with pytest.raises(UsageError) as refused:
+        refuse((finding("warning"), finding("error")))
+    assert str(refused.value) == (
+        "multus-foreign: Two.\n  where  cluster  a; wanted: none\n  fix    write theirs\n"
+        "Nothing was changed on any device."
     )

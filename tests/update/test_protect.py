@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from components import testing
-from components.drift.applied import applied_from_outputs
+from components.drift.applied import Applied, applied_from_outputs
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.testing import Graph
-from components.update.refuse import find_losses, losses_refused
+from components.update.refuse import find_losses, judge_losses
+from components.update.seen import Situation
 from tests.graph.dev_site import dev_cluster, dev_run, next_run
 from tests.graph.whole_program import record_main
+from tests.update.judged import NO_SPEC, texts
 from tests.update.test_identity import main, rename_server
 
 Site = dict[str, Any]
@@ -36,7 +38,9 @@ def first_run(reset: str) -> Graph:
 
 def losses(before: Graph, site: Site) -> list[tuple[str, bool, tuple[str, ...]]]:
     spec = ClusterSpec.model_validate(site)
-    found = find_losses(spec, make_plan(spec, "dev"), applied_from_outputs(before.state()))
+    found = find_losses(
+        Situation(spec, make_plan(spec, "dev"), applied_from_outputs(before.state()))
+    )
     return [(loss.what, loss.allowed, loss.names) for loss in found]
 
 
@@ -75,7 +79,7 @@ def test_a_majority_of_the_servers_stays(had: int, *, lost: bool) -> None:
     others = {f"mgmt0{number}-k3s": first for number in range(2, had + 1)}
     applied = replace(applied, steps={**applied.steps, **others})
     spec = ClusterSpec.model_validate(site_of())
-    found = find_losses(spec, make_plan(spec, "dev"), applied)
+    found = find_losses(Situation(spec, make_plan(spec, "dev"), applied))
     assert [loss.what.partition(":")[0] for loss in found if not loss.allowed] == (
         ["mgmt02, mgmt03 would lose K3s"] if lost else []
     )
@@ -149,5 +153,5 @@ def test_a_renamed_server_has_one_message() -> None:
 
 
 def test_nothing_is_refused_that_is_not_lost() -> None:
-    assert losses_refused((), frozenset()) == ()
+    assert texts(judge_losses, make_plan(NO_SPEC, "dev"), Applied()) == ()
     assert losses(first_run("deny"), site_of()) == []

@@ -12,6 +12,7 @@ from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from tests.graph.dev_site import dev_cluster, dev_run, next_run
 from tests.graph.whole_program import record_main
+from tests.update.judged import written
 
 
 def rename(cluster: Any, kind: str, old: str, new: str) -> Any:  # noqa: ANN401 - any JSON
@@ -103,7 +104,7 @@ def test_a_kept_node_stays() -> None:
     kept = renamed_spec("gpu01", "gpu09", node="gpu01")
     plan = make_plan(kept, "dev").kubernetes
     assert leaving_nodes(plan, applied.follow(kept)) == ()
-    assert renamed_nodes(plan, applied.follow(kept)) == ()
+    assert [*renamed_nodes(plan, applied.follow(kept))] == []
 
 
 @pytest.mark.parametrize("host", ["mgmt01", "gpu01"])
@@ -114,7 +115,7 @@ def test_a_node_that_is_there_gets_no_other_name(host: str) -> None:
         if each["name"] == host:
             each["node_name"] = "other"
     spec = ClusterSpec.model_validate(cluster)
-    (said,) = renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec))
+    (said,) = written(renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec)))
     assert said.startswith(f"node: the node of {host} is {host}, and the file calls it other")
 
 
@@ -122,5 +123,5 @@ def test_a_node_that_is_there_gets_no_other_name(host: str) -> None:
 def test_a_host_that_was_renamed_with_its_node_is_refused(old: str, new: str) -> None:
     spec = renamed_spec(old, new, node=None)
     _, applied = state_of(dev_cluster())
-    (said,) = renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec))
+    (said,) = written(renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec)))
     assert f"write `node_name: {old}` for it" in said

@@ -11,8 +11,10 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import make_plan
 from components.update.refuse import find_losses
-from components.update.servers import describe_servers, roles_refused
+from components.update.seen import Situation
+from components.update.servers import describe_servers, judge_roles
 from tests.golden.site import EXAMPLES, changed_spec
+from tests.update.judged import texts
 from tests.update.test_decide import as_applied
 
 SITE = load_checked_site(EXAMPLES / "dgx-roce/k3s-ha.yaml").spec_or_raise()
@@ -38,7 +40,7 @@ def applied(spec: ClusterSpec = SITE) -> Applied:
 
 
 def refused(spec: ClusterSpec, was: ClusterSpec = SITE) -> tuple[str, ...]:
-    return roles_refused(spec, make_plan(spec, "dev"), applied(was), LINES)
+    return texts(judge_roles, make_plan(spec, "dev"), applied(was), lines=LINES, spec=spec)
 
 
 def test_a_server_does_not_become_a_worker() -> None:
@@ -50,7 +52,9 @@ def test_a_server_does_not_become_a_worker() -> None:
     assert "remove mgmt03 from the file and update" in words
     spec = with_roles(mgmt01="worker", mgmt02="worker")
     assert len(refused(spec)) == 2
-    assert find_losses(spec, make_plan(spec, "dev"), applied()) == (), "it has one message"
+    assert find_losses(Situation(spec, make_plan(spec, "dev"), applied())) == (), (
+        "it has one message"
+    )
 
 
 def test_a_worker_does_not_become_a_server() -> None:
@@ -60,7 +64,7 @@ def test_a_worker_does_not_become_a_server() -> None:
 
 def test_the_first_install_the_same_roles_and_a_departure_are_taken() -> None:
     assert refused(SITE) == ()
-    assert roles_refused(SITE, make_plan(SITE, "dev"), Applied(), LINES) == ()
+    assert texts(judge_roles, make_plan(SITE, "dev"), Applied(), lines=LINES, spec=SITE) == ()
     assert refused(with_servers("mgmt01", "mgmt02")) == ()
     assert refused(with_servers("mgmt02", "mgmt03")) == (), "the one that began it is gone"
 

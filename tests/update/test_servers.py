@@ -11,8 +11,9 @@ from components.drift.device_drift import Unreachable
 from components.plan.make import ClusterPlan, make_plan
 from components.update.cluster import judge_cluster
 from components.update.seen import Facts, Seen
-from components.update.servers import lost_servers, quorum_refused
+from components.update.servers import judge_quorum, lost_servers
 from tests.golden.site import EXAMPLES
+from tests.update.judged import texts
 from tests.update.test_decide import as_applied
 
 AWAY = Unreachable("192.168.1.11 port 22: no answer within 10 s")
@@ -45,7 +46,7 @@ def test_nothing_is_said_of_a_cluster_that_is_well_or_was_never_installed(
 ) -> None:
     assert lost(plan) == ""
     assert lost_servers(plan, Applied(), seen(mgmt01_k3s=AWAY)) == ()
-    assert quorum_refused(plan, Applied(), seen(mgmt01_k3s=AWAY, mgmt02_k3s=AWAY)) == ()
+    assert texts(judge_quorum, plan, Applied(), seen(mgmt01_k3s=AWAY, mgmt02_k3s=AWAY)) == ()
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -55,7 +56,7 @@ def test_any_one_server(plan: ClusterPlan, name: str) -> None:
         " 10 s). Nothing of the cluster is lost: 2 hold all of it, and the loss of one more ends"
         f" the API. Next: bring {name} back, or replace the machine and its host key"
     )
-    assert quorum_refused(plan, as_applied(plan), seen(**{f"{name}_k3s": AWAY})) == ()
+    assert texts(judge_quorum, plan, as_applied(plan), seen(**{f"{name}_k3s": AWAY})) == ()
 
 
 def test_a_server_that_can_be_started_again_names_the_command(plan: ClusterPlan) -> None:
@@ -74,12 +75,14 @@ def test_lost_quorum_is_named_and_refused_where_hosts_are_away(plan: ClusterPlan
     assert said.startswith("the cluster has no quorum: 0 of 3 servers are well, and etcd needs 2:")
     assert "mgmt01 runs, and its API does not answer (etcd failed)" in said
     assert "docs/howto/lose-a-server.md" in said
-    (refused,) = quorum_refused(plan, as_applied(plan), seen(**gone))
+    (refused,) = texts(judge_quorum, plan, as_applied(plan), seen(**gone))
     assert refused.startswith("quorum: 1 of 3 servers answer, and etcd needs 2: mgmt01 runs")
-    assert "nothing was changed on any device" in refused
+    assert "no step of this update could end" in refused
     assert "bring 1 of them back" in refused
     stopped: dict[str, Facts] = {f"{name}_k3s": server("enabled/inactive") for name in SERVERS}
-    assert quorum_refused(plan, as_applied(plan), seen(**stopped)) == ()  # an update starts them
+    assert (
+        texts(judge_quorum, plan, as_applied(plan), seen(**stopped)) == ()
+    )  # an update starts them
 
 
 def test_balancers(plan: ClusterPlan) -> None:

@@ -1,0 +1,216 @@
+"""Begin an update: decide on its situation, refuse it, or say what it will do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from components.acceptance.evidence import ForeignSettingSeen, as_seen
+from components.acceptance.handover import EVIDENCE_STEP, UNASKED
+from components.artefacts.gather import charts_away, fetch_ahead
+from components.artefacts.lock import Lock
+from components.artefacts.pin import Reach
+from components.artefacts.registry import docker_logins
+from components.checks.site import CheckedSite
+from components.core.errors import UsageError
+from components.core.problem import Finding
+from components.core.report import render_finding
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
+from components.hosts.preview import class_changes, host_changes
+from components.kubernetes.live.look import CLUSTER, ClusterDrift
+from components.kubernetes.manifest import HELD
+from components.model.cluster import ClusterSpec
+from components.model.owners import not_touched
+from components.plan.make import ClusterPlan
+from components.update.decide import Intentions, intend, unrecorded_switches
+from components.update.judges import judge_situation
+from components.update.proof import Accept, is_edited, narrow, narrow_to, passed
+from components.update.refusals import host_departures, known_hosts, switch_changes
+from components.update.refuse import find_losses, played_playbooks
+from components.update.seen import Seen, Situation
+from components.update.servers import describe_upgrades, node_versions
+
+Message: TypeAlias = tuple[Literal["warn", "info"], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The settings of one run, from the command line, the stack or the file."""
+
+    observed: bool
+    """Whether the devices were read."""
+    accept: Accept
+    scope: str = ""
+    """The part of the site that acceptance proves; empty for all."""
+    confirm: str = ""
+    """Names of what may be lost in this update, with commas between them."""
+
+
+def read_orders(environ: Mapping[str, str], accept: Accept, observed: bool) -> Orders:  # noqa: FBT001 - the one fact that only the caller has
+    """Read the settings of one run that only its environment has."""
+    return Orders(
+        observed, accept, environ.get("RAILYARD_SCOPE", ""), environ.get("RAILYARD_CONFIRM", "")
+    )
+
+
+def bring_charts(
+    spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str], *, asks: bool
+) -> Mapping[str, str]:
+    """Fetch the charts and files that the engine and the steps read from this machine.
+
+    Args:
+        spec: The site.
+        lock: Its lock; without one nothing is pinned.
+        secrets: Secret name to value.
+        asks: Whether this run may contact registries, unlike a preview that contacts nothing.
+
+    Returns:
+        Release to a warning, for each chart that is not on this machine.
+    """
+    if not asks and spec.sources.bundle is None:
+        return {
+            release: f"{chart}: this chart of the lock is not on this machine, and with"
+            " `railyard:observe: never` a preview fetches nothing. It shows `chart` of this release"
+            " as unknown, and not whether the archive fits. An update fetches it."
+            for release, chart in charts_away(spec, lock).items()
+        }
+    if lock.exists or spec.sources.bundle is not None:
+        fetch_ahead(Reach(spec, secrets, logins=docker_logins()), lock)
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An update that was not refused."""
+
+    intentions: Intentions
+    messages: tuple[Message, ...]
+    foreign: tuple[ForeignSettingSeen, ...] | None
+    """Foreign settings that break Railyard's traffic, for the proof of this update; None if nothing
+    was read."""
+
+    @property
+    def proves(self) -> bool:
+        """Whether this update collects evidence."""
+        return self.intentions.notes.get(EVIDENCE_STEP) != UNASKED
+
+
+def begin(
+    checked: CheckedSite,
+    plan: ClusterPlan,
+    applied: Applied,
+    seen: Seen,
+    orders: Orders,
+    parts: tuple[Finding, ...] = (),
+) -> Begun:
+    """Decide what this update does.
+
+    Args:
+        checked: The site, with its lines.
+        plan: Its plan.
+        applied: The last applied state.
+        seen: The facts; empty if nothing was read.
+        orders: The settings of this run.
+        parts: The findings about the parts of an existing cluster.
+
+    Raises:
+        UsageError: The update is refused; the text is the whole report.
+    """
+    spec = checked.spec_or_raise()
+    intentions = intend(plan, applied, seen, orders.accept)
+    asked = narrow(spec, plan.acceptance, orders.accept, intentions.changed)
+    counts = passed(applied) and not is_edited(plan, applied)
+    asked = narrow_to(spec, asked, orders.scope, adds=counts)
+    intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
+    typed = [name.strip() for name in orders.confirm.split(",")]
+    confirmed = frozenset(name for name in typed if name)
+    at = Situation(spec, plan, applied, seen, intentions.drifts, checked.lines, confirmed)
+    found = (*judge_situation(at, "update"), *parts)
+    refuse(found)
+    drifts = intentions.drifts if orders.observed else ()
+    foreign = (as_seen(each.device, one) for each in drifts for one in each.beside)
+    messages = (*_warnings(at, parts), *_news(at, orders, intentions), *_changes(at, intentions))
+    return Begun(intentions, messages, tuple(foreign) if orders.observed else None)
+
+
+def refuse(found: tuple[Finding, ...]) -> None:
+    """Refuse an update for every error among the findings, all at once.
+
+    Raises:
+        UsageError: There is one.
+    """
+    refused = [render_finding(each) for each in found if each.severity == "error"]
+    if refused:
+        raise UsageError("\n".join((*refused, "Nothing was changed on any device.")))
+
+
+def _warnings(at: Situation, parts: tuple[Finding, ...]) -> Iterator[Message]:
+    for each in parts:
+        if each.severity == "warning":
+            yield "warn", f"{CLUSTER}: {each.what[:-1]}: {each.actual}"
+    for loss in find_losses(at):
+        yield "warn", f"WILL BE LOST: {loss.what}"
+    for line in unrecorded_switches(at.plan, at.drifts, at.seen.devices):
+        yield "warn", line
+
+
+def _news(at: Situation, orders: Orders, intentions: Intentions) -> Iterator[Message]:
+    if not orders.observed:
+        yield "info", "not observed: railyard:observe is `never`, so drift is not detected"
+    for drift in intentions.drifts:
+        yield from _of_device(drift)
+    yield from _of_cluster(intentions.cluster, held=HELD in intentions.notes)
+    for line in not_touched(at.plan.unreached):
+        yield "info", line
+
+
+def _of_device(drift: DeviceDrift) -> Iterator[Message]:
+    if drift.unreachable is not None:
+        yield "warn", f"{drift.device}: not observed: {drift.unreachable}"
+    for difference in drift.differences:
+        yield "info", f"{drift.device}: drift: {difference}"
+    if drift.ahead:
+        yield "info", f"{drift.device}: upgrade: {drift.ahead}"
+    found: Mapping[str, list[str]] = {
+        "cabling": [*drift.cabling],
+        "placement": [each.text for each in drift.placement],
+        "beside": [*map(str, drift.beside)],
+        "routing": [*map(str, drift.routing)],
+    }
+    for kind, lines in found.items():
+        for line in lines:
+            yield "warn", f"{drift.device}: {kind}: {line}"
+
+
+def _of_cluster(drift: ClusterDrift, *, held: bool) -> Iterator[Message]:
+    for line in drift.lost:
+        yield "warn", f"{CLUSTER}: lost: {line}"
+    if held:
+        words = (
+            f"{CLUSTER}: the API does not answer ({drift.unreachable}), so this update leaves all"
+            " objects and charts as they are, and the next one does the rest"
+        )
+        yield "warn", words
+    elif drift.unreachable is not None:
+        yield "warn", f"{CLUSTER}: not observed: {drift.unreachable}"
+    for line in drift.repaired:
+        yield "info", f"{CLUSTER}: drift: {line}"
+    for line in drift.left:
+        yield "warn", f"{CLUSTER}: not repaired: {line}"
+
+
+def _changes(at: Situation, intentions: Intentions) -> Iterator[Message]:
+    """Yield the changes on devices, and the hosts and nodes that leave service meanwhile."""
+    plan, applied, facts = at.plan, at.applied, at.seen.devices
+    texts = (
+        *switch_changes(at.spec, intentions.plan, applied, facts),
+        *host_changes(plan.hosts, facts),
+        *class_changes(plan.hosts, known_hosts(plan, facts, applied)),
+        *played_playbooks(at)[0],
+        *host_departures(plan, facts, applied),
+        *describe_upgrades(intentions.plan, node_versions(plan, applied, at.seen)),
+    )
+    for text in texts:
+        yield "info", text
