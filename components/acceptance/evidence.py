@@ -388,7 +388,7 @@ def parse_evidence(text: str) -> Evidence:
     try:
         return Evidence.model_validate_json(text)
     except ValidationError as error:
-        raise UsageError(f"this is no acceptance evidence: {error}") from error
+        raise UsageError(f"this is not acceptance evidence: {error}") from error
 
 
 def as_routing(device: str, lost: RoutingFault) -> RoutingSeen:

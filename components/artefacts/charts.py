@@ -57,11 +57,11 @@ def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) 
         found = cast("Mapping[str, Json]", yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
         entries = cast("Mapping[str, list[Mapping[str, Json]]]", found["entries"])
     except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise FetchError(index, "it is no index of charts", "correct the repository") from error
+        raise FetchError(index, "it is not an index of charts", "correct the repository") from error
     releases = entries.get(chart)
     if not releases:
         names = ", ".join(sorted(entries)[:8])
-        raise FetchError(index, f"it has no chart {chart}; it has {names}", "correct the name")
+        raise FetchError(index, f"it lacks the chart {chart}; it has {names}", "correct the name")
     wanted = version.removeprefix("v")
     for each in releases:
         urls = cast("list[str]", each.get("urls") or [])
@@ -71,7 +71,7 @@ def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) 
     have = ", ".join(str(each.get("version")) for each in releases[:5])
     raise FetchError(
         index,
-        f"chart {chart} has no release {version}; the newest are {have}",
+        f"chart {chart} lacks the release {version}; the newest are {have}",
         "choose one of them",
     )
 
@@ -99,7 +99,7 @@ def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, 
         top = min((name for name in files if name.endswith("/Chart.yaml")), key=len)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise WrongContentError(
-            chart, "it is no archive of a chart", "see what serves it"
+            chart, "it is not an archive of a chart", "see what serves it"
         ) from error
     folder = top.removesuffix("Chart.yaml")
     found = _in_chart(files, folder, ours)

@@ -29,7 +29,7 @@ from components.reading.yaml_text import parse_yaml
 
 LOCK_RULE: Final = "lock-file"
 _HEAD: Final = (
-    "# Written by `railyard pin`: which files, charts and images the site beside it means.\n"
+    "# Written by `railyard pin`: the exact files, charts and images of the site next to it.\n"
     "# Commit it with the site; `railyard pin SITE --update NAME` takes what upstream serves now.\n"
 )
 
@@ -136,7 +136,7 @@ def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Finding:
     known = (place[:end] for end in range(len(place), -1, -1))
     line = next((found for part in known if (found := lines.line_of(part))), 1)
     where = ".".join(map(str, place)) or "the file"
-    return _problem(path, f"is no lock: {where}: {detail['msg']}", line)
+    return _problem(path, f"is not a lock: {where}: {detail['msg']}", line)
 
 
 def _problem(path: Path, what: str, line: int) -> Finding:
@@ -144,7 +144,7 @@ def _problem(path: Path, what: str, line: int) -> Finding:
         f"{path.name} {what}.",
         (Place((), None, str(path), line),),
         f"remove it and run `railyard pin {path.name.replace('.lock.yaml', '.yaml')}` again, or "
-        "bring back the version that was committed.",
+        "restore the committed version.",
         rule=LOCK_RULE,
     )
 
@@ -259,7 +259,7 @@ def lacks(folder: Path, name: str) -> str:
     """The message for an artefact that the bundle lacks."""
     return (
         f"the bundle {folder} lacks {name}.\n"
-        "  fix    make it again with `railyard bundle SITE DIR` where there is a network"
+        "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
     )
 
 
@@ -289,7 +289,7 @@ def open_bundle(folder: str | Path | None) -> Bundle | None:
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise SpecError(
             f"{path / INDEX} cannot be read as a bundle: {error}.\n"
-            "  fix    make it with `railyard bundle SITE DIR` where there is a network"
+            "  fix    make it with `railyard bundle SITE DIR` on a machine with a network"
         ) from error
     return Bundle(path, {(each.kind, each.address): each for each in found})
 

@@ -212,7 +212,7 @@ def _published(reach: Reach, artefact: Artefact) -> str:
         digest, _, file = line.partition(" ")
         if file.strip().lstrip("*") == name:
             return digest
-    raise FetchError(address, f"the list has no {name}", "correct kubernetes.version")
+    raise FetchError(address, f"the list lacks {name}", "correct kubernetes.version")
 
 
 def _chart(reach: Reach, artefact: Artefact, today: date) -> Entry:
@@ -243,7 +243,7 @@ def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
         return Archive(body, hashlib.sha256(body).hexdigest())
     _, source, _ = charts_by_release(reach.spec)[artefact.name]
     if source.repo is None:
-        raise Bug(f"the chart {artefact.address} has no repository")
+        raise Bug(f"the chart {artefact.address} lacks a repository")
     at = reach.address(source.repo)
     listed = find_in_index(source.repo, source.chart, source.version, reach.web(at), at)
     address = reach.address(listed.address)
@@ -261,7 +261,7 @@ def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
     manifest = client.manifest(image.repository, image.tag)
     layers = [each for each in manifest.data.get("layers", []) if each["mediaType"] == HELM_CHART]
     if len(layers) != 1:
-        raise WrongContentError(str(image), "it is no Helm chart", "correct the address")
+        raise WrongContentError(str(image), "it is not a Helm chart", "correct the address")
     return client.blob(image.repository, layers[0]["digest"])
 
 

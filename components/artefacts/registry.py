@@ -105,7 +105,7 @@ class RegistryClient:
             raise WrongContentError(address, *wrong_checksum(digest, wanted))
         if kind not in {*INDEXES, *MANIFESTS}:
             raise WrongContentError(
-                address, f"{kind or 'what came'} is no manifest of an image", "see what serves it"
+                address, f"{kind or 'the answer'} is not an image manifest", "see what serves it"
             )
         return Manifest(kind, digest, body)
 
@@ -281,7 +281,7 @@ def find_image(
         have = ", ".join(sorted({cpu for _, cpu in children})) or "none"
         raise FetchError(
             str(image),
-            f"it has no part for linux/{missing[0]}, only for {have}",
+            f"it lacks linux/{missing[0]} and offers only {have}",
             "choose an image for the processors of the hosts (host_defaults.architecture)",
         )
     found = tuple(

@@ -39,7 +39,7 @@ _LONGEST_ANSWER: Final = 64 << 20
 """Most bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
 _FIXES: Final[Mapping[int, str]] = {
     401: "give a login: `login` of the source, and its secret in the stack or the environment",
-    403: "the login has no right to it, or the server refuses this address",
+    403: "the login lacks the right to read it, or the server refuses this address",
     404: "correct the address or version; upstream may have taken it away",
     407: "the proxy wants a login: HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT",
     429: "the server limits requests: log in, or try again later",
@@ -128,7 +128,7 @@ class Answer:
             found += piece
             if len(found) > _LONGEST_ANSWER:
                 raise FetchError(
-                    self.address, "the answer has no end", "see what serves this address"
+                    self.address, "the answer does not end", "see what serves this address"
                 )
         return bytes(found)
 
@@ -223,7 +223,7 @@ def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
     found = FetchError(
         address if address == error.url else f"{address} (redirected to {error.url})",
         f"the server answered {error.code} {phrase}".rstrip(),
-        _FIXES.get(error.code, "try again later, and see what the server's log says"),
+        _FIXES.get(error.code, "try again later, and read the server's log"),
         error.code,
     )
     found.headers = {name.lower(): value for name, value in error.headers.items()}

@@ -154,7 +154,7 @@ def _maker(name: str, table: _Table) -> str | None:
     return None
 
 
-_UNMANAGED: Final = "has no system to log in to: its subnet manager runs elsewhere"
+_UNMANAGED: Final = "runs no system for logins: its subnet manager runs elsewhere"
 _NVOS: Final = (
     "runs NVOS, which has no partitions to set, and on Quantum-X800 no subnet manager either: its "
     "`nv set ib sm` is refused there"

@@ -195,7 +195,7 @@ here."""
 
 NEWER: Final[Mapping[str, tuple[str, str]]] = {
     "Kubernetes": ("v1.37.1+k3s1", "it is of 30 September 2026; K3s' stable channel was at 1.36"),
-    "GPU operator": ("v26.7.1", "it is of 23 September 2026; v26.7.0 is what was packed"),
+    "GPU operator": ("v26.7.1", "it is of 23 September 2026; the package contains v26.7.0"),
     "network operator": ("26.10.0", "its documentation is out, its chart and range were not seen"),
     "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
 }

@@ -52,7 +52,7 @@ report_app = command_app()
 def accept(
     stack: StackName = "",
     scope: Annotated[
-        str, typer.Option(help="A part alone: host=, rail=, leaf= or unit=, with names of it.")
+        str, typer.Option(help="Only these parts: host=, rail=, leaf= or unit=, with their names.")
     ] = "",
 ) -> None:
     """Run the acceptance probes of a stack again, as things are now.
@@ -129,7 +129,7 @@ def _connect(loaded: Stack) -> Calls:
     secrets, access = loaded.reach_secrets, loaded.plan.acceptance.access
     if access is None:
         raise UsageError(
-            f"{loaded.name} has no cluster.\n  fix    name a stack whose site has kubernetes."
+            f"{loaded.name} lacks a cluster.\n  fix    name a stack whose site has kubernetes."
         )
     known = access.known(loaded.applied.instances)
     keys = {env_name(name): value for name, value in secrets.items()}
@@ -141,7 +141,7 @@ def _connect(loaded: Stack) -> Calls:
 
 
 def _summary(count: int, asked: Asked) -> str:
-    looked = f"objects looked at: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
+    looked = f"objects read: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
     return f"{f'{count} not ready' if count else 'all is ready'} ({looked})."
 
 
@@ -176,8 +176,8 @@ def _run(stack: str, number: int) -> Evidence:
             int(each.parent.name[4:]) for each in path.parents[1].glob(f"run-*/{EVIDENCE}")
         )
         raise UsageError(
-            f"stack {stack} has no run {number} here: {path} cannot be read.\n"
-            f"  fix    take one of: {', '.join(map(str, runs)) or 'none, there is no run yet'}"
+            f"run {number} of stack {stack} is not on this machine: {path} cannot be read.\n"
+            f"  fix    take one of: {', '.join(map(str, runs)) or 'none: run acceptance first'}"
         ) from None
 
 
@@ -189,7 +189,8 @@ def _evidence(stack: str) -> Evidence:
     evidence = latest_evidence(stack)
     if evidence is None:
         raise UsageError(
-            f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
+            f"this machine lacks the acceptance report of stack {stack}.\n  fix    run: pulumi up "
+            f"-s {stack}"
         )
     say("not compared with the state of the stack: it cannot be read here", err=True)
     return evidence

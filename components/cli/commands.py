@@ -47,7 +47,7 @@ class Entry:
 _ENTRIES: Final = (
     Entry(
         "init",
-        "Write a project of your own, and say what it needs before its first preview.",
+        "Write a project of your own, and list the steps before its first preview.",
         "components.cli.init",
     ),
     Entry(
@@ -62,7 +62,7 @@ _ENTRIES: Final = (
     ),
     Entry(
         "pin",
-        "Ask where everything of a site comes from, and write what it is into the site's lock.",
+        "Ask upstream for each artefact's version and checksum, and write them into the lock.",
         "components.cli.pin",
     ),
     Entry(
@@ -82,7 +82,7 @@ _ENTRIES: Final = (
     ),
     Entry(
         "versions",
-        "Print which versions work together, who says so, how old that is, and what a site uses.",
+        "Print which versions work together, with source and date, and the versions of a site.",
         "components.cli.versions",
     ),
     Entry(
@@ -97,27 +97,27 @@ _ENTRIES: Final = (
     ),
     Entry(
         "preview",
-        "Show what an update would do: settings old and new, and what it interrupts.",
+        "Show the effects of an update: old and new settings, and interruptions.",
         "components.cli.preview",
     ),
     Entry(
         "drift",
-        "Compare every device and every object of Kubernetes with what was last applied to it.",
+        "Compare every device and every object of Kubernetes with its last applied state.",
         "components.cli.drift",
     ),
     Entry(
         "audit",
-        "Compare every device and the cluster with a site file; reads only, needs no stack.",
+        "Compare every device and the cluster with a site file; reads only, works without a stack.",
         "components.cli.audit",
     ),
     Entry(
         "ready",
-        "Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.",
+        "List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.",
         "components.cli.accept",
     ),
     Entry(
         "discover",
-        "Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.",
+        "Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.",
         "components.cli.discover",
     ),
     Entry(
@@ -162,11 +162,11 @@ _ENTRIES: Final = (
     ),
     Entry("schema", "Print the JSON schema of the site file.", "components.cli.schema"),
     Entry("lab", "Look at the lab's emulated devices, and break them on purpose.", "lab.cli"),
-    Entry("device", "What the steps of one device call.", "components.cli.device", hidden=True),
-    Entry("evidence", "What the steps of acceptance call.", "components.cli.evidence", hidden=True),
+    Entry("device", "Called by the steps of one device.", "components.cli.device", hidden=True),
+    Entry("evidence", "Called by the steps of acceptance.", "components.cli.evidence", hidden=True),
     Entry(
         "payload",
-        "What the step of the containers' SSH keys calls.",
+        "Called by the step of the containers' SSH keys.",
         "components.cli.payload",
         hidden=True,
     ),

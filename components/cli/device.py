@@ -16,7 +16,7 @@ from components.cli.app import command_app, say
 from components.core.errors import DeviceError
 
 _Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
-app = command_app("What the steps of one device call.")
+app = command_app("Called by the steps of one device.")
 
 _VERBS: Final = {
     "apply": ("components.fabric.device", "run_apply"),
@@ -42,7 +42,8 @@ _VERBS: Final = {
 
 
 _NEXT: Final = (
-    "\n  next   run the same `pulumi` command again: it looks first, and does only what is left"
+    "\n  next   run the same `pulumi` command again: it checks the device first, and does only the "
+    "rest"
 )
 _TELLS_NEXT: Final = re.compile(r"^  (?:next|fix) ", re.MULTILINE)
 
@@ -75,7 +76,7 @@ for _name in _VERBS:
 
 @app.command()
 def run(
-    line: Annotated[str, typer.Argument(help="what the host's login shell runs")],
+    line: Annotated[str, typer.Argument(help="the command for the host's login shell")],
     deadline: Annotated[float, typer.Option(help="seconds after which the line ends itself")],
 ) -> None:
     """Run a step's line on the host that RAILYARD_ENDPOINT names, with its state on stdin."""

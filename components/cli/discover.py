@@ -37,14 +37,14 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     *,
     file: Annotated[Path, typer.Option(help="site.yaml or Pulumi.<stack>.yaml")] = _SITE,
-    user: Annotated[
-        str, typer.Option(help="login name on a host that is not in the file")
-    ] = "root",
+    user: Annotated[str, typer.Option(help="login name on a host outside the file")] = "root",
     host_key: Annotated[
-        str | None, typer.Option(help="public key of a host that is not in the file")
+        str | None, typer.Option(help="public key of a host outside the file")
     ] = None,
     identity: Annotated[Path | None, typer.Option(help="file with the private SSH key")] = None,
-    write: Annotated[bool, typer.Option("--write", help="add to the file what it lacks")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="add the missing entries to the file")
+    ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.
@@ -87,9 +87,9 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
         return known
     if site.stack is None:
         raise UsageError(
-            f"{site.path} is a plain site file and holds no keys, so no host can be reached.\n"
+            f"{site.path} is a plain site file without keys, so Railyard cannot reach a host.\n"
             f"  fix    --identity FILE names the private key, or {env_name(missing[0])} holds it,"
-            " or --file Pulumi.<stack>.yaml names a stack that has it."
+            " or --file Pulumi.<stack>.yaml names a stack with the key."
         )
     return {**read_config(site.stack).secrets, **known}
 
@@ -156,11 +156,11 @@ def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
     said = [f"{asked.old} is {asked.new} now: {lines}"]
     if done.former:
         said.append(
-            f"The next update keeps what the state has of {done.former} for {asked.new} (`renamed`"
-            " in the file), and undoes nothing on it."
+            f"The next update keeps the state of {done.former} for {asked.new} (`renamed` in the "
+            "file), and changes nothing on the device."
         )
     else:
-        said.append(f"The state has nothing of {asked.old}, or has {asked.new} already.")
+        said.append(f"The state does not contain {asked.old}, or it already contains {asked.new}.")
     if done.kept_node:
         said.append(
             f"Its Kubernetes node stays {done.kept_node}: a node cannot be renamed. For another one"

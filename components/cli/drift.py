@@ -92,7 +92,7 @@ def import_baseline(
     except OSError as error:
         raise UsageError(f"{file}: it cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise UsageError(f"{file} is no exported baseline: {error}") from error
+        raise UsageError(f"{file} is not an exported baseline: {error}") from error
     for name, state in states.items():
         path = baseline_file(stack, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ from components.acceptance.report.write import write_report
 from components.cli.app import command_app, say
 from components.remote.step import secrets_from
 
-app = command_app("What the steps of acceptance call.")
+app = command_app("Called by the steps of acceptance.")
 
 
 @app.command()

@@ -123,7 +123,7 @@ def _checked(site: str) -> ClusterSpec:
 def _demand_name(stack: str) -> None:
     if not stack or not all(each.isalnum() or each in "-_." for each in stack):
         raise UsageError(
-            f"{stack!r} is no name of a stack. Nothing was written.\n"
+            f"{stack!r} is not a valid stack name. Nothing was written.\n"
             "  fix    use letters, digits, hyphens, underscores and dots"
         )
 

@@ -85,7 +85,10 @@ def job(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     form: Annotated[
         TorchForm | None,
-        typer.Option(help="pytorch: Indexed Job, or TrainJob; with --run default what is there"),
+        typer.Option(
+            help="pytorch: Indexed Job, or TrainJob; with --run default the kind that the cluster "
+            "serves"
+        ),
     ] = None,
     start_deadline_s: Annotated[
         int, typer.Option(help="--run: seconds for its pods to start; 0 waits without end", min=0)
@@ -177,7 +180,7 @@ def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> No
 def _open(site: _Site) -> Api:
     api = open_cluster(site.access, site.secrets)
     if api is None or isinstance(api, Absent):
-        raise UnreachableError(api.why if api else "the site has no cluster")
+        raise UnreachableError(api.why if api else "the site lacks a cluster")
     return api
 
 
@@ -224,7 +227,8 @@ def build(
         str, typer.Option(help="Base image, with a tag or better its digest.")
     ] = PROBE_IMAGE_BASE,
     builder: Annotated[
-        str | None, typer.Option(help="docker, podman, buildah or nerdctl; default: what is there.")
+        str | None,
+        typer.Option(help="docker, podman, buildah or nerdctl; default: the first on PATH."),
     ] = None,
     *,
     push: Annotated[bool, typer.Option("--push", help="Push it when it is built.")] = False,

@@ -57,7 +57,7 @@ def _floor(value: float | None) -> float | None:
         UsageError: The value is negative, infinite or not a number.
     """
     if value is not None and not 0 <= value < math.inf:
-        what = f"{value:g} is no least bandwidth, and no highest latency"
+        what = f"{value:g} is neither a lowest bandwidth nor a highest latency"
         raise UsageError(f"{what}.\n  fix    give a number from 0 on.")
     return value
 

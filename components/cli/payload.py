@@ -45,12 +45,12 @@ def _line(name: str, content: bytes) -> str:
     return f"{name}={base64.b64encode(content).decode()}"
 
 
-app = command_app("What the step of the containers' SSH keys calls.")
+app = command_app("Called by the step of the containers' SSH keys.")
 
 
 @app.callback()
 def describe() -> None:
-    """What the step of the containers' SSH keys calls."""
+    """Called by the step of the containers' SSH keys."""
 
 
 @app.command()

@@ -50,7 +50,9 @@ def pin(
     *,
     update: Annotated[
         list[str] | None,
-        typer.Option(help="take what is served now for this artefact; `all` for every one"),
+        typer.Option(
+            help="take the version that upstream serves now for this artefact; `all` for every one"
+        ),
     ] = None,
     upstream: Annotated[
         bool, typer.Option("--upstream", help="ask upstream, past the site's mirror and registry")
@@ -157,7 +159,7 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
             lines.append(
                 f"\n{each.artefact.name}: {each.artefact.address} serves {each.entry.sha256} now, "
                 f"and the lock of {each.before.pinned} has {each.before.sha256}.\n"
-                f"  fix    if that is right, take it: `railyard pin SITE --update "
+                f"  fix    if the change is right, take it: `railyard pin SITE --update "
                 f"{each.artefact.name}`; if not, find out who replaced it."
             )
     new = sum(each.state == "pinned" for each in found)
@@ -258,7 +260,9 @@ def make(
 @bundle_app.command()
 def push(
     folder: Annotated[Path, typer.Argument(help="A bundle.")],
-    registry: Annotated[str, typer.Argument(help="HOST:PORT, with a path where there is one.")],
+    registry: Annotated[
+        str, typer.Argument(help="HOST:PORT, with a path if the registry has one.")
+    ],
     *,
     ca: Annotated[Path | None, typer.Option(help="certificates that the registry trusts")] = None,
     user: Annotated[str, typer.Option(help="who may push; the password is a secret")] = "",
@@ -271,7 +275,7 @@ def push(
     """
     bundle = open_bundle(folder)
     if bundle is None:
-        raise Bug("a bundle that is named is opened")
+        raise Bug("the named bundle must be open")
     try:
         text = read_text(ca) if ca else None
     except OSError as error:
@@ -287,5 +291,5 @@ def push(
 def _login(user: str) -> Login:
     password = secrets_from(os.environ).get(_SECRET)
     if password is None:
-        raise UsageError(f"there is no password for {user}.\n  fix    {env_name(_SECRET)} holds it")
+        raise UsageError(f"no password for {user}.\n  fix    set {env_name(_SECRET)}")
     return Login(user, password)

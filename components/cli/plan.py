@@ -45,11 +45,11 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         bool, typer.Option("--scripts", help="Print scripts, commands and objects whole.")
     ] = False,
     rights: Annotated[
-        bool, typer.Option("--rights", help="Only what each login must be allowed to do.")
+        bool, typer.Option("--rights", help="Only the rights that each login needs.")
     ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
     stack: Annotated[
-        str, typer.Option(help="Name of the stack: devices keep a folder of that name.")
+        str, typer.Option(help="Name of the stack: devices keep a folder with this name.")
     ] = "",
 ) -> None:
     """Print what would be decided for a site; no device is contacted.

@@ -65,7 +65,7 @@ def preview(
         int, typer.Option(help="characters that the Markdown may have", min=1000)
     ] = GITHUB_LIMIT,
     full: Annotated[
-        Path | None, typer.Option(help="file for the whole text, where the Markdown is cut")
+        Path | None, typer.Option(help="file for the whole text if the Markdown is cut")
     ] = None,
 ) -> None:
     """Show what an update would do: settings old and new, and what it interrupts."""
@@ -166,7 +166,7 @@ def _show(reference: str, file: Path) -> bytes:
         UsageError: The ref does not exist, or lacks the file.
     """
     if reference.startswith("-"):
-        raise UsageError(f"{reference!r} is no git ref: it begins with a hyphen")
+        raise UsageError(f"{reference!r} is not a git ref: it begins with a hyphen")
     command = ["git", "-C", str(file.absolute().parent), "show", f"{reference}:./{file.name}"]
     try:
         status, text, errors = run_within(command, GIT_DEADLINE_S, FILE_BYTES)

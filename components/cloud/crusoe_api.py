@@ -89,7 +89,8 @@ def _key(secret: str) -> bytes:
         return base64.b64decode(padded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise UsageError(
-            "the secret key of the cloud's API is no key: it is base64 for URLs, without padding.\n"
+            "the secret key of the cloud's API is not valid: expected base64 for URLs, without "
+            "padding.\n"
             "  fix    set it again with `pulumi config set --secret`, as the cloud's console shows "
             "it"
         ) from error
@@ -110,13 +111,13 @@ _PAGE: Final = "100"
 """Objects per request if the API pages its list, which it does only for instances."""
 _QUOTA: Final = "the project's quota does not reach"
 _QUOTA_FIX: Final = (
-    "ask the vendor for more of it, or remove what else takes it; then run again: what was made "
-    "stays and is not made twice"
+    "ask the vendor for more, or free some; then run again: Railyard keeps the objects that exist "
+    "and makes the rest"
 )
 _MEANINGS: Final = {
     401: "it does not accept the access key, or this machine's clock is wrong",
-    403: "the access key may not do this in this project",
-    429: "it answers too many requests of ours",
+    403: "the access key lacks the right for this in this project",
+    429: "Railyard sent too many requests",
 }
 
 Document = Mapping[str, JsonValue]
@@ -224,7 +225,7 @@ class CrusoeApi:
             answer = self.get(path, [*query, *pages])
             items = answer.get(key, [])
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise CloudError(f"{self._where('GET', path)}: the answer holds no list `{key}`")
+                raise CloudError(f"{self._where('GET', path)}: the answer lacks the list `{key}`")
             yield from cast("list[Document]", items)
             token = str(answer.get("next_page_token") or "")
             if not token:

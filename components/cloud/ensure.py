@@ -112,7 +112,7 @@ def _settle(
             raise CloudError(
                 f"{kind.words} {request.name}: the answer to its creation was lost ({lost}), and "
                 f"no list of the API shows it after {api.patience.settle_s:g} s.\n"
-                "  fix    run again: what was made after all is adopted by its name"
+                "  fix    run again: if the cloud made it after all, Railyard adopts it by its name"
             )
         deadline.pause()
 
@@ -129,7 +129,8 @@ def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) 
         if deadline.passed:
             raise CloudError(
                 f"{kind.words} {request.name}: operation {operation} is still {state} after "
-                f"{api.patience.operation_s:g} s.\n  fix    run again: what is made is adopted"
+                f"{api.patience.operation_s:g} s.\n  fix    run again: Railyard adopts it once it "
+                "exists"
             )
         deadline.pause()
 
@@ -148,9 +149,9 @@ def give_up(name: str, said: str) -> DeviceError:
     """The error for an instance that the cloud could not make."""
     if any(code in said for code in OUT_OF_STOCK):
         return OutOfStockError(
-            f"instance {name}: the cloud has none to give: {said}.\n"
+            f"instance {name}: the cloud is out of capacity: {said}.\n"
             "  fix    run again later, choose another location, or ask the vendor for a "
-            "reservation: a quota is no capacity"
+            "reservation: a quota does not guarantee capacity"
         )
     return DeviceError(f"instance {name}: the cloud gave up making it: {said or 'without a word'}")
 
@@ -183,7 +184,7 @@ def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
     free = ib_capacity(api, request.api.location, request.slice_type)
     if not free:
         raise DeviceError(
-            f"{request.api.location} has no IB network for {request.slice_type}: the partition "
+            f"{request.api.location} lacks an IB network for {request.slice_type}: the partition "
             f"{request.name} cannot be made."
         )
     return max(free, key=lambda network: (free[network], network))

@@ -104,7 +104,7 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
     if item is None:
         raise DeviceError(
             f"instance {request.name} ({request.id}) is gone.\n"
-            "  fix    run again with railyard:observe `always`: it recreates what is gone"
+            "  fix    run again with railyard:observe `always`: it recreates the lost instance"
         )
 
 
@@ -130,7 +130,7 @@ def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: De
         else:
             if key is not None:
                 return key.export_public_key("openssh").decode().strip()
-            why = f"it has no {_KEY_TYPE} host key"
+            why = f"it lacks a {_KEY_TYPE} host key"
         deadline.pause()
     raise UnreachableError(
         f"instance {request.name} ({address}:{request.port}) runs and does not answer SSH after "
@@ -165,7 +165,7 @@ def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     """
     provision = crusoe_of(spec)
     if provision is None:
-        raise UsageError("the site makes no cloud instances, so there is nothing to export.")
+        raise UsageError("the site does not make cloud instances, so nothing can be exported.")
     whole = with_instances(spec)
     wanted = {"public_ip", "private_ip", "host_key"}
     known = {name: {key for key, text in each.items() if text} for name, each in facts.items()}

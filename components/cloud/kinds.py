@@ -207,9 +207,9 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
     if len(items) > 1:
         ids = ", ".join(item.id for item in items)
         raise DeviceError(
-            f"there are {len(items)} {kind.words}s named {name} ({ids}), and which is ours is not "
-            "known. Nothing was changed.\n"
-            "  fix    remove the ones that are not wanted in the cloud's console, then run again"
+            f"there are {len(items)} {kind.words}s named {name} ({ids}), and Railyard cannot know "
+            "which one to use. Nothing was changed.\n"
+            "  fix    remove the unwanted ones in the cloud's console, then run again"
         )
     return items[0] if items else None
 

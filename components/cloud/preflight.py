@@ -99,7 +99,7 @@ def _location(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
 
 def _unknown(what: str, value: str, known: Sequence[str]) -> str:
     guess = did_you_mean(value, known)
-    return f"there is no {what} {value}.{guess} There are: {', '.join(known) or 'none'}."
+    return f"the {what} {value} does not exist.{guess} There are: {', '.join(known) or 'none'}."
 
 
 def _types(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
@@ -150,7 +150,9 @@ def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
     """
     found = _resolve(_image_tags(api, request.api.location), request.image)
     if found is None:
-        raise DeviceError(f"cloud: there is no image {request.image} in {request.api.location}.")
+        raise DeviceError(
+            f"cloud: the image {request.image} does not exist in {request.api.location}."
+        )
     return {"id": found[0], "image": found[1]}
 
 
@@ -209,7 +211,7 @@ def _infiniband(
             free = {network: free.get(network, 0)}
     needed = request.slices * count
     if not free:
-        yield f"there is no {where}: choose another location or type."
+        yield f"the cloud offers no {where}: choose another location or type."
     elif max(free.values()) < needed:
         yield (
             f"no {where} has {needed} free slices, {request.slices} for each of {count} "

@@ -183,7 +183,7 @@ def _netdevs(spec: ClusterSpec) -> str:
     if len(hosts) == 1:
         return f"{_netdevs_line(*hosts)}\n"
     cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
-    unknown = '*) echo "railyard: $(uname -n) is no worker of this site" >&2 && exit 1 ;;'
+    unknown = '*) echo "railyard: $(uname -n) is not a worker of this site" >&2 && exit 1 ;;'
     return "\n".join(["case $(uname -n) in", *cases, unknown, "esac", ""])
 
 

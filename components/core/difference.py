@@ -116,5 +116,5 @@ class ForeignSetting:
 
     def __str__(self) -> str:
         """The words of drift, previews and reports, which the engine prints too."""
-        rest = f"not ours, and it breaks {self.breaks}; fix: {self.fix}"
+        rest = f"outside the plan, and it breaks {self.breaks}; fix: {self.fix}"
         return f"{self.setting}; {one_line(rest)}"

@@ -100,9 +100,7 @@ def parse_state(text: str) -> HostState:
             continue
         key, sign, value = line.removesuffix("\r").partition("=")
         if not sign:
-            raise DeviceError(
-                f"the host answered {line[:200]!r} where a key=value line was expected"
-            )
+            raise DeviceError(f"the host answered {line[:200]!r} instead of a key=value line")
         if key in values and not key.startswith(_PENDING):
             raise DeviceError(
                 f"the host answered {key[:200]!r} twice: {values[key][:200]!r} and {value[:200]!r}"
@@ -186,7 +184,7 @@ def _part_vfs(values: dict[str, str]) -> dict[str, str]:
         pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
         numbers = _vf_numbers(values, pci)
         if not numbers:
-            raise DeviceError(f"{key} is of all VFs of a card that has none")
+            raise DeviceError(f"{key} applies to all VFs, but the card has zero VFs")
         value = values.pop(key)
         values |= {f"{_VF}{pci}.{number}.{setting}": value for number in numbers}
     return values

@@ -130,8 +130,8 @@ def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str
     found = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
     if not isinstance(cards, list) or len(found) != len(cards):
         raise UsageError(
-            f"{render_path((*path, 'nics'))} is no list of cards.\n"
-            "  fix    remove the key, or write a list; `railyard check` says what is expected."
+            f"{render_path((*path, 'nics'))} is not a list of cards.\n"
+            "  fix    remove the key, or write a list; `railyard check` shows the expected form."
         )
     return list(found)
 
@@ -284,7 +284,7 @@ def _far_note(look: HostLook, pair: Pair) -> str:
             f"system tells no NUMA node of {unknown}"
         )
     return (
-        f"the GPU at {pair.gpu} has no card with a rail on its NUMA node: GPUDirect RDMA would "
+        f"the GPU at {pair.gpu} lacks a card with a rail on its NUMA node: GPUDirect RDMA would "
         "go from one processor to the other"
     )
 
@@ -293,7 +293,8 @@ def _card_notes(card: CardFact) -> Iterator[str]:
     if known_model(card.device) is None:
         models = ", ".join(CARDS)
         yield (
-            f"{card.pci} is a {card_name(card.device)}, which is none of {models}: write its name, "
+            f"{card.pci} is a {card_name(card.device)}, which is not among {models}: write its "
+            "name, "
             f'and describe it: nic_models: {{NAME: {{pci_id: "{card.device}"}}}}'
         )
     link, best = card.link, card.possible

@@ -104,14 +104,14 @@ def choose_rails(
     rails |= _rails_by_order(left, [] if missing else free)
     notes += _unplaced([card for card in left if card.pci not in rails], missing)
     if not site.names and rails:
-        notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
+        notes.append(f"the file lacks rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, cabled, tuple(notes))
 
 
 def _unplaced(cards: Sequence[CardFact], missing: Sequence[str]) -> Iterator[str]:
     why = "no rail of the file is left for it"
     if missing:
-        why = f"it may be a card of the file that is not on the host ({', '.join(missing)})"
+        why = f"it may be a card of the file which the host lacks ({', '.join(missing)})"
     for card in cards:
         yield f"{card.pci} ({card.netdev}) is not written: {why}"
 
@@ -140,7 +140,7 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
         return "is an InfiniBand adapter: it is counted in hcas"
     if not card.netdev:
         where = "it is in another network namespace" if card.rdma else "no driver is bound to it"
-        return f"has no network device: {where}"
+        return f"lacks a network device: {where}"
     if card.netdev in look.uplink or own & {each.split("/")[0] for each in card.addresses}:
         return f"({card.netdev}) carries the host's own traffic: it is left alone"
     return ""

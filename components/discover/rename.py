@@ -134,7 +134,7 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
     if asked.old not in names:
         line = file.line((group,)) or 1
         fix = f"the names are {', '.join(names[:20])}."
-        raise _refused(file, line, f"there is no {asked.kind} {asked.old}.", fix)
+        raise _refused(file, line, f"the file lacks the {asked.kind} {asked.old}.", fix)
     line = file.line((group, names.index(asked.old))) or 1
     try:
         _TYPES[asked.kind].validate_python(asked.new)
@@ -148,11 +148,11 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
         where = next((n for n, each in enumerate(taken) if each.name == asked.new), None)
         if where is not None:
             also = file.line((other, where)) or 1
-            what = f"the name {asked.new} is taken: line {also} of the file has a device of it."
+            what = f"the name {asked.new} is taken: line {also} of the file uses it."
             raise _refused(file, line, what, "choose a name that no host and no switch has.")
     if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
         what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
-        fix = "take its sm_priority out in an update of its own, then rename it."
+        fix = "remove its sm_priority with one update, then rename it."
         raise _refused(file, line, what, fix)
 
 
@@ -221,9 +221,9 @@ def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> No
         )
     if _plain(before.spec_or_raise(), asked) != _plain(after.spec, asked):
         raise UsageError(
-            f"{file.path}: the name cannot be changed without changing more than that. Nothing was"
-            f" written.\n  fix    write {asked.new} by hand, and `renamed:"
-            f" {{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
+            f"{file.path}: a change of the name would change other values too. Nothing was "
+            f"written.\n  fix    write {asked.new} yourself, and `renamed: "
+            f"{{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
         )
 
 

@@ -254,7 +254,7 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
     if name in taken:
         raise UsageError(
             f"{target.name} calls itself {name}, as {taken[name]} does; nothing was written for "
-            f"it.\n  fix    if it is that one, ask for {name}; else give it a name of its own."
+            f"it.\n  fix    if it is that host, ask for {name}; else give it another name."
         )
     taken[name] = target.name
     role = "worker" if look.gpus else "control_plane"

@@ -81,7 +81,7 @@ def read_text(path: Path) -> str:
     try:
         return read_file(path).decode()
     except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file.") from None
+        raise UsageError(f"{path}: file not found.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: the site file cannot be read: {error}") from error
 
@@ -109,7 +109,7 @@ def read_site_file(path: Path) -> SiteFile:
     site = spread_ports(expand_hosts(parsed.below(*prefix)))
     if not isinstance(site.value, dict):
         raise SpecError(
-            f"{path}: there is no site in it.\n"
+            f"{path}: the file lacks a site.\n"
             f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
         )
     stack = _stack_of(path) if prefix else None
@@ -148,7 +148,8 @@ def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
         first = error.errors()[0]
         key = ".".join(map(str, ("ssh", *first["loc"])))
         raise UsageError(
-            f"{where}: {key}: {first['msg']}.\n  fix    `railyard check` says what is expected."
+            f"{where}: {key}: {first['msg']}.\n  fix    run `railyard check`, which shows the "
+            "expected form."
         ) from error
 
 
@@ -167,7 +168,8 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
     except (ValidationError, JumpError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UsageError(
-            f"{where}: its jump hosts: {first}.\n  fix    `railyard check` says what is expected."
+            f"{where}: its jump hosts: {first}.\n  fix    run `railyard check`, which shows the "
+            "expected form."
         ) from error
 
 
@@ -189,8 +191,8 @@ def write_proposals(
     parsed = parse_yaml(text, str(file.path))
     if parsed.problems or parsed.below(*file.prefix).value != expected:
         raise UsageError(
-            f"{file.path}: what was found cannot be put into this file without moving what is "
-            "there; nothing was written.\n"
+            f"{file.path}: cannot add the new entries to this file without moving existing ones; "
+            "nothing was written.\n"
             "  fix    write the host's entry as the examples do, a line for each key."
         )
     return text
@@ -343,26 +345,26 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
 def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
     if not host.get("name"):
         raise UsageError(
-            f"{file.path}:{file.line(path)}: {render_path(path)} has no name, and was not looked"
-            " at.\n  fix    add name."
+            f"{file.path}:{file.line(path)}: {render_path(path)} lacks a name, so it was not "
+            "read.\n  fix    add name."
         )
     name = str(host["name"])
     if has_no_login(host):
         raise UsageError(
-            f"{file.path}:{file.line((*path, 'login'))}: {name} has login: none, so it was not"
-            " looked at.\n  fix    read its cards on the node itself, for example by `kubectl debug"
-            f" node/{host.get('node_name') or name}`, and write them into the file."
+            f"{file.path}:{file.line((*path, 'login'))}: {name} has login: none, so it was not "
+            "read.\n  fix    read its cards on the node itself, for example by `kubectl debug "
+            f"node/{host.get('node_name') or name}`, and write them into the file."
         )
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
     ssh = way_of(file, ssh_of(host, where), where)
     if ssh.host_key is None:
         raise UsageError(
-            f"{where} has no pinned host key; nothing was sent.\n"
+            f"{where} lacks a pinned host key; nothing was sent.\n"
             f"  fix    {how_to_pin(ssh.address, ssh.port)} as ssh.host_key."
         )
     if ssh.private_key is None and not ssh.agent:
         raise UsageError(
-            f"{where} has no private key, and hosts are reached by key only.\n"
+            f"{where} lacks a private key, and Railyard reaches hosts by key only.\n"
             f"  fix    add private_key: {{secret: {_SECRET}}}, or agent: true, to its ssh."
         )
     return Target(name, endpoint_of(name, "host", ssh), path, ssh, host)
@@ -373,9 +375,8 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
     if parts is None or ("@" not in word and "." not in word and not parts["long"]):
         names = ", ".join(str(host.get("name")) for _, host in file.hosts()) or "none"
         raise UsageError(
-            f"{word} is no host of {file.path}; its hosts: {names}.\n"
-            "  fix    name one of them, or USER@ADDRESS with --host-key for one that is not in the"
-            " file yet."
+            f"{word} is not a host of {file.path}; its hosts: {names}.\n"
+            "  fix    name a host of the file, or USER@ADDRESS with --host-key for a new one."
         )
     port = int(parts["port"] or _PORT)
     if host_key is None:

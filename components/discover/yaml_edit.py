@@ -104,9 +104,9 @@ class YamlText:
             if id(here) in self._shared:
                 where = render_path(path[: number + 1])
                 raise UsageError(
-                    f"{where} is in the file once and is used twice, by an anchor and aliases, "
-                    "so it cannot be changed for one host.\n"
-                    "  fix    write it out, or copy what is shown here by hand."
+                    f"{where} occurs once in the file but an anchor and aliases use it twice, so "
+                    "it cannot be changed for one host.\n"
+                    "  fix    write it out, or copy the lines above into the file yourself."
                 )
         return here
 
@@ -163,7 +163,7 @@ class YamlText:
         """
         node = self.node(path)
         if not isinstance(node, MappingNode) or not _pairs(node):
-            raise UsageError(f"{render_path(path)} is no mapping that keys can be added to.")
+            raise UsageError(f"{render_path(path)} is not a mapping, so keys cannot be added.")
         key, last = _pairs(node)[0][0], _pairs(node)[-1][1]
         if _view(node).flow_style:
             text = "".join(f", {flow(name)}: {flow(value)}" for name, value in values.items())
@@ -180,7 +180,7 @@ class YamlText:
         """
         node = self.node(path)
         if not isinstance(node, SequenceNode):
-            raise UsageError(f"{render_path(path)} is no list that entries can be added to.")
+            raise UsageError(f"{render_path(path)} is not a list, so entries cannot be added.")
         items = _items(node)
         if _view(node).flow_style:
             text = ", ".join(flow(dict(entry)) for entry in entries)

@@ -328,7 +328,7 @@ def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:
             f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
             " back to an earlier release.",
             place,
-            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE}).",
+            f"write version: {latest}; K3s cannot go back to an earlier one ({UPGRADE_PAGE}).",
         )
     major, minor = target[:2]
     far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]

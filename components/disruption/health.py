@@ -77,7 +77,7 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
         words = "; ".join(bad) or answer.words
         raise DeviceError(f"the cluster's API is not ready to lose {host}: {words}")
     if len(others) == 1:
-        return f"the API is away while {host} boots: {others[0]} alone is no majority of etcd"
+        return f"the API is away while {host} boots: {others[0]} alone is not a majority of etcd"
     return ""
 
 

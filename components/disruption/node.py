@@ -252,9 +252,9 @@ def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
     for name, node in read_nodes(calls).items():
         if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:
             raise DeviceError(
-                f"the cluster has no node {host}, and its node {name} runs on this host (boot"
-                f" {boot_id}): a node is drained by its host's name. Let the kubelet join as {host}"
-                " (--hostname-override), or give the host the node's name in the file"
+                f"the cluster lacks a node {host}, but its node {name} runs on this host (boot "
+                f"{boot_id}): Railyard drains a node by its host's name. Let the kubelet join as "
+                f"{host} (--hostname-override), or give the host the node's name in the file"
             )
 
 

@@ -78,7 +78,7 @@ class LeaveRun:
         for name in self.request.nodes:
             node = open_node(name, calls, self.now, self.pause)
             if node is None:
-                self.passed_over[name] = "it is no node any more"
+                self.passed_over[name] = "it left the cluster"
             elif not is_ready(node.read() or {}):
                 self.passed_over[name] = "it is not Ready: no kubelet would end its pods"
             else:
@@ -193,10 +193,10 @@ class PortsRun(LeaveRun):
             lines += f"\n  nodes   {', '.join(returned)} take pods again: {switch} is as it was"
         if stay:
             lines += (
-                f"\n  nodes   {', '.join(stay)} stay cordoned: whether {switch} can serve them is"
-                " not known\n"
-                "  next    run `pulumi up` again: it looks at the switch, and brings them back."
-                f"\n          Or look yourself, then run `kubectl uncordon {' '.join(stay)}`"
+                f"\n  nodes   {', '.join(stay)} stay cordoned: Railyard does not know whether "
+                f"{switch} can serve them\n"
+                "  next    run `pulumi up` again: it checks the switch, and brings them back."
+                f"\n          Or check it yourself, then run `kubectl uncordon {' '.join(stay)}`"
             )
         return lines
 

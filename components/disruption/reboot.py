@@ -86,7 +86,7 @@ class HostRun(Turn[HostReboot]):
             "boot_after": self._look().boot_id,
             "boot_before": before,
             "changed": self.done,
-            "pending": seen.words or ["what an earlier run began"],
+            "pending": seen.words or ["the work of an earlier run"],
             "rebooted": seen.boot_id != before,
         }
 
@@ -100,7 +100,9 @@ class HostRun(Turn[HostReboot]):
         by_others = () if self.request.loads_firmware else self.left
         waiting = read_waiting(self._maintain("look", asked), by_others)
         if not waiting.boot_id:
-            raise DeviceError("gave no whole answer: its session ended, or it has no boot id")
+            raise DeviceError(
+                "gave an incomplete answer: its session ended, or its boot id is missing"
+            )
         self.last = f"boot {waiting.boot_id}"
         self.boot_ids.add(waiting.boot_id)
         return waiting
@@ -131,14 +133,14 @@ class HostRun(Turn[HostReboot]):
         if calls is not None:
             node = open_node(name, calls, self.now, self.pause)
         if node is None:
-            self.service = "it is no node of a cluster"
+            self.service = "it is not a node of a cluster"
         else:
             node.done = self.done
         return node
 
     def _change(self, seen: Waiting) -> Waiting:
         """Make changes that needed the drain, then boot if changes still need one."""
-        self.phase = "setting what had to wait for the drain"
+        self.phase = "applying the settings that waited for the drain"
         self._converge()
         now = self._look()
         if not now.boots:
@@ -194,9 +196,9 @@ class HostRun(Turn[HostReboot]):
         self._maintain("forget")
         if unnamed:
             raise DeviceError(
-                f"is back in service, but udev did not rename: {'; '.join(unnamed)}. A rule or a"
-                " .link file of this host comes before ours: `udevadm test` on the device's folder"
-                " in /sys says which"
+                f"is back in service, but udev did not rename: {'; '.join(unnamed)}. A rule or a "
+                ".link file of this host precedes Railyard's: `udevadm test` on the device's "
+                "folder in /sys says which"
             )
 
     def _settle(self, before: str) -> str:

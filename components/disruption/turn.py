@@ -46,7 +46,7 @@ def open_cluster(
     try:
         kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
     except UnreachableError as error:
-        words = f"whether {host} is a node that has to be drained is not known: {error}"
+        words = f"cannot find out whether {host} must be drained: {error}"
         raise DeviceError(words) from error
     return None if kubeconfig is None else connect(kubeconfig)
 
@@ -267,7 +267,7 @@ class Turn(Generic[_Request]):
             f"  last   {last}\n"
             f"  done   {', '.join(self.done) or 'nothing'}\n"
             f"  next   the groups after this one are not touched. {look}, then run"
-            " `pulumi up` again: it goes on where this ended"
+            " `pulumi up` again: it continues from this point"
         )
 
 

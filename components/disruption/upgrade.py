@@ -91,8 +91,8 @@ class UpgradeRun(Turn[NodeUpgrade]):
             return None
         if calls is None:
             raise DeviceError(
-                "no server of the cluster has a kubeconfig, so K3s was removed there by hand. Run"
-                " `pulumi refresh`, then `pulumi up`"
+                "every server of the cluster lacks its kubeconfig, so something removed K3s "
+                "outside Railyard. Run `pulumi refresh`, then `pulumi up`"
             )
         return calls
 
@@ -156,8 +156,8 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _stuck(self, what: str) -> str:
         held = self.node is not None and self.node.held
         service = "its node is cordoned by us" if held else "its node is not cordoned by us"
-        last = f"K3s {self.found or 'of a release that is not known'}; {service}"
-        return self._say_stuck(what, last, "Mend what is said above")
+        last = f"K3s {self.found or 'of an unknown release'}; {service}"
+        return self._say_stuck(what, last, "Correct the fault above")
 
 
 def release_of(node: Body) -> str:

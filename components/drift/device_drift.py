@@ -208,7 +208,7 @@ def _verdict(drift: DeviceDrift) -> str:
     if not drift.observed:
         return "not observed"
     if drift.differences:
-        return f"drift: {len(drift.differences)} setting(s) differ from what was applied"
+        return f"drift: {len(drift.differences)} setting(s) differ from the last update"
     if drift.tools:
         return f"drift: {len(drift.tools)} tool(s) of Railyard are missing or altered"
     return _plugged(drift)
@@ -222,14 +222,14 @@ def _plugged(drift: DeviceDrift) -> str:
     if drift.placement:
         return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
     if drift.beside:
-        return f"beside: {len(drift.beside)} setting(s) that are not ours break our traffic"
+        return f"beside: {len(drift.beside)} setting(s) outside the plan break RDMA traffic"
     return _routed(drift)
 
 
 def _routed(drift: DeviceDrift) -> str:
     lost = [each for each in drift.routing if each.kind == "lost"]
     if lost:
-        return f"routing: {len(lost)} link(s) do not carry what the file says"
+        return f"routing: {len(lost)} link(s) do not carry the planned traffic"
     if any(each.kind == "unread" for each in drift.routing):
         return "routing: not observed"
     return "no drift"

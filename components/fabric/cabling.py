@@ -264,7 +264,7 @@ def _lost(
 def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
     """The fault of one session; blank if none is known."""
     if session is None:
-        return f"there is no BGP session with {end.to}: it was never heard on this link"
+        return f"no BGP session with {end.to}: the switch never heard it on this link"
     if not session.is_up:
         return f"BGP with {end.to} is {session.state}, not Established"
     if watched and session.bfd is not None and session.bfd != "up":
@@ -315,9 +315,10 @@ def _narrow(
             more = len(lacking[port]) - 1
             some = f"{network} and {more} more networks" if more else network
             what = (
-                f"{end} is no next hop to {some}, which goes over {used} of {len(way.ports)} links"
+                f"{end} is not a next hop to {some}: that route uses {used} of {len(way.ports)} "
+                "links"
                 if used
-                else f"there is no route to {some}, over {end} or another link"
+                else f"the switch lacks a route to {some}, over {end} or any other link"
             )
             yield RoutingFault(f"port {port}", what, fix.format(network))
 

@@ -117,7 +117,9 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"stdin is no switch request: {where}: {first['msg']}") from error
+        raise UsageError(
+            f"cannot read the switch request on stdin: {where}: {first['msg']}"
+        ) from error
 
 
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:
@@ -188,9 +190,9 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
     request = parse_request(text, environ)
     if request.baseline is None:
         raise UsageError(
-            f"{request.endpoint.where}: no baseline in the request, so the previous values are "
-            "not known. Nothing was changed. Restore the stack's state from a backup, or put the "
-            "switch back by hand and remove its steps with `pulumi state delete`."
+            f"{request.endpoint.where}: the request lacks the baseline, so the previous values are "
+            "unknown. Nothing was changed. Restore the stack's state from a backup, or restore "
+            "the switch yourself and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
     with _writing(replace(request, ports="allow"), environ) as step:

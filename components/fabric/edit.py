@@ -144,7 +144,7 @@ class Edit:
         if isinstance(known, str):
             return known
         if not was.neighbors:
-            return "it has no BGP sessions"
+            return "it runs no BGP sessions"
         return known if was.asn == wanted.asn else "this update ends every BGP session itself"
 
     def effects(self, seen: SwitchState) -> Mapping[Difference, Effect]:
@@ -301,7 +301,7 @@ def _stopped(text: str) -> str:
         if line.strip().startswith(MARKS[0]):
             return line.partition("): ")[2]
         if line.strip().startswith(_UNKNOWN):
-            return "what it interrupts is not known"
+            return "its impact is unknown"
     return "interrupts nothing"
 
 

@@ -62,8 +62,9 @@ class Place(Frozen):
             f"\n  wave    {self.wave + 1} of {len(self.waves)}: {beside}"
             f"\n  done    {'; '.join(done) or 'no switch before this wave'}"
             f"\n  not begun  {'; '.join(later) or 'no switch: this is the last wave'}"
-            "\n  go on   mend what is said above and run `pulumi up` again"
-            "\n  go back take the edit back and run `pulumi up`: what is done is set back, in waves"
+            "\n  go on   correct the fault above and run `pulumi up` again"
+            "\n  go back undo the edit in the file and run `pulumi up`: it restores the changed "
+            "switches, in waves"
         )
 
 
@@ -253,7 +254,8 @@ class Shift:
             if text is not None:
                 raise DeviceError(
                     f"{exchange.session.where} refused a line of {drain.title}: `{line}`: {text}\n"
-                    "  fix    plan a window and set disruption.ports to allow, which sends none"
+                    "  fix    plan a maintenance window and set disruption.ports to allow: then "
+                    "no port is drained first"
                 )
 
     def explain(self) -> str:
@@ -311,12 +313,13 @@ class Gate:
         if missing := _last_of(look, self.place.settle_s):
             keep_current(self._file, self.before.model_dump_json() + "\n")
             raise DeviceError(
-                f"{self.endpoint.where} has the settings of the file, saved, and does not carry"
-                f" what it carried before, {self.place.settle_s:g} s after the change\n"
+                f"{self.endpoint.where} saved the settings of the file, but "
+                f"{self.place.settle_s:g} s after the change it still lacks ports or sessions "
+                "that it had before\n"
                 f"  missing {missing}\n"
-                "  result  the switch keeps the new settings; no later wave begins. The next run"
-                " looks for the same.\n          If something is gone for good, such as a cable,"
-                f" delete {kept}"
+                "  result  the switch keeps the new settings; no later wave begins. The next run "
+                "checks again.\n          If something is gone for good, such as a cable, delete "
+                f"{kept}"
             )
         kept.unlink(missing_ok=True)
 

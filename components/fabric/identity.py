@@ -137,10 +137,10 @@ def refuse_other_stack(where: str, now: Identity | None, stack: str) -> None:
 def other_stack_text(stack: str, other: str) -> str:
     """What happened and how to go on if a switch has the mark of another stack."""
     return (
-        f"the stack {other} manages this switch, and this is the stack {stack}: destroying one of"
-        " them would take the settings of the other. Nothing was changed.\n"
-        f"  fix    keep the switch in one file; if {other} is gone for good, run `sudo rmdir"
-        f" {MARKS}/{other}` on the switch"
+        f"the stack {other} manages this switch, and this is the stack {stack}: destroying either "
+        "stack would remove the settings of the other. Nothing was changed.\n"
+        f"  fix    keep the switch in one file; if {other} is gone for good, run `sudo rmdir "
+        f"{MARKS}/{other}` on the switch"
     )
 
 

@@ -42,8 +42,8 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
     request = parse_request(text, {})
     if request.judges is None or OUTPUT_VARIABLE not in environ:
         raise UsageError(
-            f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and"
-            f" {OUTPUT_VARIABLE} what the exec printed"
+            f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and "
+            f"{OUTPUT_VARIABLE} the output of the exec"
         )
     output = environ[OUTPUT_VARIABLE]
     saving = request.judges.kind == "save"
@@ -66,7 +66,8 @@ def _result(*, saving: bool) -> str:
     if saving:
         return "  result  it is in force and not saved; the next update sends and saves it again"
     return (
-        "  result  not saved: a reboot brings back what was there before. Lines that were taken may"
-        " be in force\n"
-        "  fix     mend what the switch names, then update again: the whole text is sent once more"
+        "  result  not saved: a reboot restores the previous configuration. Accepted lines may be "
+        "in force\n"
+        "  fix     correct the lines that the switch refused, then update again: the whole text is "
+        "sent once more"
     )

@@ -74,7 +74,7 @@ class Candidate:
         if not self.saves_itself or self.count == 0 or self.stage == "open":
             return "not saved"
         if self.stage == "forced":
-            return "the switch saves by itself (whether before it is confirmed is unproven)"
+            return "the switch saves automatically (whether before it is confirmed is unproven)"
         return "saved by the switch itself"
 
     @property
@@ -202,9 +202,9 @@ def lost_text(
     """Describe a session that ended in the middle: its lines, and their fate."""
     lines = "\n          ".join(taken) or "none"
     guard = candidate.guard
-    end = "the next run goes on from what is there"
+    end = "the next run continues from the current state"
     if guard is not None and candidate.stage != "none":
-        end = f"the switch itself takes back what was in force within {guard.rollback_s} s"
+        end = f"the switch itself restores the previous configuration within {guard.rollback_s} s"
     return (
         f"{error}\n  result  {how} while the switch was changed; {candidate.kept}, and"
         f" {end}\n  taken   {lines}"
@@ -219,7 +219,7 @@ def values_text(before: SwitchState, target: SwitchState, after: SwitchState | N
     for key in sorted({*was, *wanted}):
         old, end = was.get(key, ABSENT), now.get(key, ABSENT) if after else "not known"
         if wanted.get(key, old) != old or (after and end != old):
-            words[key] = f"was {old}, shall be {wanted.get(key, old)}, is {end}"
+            words[key] = f"was {old}, should be {wanted.get(key, old)}, is {end}"
     return "\n".join(f"    {line}" for line in group_settings(words, {}))
 
 
@@ -232,7 +232,7 @@ def why_stopped(error: Exception) -> str:
     if isinstance(error, base.Unsettable):
         return f"has a setting that Railyard cannot change\n  why     {error}"
     if isinstance(error, DeviceError):
-        return f"could not be looked at again after it was changed\n  why     {error}"
+        return f"could not be read again after the change\n  why     {error}"
     return str(error)
 
 
@@ -269,7 +269,7 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
         f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n    "
         + "\n    ".join(_first_lines(lines) or ["(empty)"])
         + "\n  fix    compare its release with docs/reference/rules.md#switch-release, which lists "
-        "what is read; if it is listed, report this answer"
+        "the supported releases; if yours is listed, report this answer"
     )
 
 

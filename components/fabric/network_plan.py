@@ -133,7 +133,7 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     """
     fabric = spec.infiniband
     if fabric is None:
-        raise SpecError(f"switch {switch.name}: the site has no `infiniband`")
+        raise SpecError(f"switch {switch.name}: the site lacks `infiniband`")
     node = spec.renamed.switches.get(switch.name, switch.name)  # as the switch calls itself
     if switch.sm_priority is None:
         return SwitchState(ib=IbState(node=node, sm_enabled=False))

@@ -308,9 +308,9 @@ def _words(by_hand: ByHand, by_count: Mapping[tuple[int, int], list[str]]) -> It
     for (has, wants), wholes in by_count.items():
         is_now = f"split in {has}" if has > 1 else "whole"
         lines = (line.format(whole=wholes[0], parts=wants) for line in by_hand.lines)
-        more = f", and the same for {_and_more(wholes[1:])}" if wholes[1:] else ""
+        more = f"; then repeat the line for {_and_more(wholes[1:])}" if wholes[1:] else ""
         yield (
-            f"port {_and_more(wholes)} is {is_now}, and the file wants {wants} parts of it. No "
+            f"port {_and_more(wholes)} is {is_now}, and the file wants it split in {wants}. No "
             f"update splits it: {by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
             f"{more}; save, and update again"
         )

@@ -271,7 +271,7 @@ def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> ForeignSettin
     text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
     share = "".join(filter(str.isdigit, hit.harmless)) or "12"
     fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
-    fix += "; the other ports likewise" if len(ports) > 1 else ""
+    fix += "; repeat for the other ports" if len(ports) > 1 else ""
     return ForeignSetting(
         kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix
     )
@@ -282,8 +282,9 @@ BREAKS: Final[Mapping[str, str]] = {
     "starves": "the rate of every other class, and RoCE no longer waits for congestion notices",
     "rewrite": "the class of RoCE at the next hop: its packets leave with another DSCP",
     "notices": "the congestion control of RoCE: its notices are marked or dropped",
-    "marked": "the rate of class {tc} beside RoCE: it is marked or dropped, and jobs start over it",
-    "pauses": "the lossy class of RoCE: it pauses senders, which the file says it never does",
+    "marked": "the rate of class {tc} next to RoCE: it is marked or dropped, and jobs start over "
+    "it",
+    "pauses": "the lossy class of RoCE: it pauses senders, although the file makes it lossy",
     "pauses_others": "the rate of RoCE: pauses of another priority stop the port's queues",
     "moved": "the class of RoCE or of its congestion notices: packets are sorted into another one",
     "joined": "the losslessness and rate of class {number}, which carries more than the file plans",
@@ -323,7 +324,7 @@ _FIXES: Final[Mapping[str, Mapping[str, str]]] = {
         "switch.other_vlans": "interface {port}, switchport trunk allowed vlan {harmless}",
     },
     "sonic": {
-        "switch.schedule": "give queue {n} of {port} a scheduler of its own: QUEUE|{port}|{n}",
+        "switch.schedule": "give queue {n} of {port} its own scheduler: QUEUE|{port}|{n}",
         "switch.rewrite": "sudo sonic-db-cli CONFIG_DB HDEL 'PORT_QOS_MAP|{port}' tc_to_dscp_map",
         "switch.ecn_elsewhere": "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|{port}|{n}' wred_profile",
         "switch.pfc_elsewhere": "sudo pfc config priority off {port} {n}",

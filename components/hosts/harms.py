@@ -265,7 +265,7 @@ class VfRule:
 
 VF_RULES: Final = (
     VfRule(
-        "host.rate_limit", "max_rate_mbit_s", "0", "the rate of the pods that have them",
+        "host.rate_limit", "max_rate_mbit_s", "0", "the rate of their pods",
         "max_tx_rate", lambda card, vf, _all: 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000,
     ),
     VfRule(
@@ -274,17 +274,18 @@ VF_RULES: Final = (
         lambda _card, vf, of_all: vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1,
     ),
     VfRule(
-        "host.vf_rights", "link_state", "auto", "the link of the pods that have them", "state",
+        "host.vf_rights", "link_state", "auto", "the link of their pods", "state",
         lambda _card, vf, _all: vf["link_state"] == "disable",
     ),
     VfRule(
         "host.vf_rights", "trust", "on",
-        "what the network attachment gave their pods: other addresses and multicast", "trust",
+        "a right from the network attachment: their pods cannot use other addresses or "
+        "multicast", "trust",
         lambda _card, vf, _all: vf["trust"] == "off" and vf.get("place") == "away",
     ),
     VfRule(
         "host.vf_rights", "spoofchk", "off",
-        "what the network attachment gave their pods: frames from another address are dropped",
+        "a right from the network attachment: the card drops frames from another address",
         "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away",
     ),
 )  # fmt: skip
@@ -299,10 +300,10 @@ class SysctlRule:
     """Harmful value to its effect."""
 
 
-_FLUX: Final = "the rails' addresses: any card answers for each of them (ARP flux)"
+_FLUX: Final = "the rails' addresses: any card answers for every address (ARP flux)"
 SYSCTL_RULES: Final = (
-    SysctlRule("rp_filter", {1: "traffic between rails: what comes by another card than the "
-                                "route back takes is dropped"}),
+    SysctlRule("rp_filter", {1: "traffic between rails: the kernel drops packets that arrive by "
+                                "another card than the route back takes"}),
     SysctlRule("arp_ignore", {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
                               8: "the rails: the cards answer no ARP request"}),
     SysctlRule("arp_announce", {0: "the rails' addresses: ARP requests may name another rail's"}),

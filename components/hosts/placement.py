@@ -206,7 +206,7 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
     if expected.gpus and len(look.gpus) != expected.gpus:
         yield PlacementFault(
             f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}: look "
-            "for a GPU that has fallen off the bus (dmesg, Xid 79), or correct hosts[].gpus"
+            "for a GPU off the bus (dmesg, Xid 79), or correct hosts[].gpus"
         )
     if expected.hcas:
         yield from _judge_adapters(expected, look)
@@ -214,8 +214,8 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
         found = look.card(card.pci)
         if found is None:
             yield PlacementFault(
-                f"there is no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or"
-                " is gone; `railyard discover` shows where the cards are"
+                f"no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or "
+                "removed; `railyard discover` shows the places of the cards"
             )
             continue
         yield from _judge_link(card, found)
@@ -238,7 +238,7 @@ def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]
     if wanted and found.link.width and found.link.width != wanted:
         limit = found.possible.width
         if limit is not None and limit < wanted:
-            fix = f"its slot has no more than {limit}: move it to an x{wanted} slot"
+            fix = f"its slot is limited to {limit}: move it to an x{wanted} slot"
         elif found.link.width > wanted:
             fix = "the file is out of date"
         else:
@@ -250,9 +250,9 @@ def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]
     speed = card.link_gt_s or found.possible.gt_s
     if speed and found.link.gt_s and found.link.gt_s != speed:
         yield PlacementFault(
-            f"{card.where} runs its PCIe link at {found.link.gt_s:g} GT/s, want {speed:g}: look at"
-            " the slot's speed in the BIOS, the riser and the card's seat; if that is right, write "
-            f"link_gt_s: {found.link.gt_s:g}"
+            f"{card.where} runs its PCIe link at {found.link.gt_s:g} GT/s, want {speed:g}: check "
+            "the slot's speed in the BIOS, the riser and the card's seat; if the slot is no "
+            f"faster, write link_gt_s: {found.link.gt_s:g}"
         )
 
 
@@ -267,7 +267,8 @@ def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]
     if card.lanes and found.lanes and found.lanes != card.lanes:
         yield PlacementFault(
             f"the port of {card.where} runs with {found.lanes} SerDes lanes, want {card.lanes}: a "
-            f"lane of the cable or transceiver is bad; if that is right, write lanes: {found.lanes}"
+            "lane of the cable or transceiver is bad; if the cable carries no more, write lanes: "
+            f"{found.lanes}"
         )
     if card.numa is not None and found.numa is not None and found.numa != card.numa:
         yield PlacementFault(
@@ -283,8 +284,8 @@ def _judge_gpus(
         gpu = look.gpu(pci)
         if gpu is None:
             yield PlacementFault(
-                f"there is no GPU at {pci}, which the file gives to {card.where}: `railyard "
-                "discover` shows where the GPUs are"
+                f"no GPU at {pci}, which the file gives to {card.where}: `railyard discover` shows "
+                "the places of the GPUs"
             )
             continue
         steps = distance(gpu, found, look.nodes)

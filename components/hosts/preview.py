@@ -157,12 +157,12 @@ class _Card:
         _, vfs = self._both("vfs")
         if "absent" in {there, vfs}:
             if not self._passed_through:
-                yield self._say(f"{self._host} has no PCI device {self._pci}.", OWN_CARDS)
+                yield self._say(f"{self._host} lacks the PCI device {self._pci}.", OWN_CARDS)
             return
         if there == "unknown":
             yield self._say(
-                f"{self._pci} of {self._host} is no card that Railyard knows, and the file says"
-                f" {model}.",
+                f"Railyard does not know the card at {self._pci} of {self._host}; the file says "
+                f"{model}.",
                 OWN_CARDS,
             )
             return
@@ -195,8 +195,8 @@ class _Card:
             yield self._say(
                 f"{self._host} {self._pci} is asked for {wanted} VFs, and its firmware offers "
                 f"{offered}.",
-                "set firmware.manage to true, so that Railyard sets SRIOV_EN and NUM_OF_VFS, or "
-                "ask for fewer VFs; where it offers 0, switch on SR-IOV and the IOMMU in the BIOS",
+                "set firmware.manage to true: then Railyard sets SRIOV_EN and NUM_OF_VFS; or ask "
+                "for fewer VFs; if it offers 0, switch on SR-IOV and the IOMMU in the BIOS",
             )
 
     def _say(self, what: str, fix: str) -> Finding:
@@ -270,7 +270,7 @@ def _not_present(device: str, there: str, wanted: str) -> Finding:
     """
     flaw = there.split()[2:]
     if flaw == ["without-modules"]:
-        what = "the RDMA driver has no modules for the running kernel."
+        what = "the RDMA driver lacks modules for the running kernel."
         fix = "build them for it (dkms autoinstall), or boot the kernel they were built for"
     elif flaw == ["not-loaded"]:
         what = "the RDMA driver is installed, and other modules are loaded."
@@ -291,7 +291,7 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
     kind, has = wanted.get("driver.kind", ""), seen.get("driver.kind", "")
     if kind and has in _OFED and has != kind:
         what = "another RDMA driver is installed than the file says."
-        fix = "write the kind that is there in host_defaults.driver, or take it off first"
+        fix = "write the installed kind into host_defaults.driver, or uninstall it first"
         yield on_device(device, "rdma-driver", what, has, kind, fix)
     present, there = wanted.get("driver.present", ""), seen.get("driver.present", "")
     if present and there and there != present:
@@ -318,7 +318,7 @@ _VERSIONS: Final = (
     (
         "driver.dma_buf",
         "dma-buf",
-        "the kernel's RDMA stack has no DMA-BUF.",
+        "the kernel's RDMA stack lacks DMA-BUF.",
         "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem",
     ),
 )
@@ -332,5 +332,5 @@ def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Findi
     if not look.seen or len(look.gpus) == wanted:
         return ()
     what = "the host has another number of GPUs than the file says."
-    fix = "correct hosts[].gpus; where one is missing, look at its seat and power (dmesg)"
+    fix = "correct hosts[].gpus; if a GPU is missing, check its seat and power (dmesg)"
     return (on_device(device, "gpus", what, str(len(look.gpus)), str(wanted), fix),)

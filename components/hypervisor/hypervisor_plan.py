@@ -242,7 +242,7 @@ def _parameters(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> dict[s
 def _guest(spec: ClusterSpec, vm: VirtualMachine) -> Host:
     host = spec.host(vm.name)
     if host is None:
-        raise Bug(f"virtual machine {vm.name} is no host, and the checks let it pass")
+        raise Bug(f"virtual machine {vm.name} is not a host, but the checks let it pass")
     return host
 
 

@@ -74,7 +74,7 @@ class Reboot:
             "boot_before": _stamp(before),
             "changed": self.done,
             "pending": pending
-            or [f"finished what an earlier run began (boot of {_stamp(before)})"],
+            or [f"finished the work of an earlier run (boot of {_stamp(before)})"],
             "rebooted": True,
         }
 
@@ -83,7 +83,9 @@ class Reboot:
         state = parse_state(self._on_host("read", OBSERVE_DEADLINE_S)).values
         if not state.get("uptime_us", "").isdecimal():
             raise DeviceError(
-                self._stuck("gave no whole answer: its session ended, or it has no uptime")
+                self._stuck(
+                    "gave an incomplete answer: its session ended, or its uptime is missing"
+                )
             )
         return state
 
@@ -211,7 +213,7 @@ class Reboot:
         return (
             f"{self.request.endpoint.where} {what}\n"
             f"  done   {', '.join(self.done) or 'nothing'}\n"
-            "  next   look at its console, then run the update again: it goes on where this ended"
+            "  next   check its console, then run the update again: it continues from this point"
         )
 
 
@@ -269,7 +271,7 @@ def explain_refusal(error: DeviceError) -> str:
     if "refused our SSH key" in str(error):
         return (
             f"{error}\n  fix        look for the public key in /etc/ssh/keys-root/authorized_keys;"
-            " if it is there, the host is in lockdown mode: end it in vCenter (Security Profile)"
+            " if you find it, the host is in lockdown mode: end it in vCenter (Security Profile)"
             " or at the console, or make root an exception user"
         )
     return str(error)

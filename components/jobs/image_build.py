@@ -59,7 +59,7 @@ def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
         raise UsageError(
             f"image: no builder: {missing} {'is' if wanted else 'are'} not on PATH.\n"
             "  fix    install docker, podman, buildah or nerdctl, or build"
-            f" {context_name()} where there is one: {wanted or 'docker'} build --build-arg"
+            f" {context_name()} on another machine: {wanted or 'docker'} build --build-arg"
             " BASE=<name>@sha256:<digest> -t <registry>/<name>:<tag> <that folder>"
         )
     return found
@@ -186,7 +186,7 @@ def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], 
     """Patterns of a builder's output, each with its meaning and fix; the first that fits counts."""
     registry = registry_of(image)
     login = f"{builder} login {registry}"
-    no_daemon = (_NO_DAEMON, "it has no daemon to work with", "start it, or take podman or buildah")
+    no_daemon = (_NO_DAEMON, "its daemon does not run", "start it, or take podman or buildah")
     if aim.startswith("build "):
         return [no_daemon]  # errors of the recipe's steps about other hosts are not the registry's
     return [
@@ -197,6 +197,6 @@ def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], 
             f"{registry} denied it to this login",
             f"log in as a user who may ({login}), or take another repository",
         ),
-        (_ABSENT, f"{registry} has no such image", "look at its name and tag"),
+        (_ABSENT, f"{registry} does not have this image", "check its name and tag"),
         (_SILENT, f"{registry} does not answer", "look at its name, proxies and certificates"),
     ]

@@ -199,11 +199,11 @@ def _refusal(request: LeaveRequest, why: str) -> str:
     stack, name = request.stack, request.cluster.name
     words = (
         f"the API of cluster {name} does not answer, so its objects and charts cannot be deleted:"
-        f" {why}\n  where  nothing was undone on any device.\n  fix    "
+        f" {why}\n  result no device was changed.\n  fix    "
     )
     if request.cluster.kubeconfig_secret:
         return words + "run destroy again when it answers: the objects would stay in that cluster"
     return (
-        f"{words}`pulumi up -s {stack}` starts K3s again where the host answers. If all of it goes"
-        f" anyway, drop them: {DROP}=true pulumi destroy --refresh -s {stack}"
+        f"{words}`pulumi up -s {stack}` starts K3s again on each host that answers. If you remove "
+        f"the whole site anyway, drop them: {DROP}=true pulumi destroy --refresh -s {stack}"
     )

@@ -126,11 +126,14 @@ def choose_context(raw: str, context: str | None, cluster: str) -> str:
     chosen = next((each.context for each in parsed.contexts if each.name == wanted), None)
     if chosen is None:
         names = ", ".join(sorted(each.name for each in parsed.contexts)) or "none"
-        raise DeviceError(f"the secret kubeconfig has no context {wanted!r}; it has: {names}")
+        raise DeviceError(f"the secret kubeconfig lacks the context {wanted!r}; it has: {names}")
     server = next((each.cluster for each in parsed.clusters if each.name == chosen.cluster), None)
     user = next((each.user for each in parsed.users if each.name == chosen.user), None)
     if server is None or user is None:
-        raise DeviceError(f"context {wanted!r} of the secret kubeconfig names what is not in it")
+        raise DeviceError(
+            f"context {wanted!r} of the secret kubeconfig names a cluster or a user that the file "
+            "lacks"
+        )
     return _render(cluster, server, user)
 
 

@@ -58,7 +58,7 @@ class HostQos(Frozen):
 def _generation(value: float) -> float:
     if value not in PCIE_GT_S:
         known = ", ".join(f"{speed:g}" for speed in PCIE_GT_S)
-        raise ValueError(f"{value:g} GT/s is no speed of PCI Express; expected one of {known}")
+        raise ValueError(f"{value:g} GT/s is not a PCI Express speed; expected one of {known}")
     return value
 
 

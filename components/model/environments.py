@@ -65,8 +65,8 @@ def _is_loopback(host: str) -> bool:
 def _named_network(network: IPv4Network) -> IPv4Network:
     if network == _ANYWHERE:
         raise refuse(
-            "the door would be open to everybody, and what the whole internet reaches is attacked "
-            "within minutes",
+            "every address on the internet could connect, and open ports are attacked within "
+            "minutes",
             "write the networks from which it is used, for example 203.0.113.0/24.",
         )
     return network

@@ -136,7 +136,7 @@ RailResource = Annotated[str, Field(pattern=RAIL_RESOURCE)]
 def _router_id(address: IPv4Address) -> IPv4Address:
     if not is_machine_ipv4(str(address)):
         raise refuse(
-            f"{address} is no address that a switch can have",
+            f"{address} is not a valid address for a switch",
             "choose an address that nothing else has, for example 10.255.0.1.",
         )
     return address

@@ -78,7 +78,7 @@ class Guards(Frozen):
         layer, _, name = kind.partition(".")
         part = {"switch": self.switch, "host": self.host}.get(layer)
         if part is None or name not in type(part).model_fields:
-            raise ValueError(f"{kind} is no kind of guard")
+            raise ValueError(f"{kind} is not a kind of guard")
         said: Way | None = getattr(part, name)
         return said or self.default
 

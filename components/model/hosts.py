@@ -51,7 +51,7 @@ _RESERVED_HOSTS: Final = ("localhost", "kubernetes")
 
 def _user(name: str) -> str:
     if not re.fullmatch(_USER, name) or name in _SYSTEM_USERS:
-        reason = "belongs to the system" if name in _SYSTEM_USERS else "is no Linux user name"
+        reason = "belongs to the system" if name in _SYSTEM_USERS else "is not a Linux user name"
         raise refuse(
             f'"{name}" {reason}',
             "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
@@ -313,7 +313,7 @@ class Host(Frozen):
             Bug: The host has no login: the caller must leave it out.
         """
         if self.ssh is None:
-            raise Bug(f"{self.name} has no ssh, and is to be logged in to")
+            raise Bug(f"{self.name} needs a login, but lacks ssh")
         return self.ssh
 
 

@@ -49,7 +49,7 @@ def _partition_name(name: str) -> str:
     if name.lower() == DEFAULT_PARTITION.lower():
         raise refuse(
             f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
-            "choose another name; what Default is to have is set by hand.",
+            "choose another name; Railyard does not manage Default.",
         )
     return name
 
@@ -64,10 +64,10 @@ def _partition_key(pkey: int) -> int:
     elif pkey == _DEFAULT_PKEY | _MEMBERSHIP_BIT:
         what = f"{shown} is the key of the partition Default, with the bit of full members"
     elif _MEMBERSHIP_BIT < pkey < 2 * _MEMBERSHIP_BIT:
-        what = f"{shown} has the bit of full members, which is no part of a key"
+        what = f"{shown} has the bit of full members, which does not belong to a key"
         fix = f"write 0x{pkey - _MEMBERSHIP_BIT:04x}, and membership: full."
     else:
-        what = f"{shown} is no partition key"
+        what = f"{shown} is not a partition key"
     raise refuse(what, fix)
 
 

@@ -50,7 +50,7 @@ KNOWN_SETTINGS: Final = (
 _OWNED: Final = {
     "kernel.hostname": "it is the host's `name`",
     "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
-    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib beside sysctls",
+    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib next to sysctls",
     "vm.nr_hugepages_mempolicy": "write kernel.hugepages_2mib_per_node beside sysctls",
     "vm.drop_caches": "it is an order, and holds no value that could be compared or put back",
     "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",

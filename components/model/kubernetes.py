@@ -110,7 +110,7 @@ def _service_net(network: IPv4Network) -> IPv4Network:
         )
     if network.prefixlen > _MIN_SERVICE_BITS:
         raise refuse(
-            f"the service network {network} has no room for K3s' own services",
+            f"the service network {network} is too small for K3s' own services",
             "use a /28 or larger; /16 is usual.",
         )
     return network

@@ -32,7 +32,7 @@ def _no_templates(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if mark := next((each for each in ("{{", "{%", "{#") if each in text), None):
             raise refuse(
                 f"{place} has {mark!r}: Ansible would run it as a Jinja template on this machine, "
-                "beside the keys of all nodes",
+                "next to the keys of all nodes",
                 "write the value itself; templates belong into a role of yours.",
             )
     return values

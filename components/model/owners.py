@@ -309,7 +309,7 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
         return ()
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
     named = f"{', '.join(hosts[:_SHOWN])}{more}"
-    return (f"{named}: not touched and not looked at: no login (login: none)",)
+    return (f"{named}: not touched and not read: no login (login: none)",)
 
 
 def runs_on_foreign_fabric(spec: ClusterSpec) -> bool:
@@ -322,15 +322,15 @@ def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
     named = [f"{each.name} ({each.network} switch)" for each in spec.other_switches]
     plain = spec.infiniband.switches if spec.infiniband else ()
     named += [f"{each.name} ({each.model}, not logged in to)" for each in plain]
-    rest = ["network devices of hosts that are not under nics: bonds, management, storage"]
+    rest = ["network devices of hosts outside nics: bonds, management, storage"]
     if spec.switches:
-        rest.append("switch ports that are not under ports, but for what holds for a whole switch")
+        rest.append("switch ports outside ports, except settings of the whole switch")
     if runs_on_foreign_fabric(spec):
         rest.append(
             "the switches of the rails, which are not in the file (`railyard plan SITE --stage "
-            "fabric` prints what they must be set to)"
+            "fabric` prints their required settings)"
         )
     theirs = [TABLE[part].title for part, owner in owners_of(spec).items() if owner == "theirs"]
     if theirs:
-        rest.append(f"of others in the cluster, and looked at: {', '.join(theirs)}")
+        rest.append(f"owned by others in the cluster, and read: {', '.join(theirs)}")
     return (*named, *rest, *not_touched([host.name for host in spec.unreached]))

@@ -47,7 +47,7 @@ def _shared_plugin(image: str) -> str:
         )
     if not re.fullmatch(_EXACT, image):
         raise refuse(
-            f"the image {image} has no exact version",
+            f"the image {image} lacks an exact version",
             f"write a release or a digest, for example {SHARED_DEVICE_PLUGIN}.",
         )
     return image

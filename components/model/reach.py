@@ -88,7 +88,7 @@ def _as_ipv6(text: str) -> IPv6Address | None:
 def _node_address(text: str) -> str:
     if not has_placeholder(text) and not is_machine_ipv4(text):
         raise refuse(
-            f'a node needs an IPv4 address, and "{text}" is none of a machine',
+            f'a node needs an IPv4 address, and "{text}" cannot belong to a machine',
             "set node_ip to the address by which the other nodes reach it.",
         )
     return text
@@ -97,7 +97,7 @@ def _node_address(text: str) -> str:
 def _card_address(text: str) -> str:
     if not is_machine_ipv4(text):
         raise refuse(
-            f'"{text}" is no IPv4 address of a machine',
+            f'"{text}" is not an IPv4 address of a machine',
             "write an address of the rail's subnet, without a prefix length.",
         )
     return text
@@ -111,8 +111,8 @@ def how_to_pin(address: str, port: int) -> str:
     """
     return (
         f"run `ssh-keyscan -p {port} {address}` on a trusted network, take the key of ed25519, "
-        "else of ECDSA, else of RSA, compare it with the device's console, and write what follows "
-        "the address"
+        "else of ECDSA, else of RSA, compare it with the device's console, and write the text "
+        "after the address"
     )
 
 
@@ -144,7 +144,7 @@ def _flaw(key: str, name: str = "host key") -> str | None:
             return f"the {name} begins with {kind!r}; only `<type> <key>` belongs there"
         return f"the {name} is of the unknown type {kind!r}"
     if len(words) == 1 or not _holds_type(words[1], kind):
-        return f"the {name} is cut off or is no {kind} key"
+        return f"the {name} is cut off or is not a {kind} key"
     return None
 
 

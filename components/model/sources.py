@@ -73,7 +73,7 @@ def _way_to(
         raise JumpError(f"{' lies behind '.join((*behind, name))}, which is a circle")
     hop = known.get(name)
     if hop is None:
-        raise JumpError(f"there is no jump host {name} in jump_hosts")
+        raise JumpError(f"jump_hosts lacks the jump host {name}")
     for before in hop.ssh.jump or ():
         yield from _way_to(before, known, (*behind, name))
     yield hop

@@ -130,7 +130,7 @@ def _port_guid(value: object) -> object:
     digits = _guid_digits(value)
     if not digits.strip("0") or not digits.strip("f"):
         raise ValueError(
-            f"{value!r} is no port GUID but the mark for a missing one; expected for "
+            f"{value!r} is not a port GUID but the mark for a missing one; expected for "
             "example '0c42:a103:00b4:db20'"
         )
     return digits
@@ -148,7 +148,7 @@ def _refuse_ipv6(value: object, example: str) -> None:
         return
     raise refuse(
         "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
-        f"write an IPv4 one that is free, such as {example} (only ssh.address may be IPv6).",
+        f"write a free IPv4 address, such as {example} (only ssh.address may be IPv6).",
     )
 
 
@@ -331,8 +331,8 @@ class SecretRef(Frozen):
         given = [key for key in ("secret", "env", "command") if getattr(self, key) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"{' and '.join(given) or 'nothing'} is given where one of secret, env and command"
-                " belongs, for example {secret: ssh_private_key}"
+                f"expected one of secret, env and command, but {' and '.join(given) or 'nothing'} "
+                "is given; for example {secret: ssh_private_key}"
             )
         return self
 

@@ -123,10 +123,10 @@ def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) 
     served = reader.served(want)
     if served is None:
         raise DeviceError(
-            f"{key}: the cluster serves no {key.kind} of {key.api_version}, and the chart's folder"
-            " crds has no definition of it.\n"
-            "  fix    take it from the chart: helm show crds CHART |"
-            " kubectl apply --server-side -f -"
+            f"{key}: the cluster does not serve {key.kind} of {key.api_version}, and the chart's "
+            "folder crds lacks its definition.\n"
+            "  fix    take it from the chart: helm show crds CHART | kubectl apply --server-side "
+            "-f -"
         )
     if live is None:
         answer = calls.call("POST", served.path(key.namespace), want)

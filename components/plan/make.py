@@ -53,8 +53,8 @@ def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
 
 def _lines(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
-    yield "# The file has no switches: none is set, read or judged. Set every port to a card of the"
-    yield "# list, and every link between such switches, to what follows."
+    yield "# The file lists no switches: Railyard neither sets nor reads nor judges any. Set every"
+    yield "# port to a card of the list, and every link between such switches, to these values."
     for rail in spec.rails:
         yield _rail(spec, rail)
     yield f"MTU: {rdma.port_mtu_bytes} bytes or more (the cards send up to {rdma.mtu_bytes})"
@@ -66,7 +66,7 @@ def _lines(spec: ClusterSpec) -> Iterator[str]:
     )
     yield from _marking(spec)
     yield _pause(rdma)
-    yield "DCBX: off, so that no switch changes what the cards are set to"
+    yield "DCBX: off; otherwise a switch can change the settings of the cards"
 
 
 def _rail(spec: ClusterSpec, rail: Rail) -> str:
@@ -262,7 +262,7 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
 def _check_stack(stack: str) -> None:
     if not _STACK.fullmatch(stack):
         raise UsageError(
-            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
+            f"the stack name {stack!r} cannot be used: devices keep a folder with this name.\n"
             "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
         )
 

@@ -212,7 +212,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
-    yield "# One exec; an update that changes it sends all of it, without reading the switch first."
+    yield "# One exec: any change sends the whole text again, without reading the switch first."
     yield f"# It interrupts: {'; '.join(plan.interrupts) or 'nothing'}"
     for title, text in (
         ("exec", plan.apply),
@@ -293,7 +293,7 @@ def _tools(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
         if scripts or tool.name in {"names", "peers"}:
             lines.append(tool.text.rstrip("\n"))
     if lines:
-        yield Section("hosts", "Tools that are sent to the hosts", tuple(lines))
+        yield Section("hosts", "Tools that Railyard sends to the hosts", tuple(lines))
 
 
 def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
@@ -308,7 +308,7 @@ def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
                 family = "" if scripts else f"{stage} {manifest.kind}"
                 yield Section(stage, _heading(manifest), lines, family=family)
         if named := [each for each in room.manifests if not shown[each.resource_name]]:
-            heading = f"Also in {stage}, with nothing that is decided for the site"
+            heading = f"Also in {stage}, without decisions for the site"
             yield Section(stage, heading, tuple(map(_mention, named)))
 
 
@@ -368,7 +368,10 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
         limit = _minutes(budget.limit_s)
         most = f"# at most {limit}, for which large sites test fewer pairs"
         if budget.expected_s > budget.limit_s:
-            most = f"# more than its {limit}, although fewer pairs are tested: see what is alone"
+            most = (
+                f"# more than its {limit}, although fewer pairs are tested: see the pairs above "
+                "that run alone"
+            )
         yield Section("acceptance", heading, (most, *(f"# {each}" for each in budget.covers)))
     for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes

@@ -79,9 +79,9 @@ def _unknown(option: str, name: str, there: Sequence[str]) -> str:
             f"there are: {', '.join(there[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
         )
     planned = (
-        "the plan does nothing on a device of that name"
+        "the plan does nothing on a device with that name"
         if option == "--device"
-        else ("the plan has none of that name")
+        else ("the plan has no device with that name")
     )
     return f"{option} {name}: {planned}.\n  fix    {fix}"
 
@@ -97,7 +97,7 @@ def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
         yield "# Scripts and long objects are named only: --scripts prints them."
     sections = list_sections(plan, scripts=choice.scripts, lines=choice.device is not None)
     if plan.foreign_fabric:
-        foreign = Section("fabric", "Switches that are not Railyard's", plan.foreign_fabric)
+        foreign = Section("fabric", "Switches outside Railyard", plan.foreign_fabric)
         sections = (foreign, *sections)
     for section in _shorten(choice.of(sections)):
         yield f"\n## {section.heading}"

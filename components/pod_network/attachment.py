@@ -92,7 +92,7 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
     address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)
     if address is None:
         raise SpecError(
-            f"{host.name} has no address on {rail.name}, and its pods run in the host's network. "
+            f"{host.name} lacks an address on {rail.name}, and its pods run in the host's network. "
             "Give its NIC an address, or set pod_network.host_network to false"
         )
     return address

@@ -62,8 +62,8 @@ def _check_pf_names(spec: ClusterSpec) -> None:
             if rail != nic.rail:
                 raise SpecError(
                     f"{nic.netdev} is {nic.rail} on {host.name} and {rail} on another host: the "
-                    "SR-IOV device plugin selects by PF name on all nodes alike. Name the PFs so "
-                    "that a name means one rail (systemd .link files by PCI path)"
+                    "SR-IOV device plugin selects by the same PF names on all nodes. Give one "
+                    "rail's PFs one name on every host (systemd .link files by PCI path)"
                 )
 
 

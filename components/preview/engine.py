@@ -168,7 +168,7 @@ def _drifts(messages: list[str]) -> Iterator[str]:
 def _is_note(message: str) -> bool:
     kinds = (
         ": not observed: ",
-        ": not touched and not looked at: ",
+        ": not touched and not read: ",
         ": not repaired: ",
         ": cabling: ",
         ": placement: ",

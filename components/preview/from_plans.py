@@ -122,7 +122,7 @@ def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
     """Name the cloud objects to recreate, because the API cannot change a field in place."""
     was, wanted = _triggers(before), _triggers(after)
     return tuple(
-        f"REPLACES {name}: it is removed and made again, with all that is on it"
+        f"REPLACES {name}: an update removes it with everything on it, and makes it again"
         for name, trigger in wanted.items()
         if name in was and was[name] != trigger
     )
@@ -191,7 +191,7 @@ def preview_state(
 def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) -> tuple[str, ...]:
     devices = (*(switch.name for switch in after.switches), *(host.name for host in after.hosts))
     new = [name for name in devices if name not in facts]
-    first = f"Never applied: {', '.join(new)}. What a first update interrupts there is not known."
+    first = f"Never applied: {', '.join(new)}. The impact of a first update there is unknown."
     known = (NOT_READ, *((first,) if new else ()), *not_touched(after.unreached))
     return (*known, *((PROVEN_AGAIN,) if is_changed else ()))
 
@@ -321,4 +321,7 @@ def _programs(spec: ClusterSpec) -> Iterator[tuple[object, str]]:
         chart = operator.chart if operator is not None else None
         if chart is not None and chart.repo is None and not chart.chart.startswith("oci://"):
             words = f"the chart {chart.chart} of operators.{key} is a folder of this project: Helm"
-            yield ("chart", chart.chart), f"{words} renders it here, and what it makes runs as pods"
+            yield (
+                ("chart", chart.chart),
+                f"{words} renders it on this machine, and its objects run as pods",
+            )

@@ -247,7 +247,7 @@ def _alarms(ways: Mapping[str, list[str]], policies: list[str], images: list[str
         what = f"logs in to {device} in another way" if device else "uses other secrets"
         yield f"the next update {what}: {'; '.join(changes)}"
     if policies:
-        yield f"this edit changes what an update may do: {'; '.join(policies)}"
+        yield f"this edit changes the limits of an update: {'; '.join(policies)}"
     if images:
         yield f"this edit changes what runs: {'; '.join(images)}"
 

@@ -203,7 +203,7 @@ def _judge(engine: Engine) -> Iterator[Finding]:
         shown = f"{engine.version or 'no answer'} ({engine.program})"
         yield _lack("pulumi", what, shown, f"{engine.wanted} or later", install)
     if engine.program is not None and engine.language is None:
-        what = "there is no Python language host beside the Pulumi CLI."
+        what = "the folder of the Pulumi CLI lacks the Python language host."
         fix = f"install the CLI whole, it brings one: {install}"
         yield _lack("language", what, "none", "pulumi-language-python", fix)
     for plugin in engine.plugins:
@@ -211,7 +211,7 @@ def _judge(engine: Engine) -> Iterator[Finding]:
             what = f"the plugin {plugin.name} of the version of its Python package is not there."
             yield _lack(f"plugin-{plugin.name}", what, "none", plugin.version, plugin.install)
     if engine.program is not None and not engine.backend:
-        what = "Pulumi is not logged in, so there is no place for a state."
+        what = "Pulumi is not logged in, so it cannot store a state."
         yield _lack("backend", what, "none", "a backend of your own", OWN_LOGIN)
 
 
@@ -238,12 +238,12 @@ def judge_lab_parts(
 
 
 def _stand_ins(engine: Engine) -> Iterator[Finding]:
-    what = "the plugin {} is a stand-in of the lab, which was tried on emulated devices alone."
+    what = "the plugin {} is the lab's substitute, tested on emulated devices only."
     for plugin in engine.plugins:
         if plugin.program is not None and is_stand_in(plugin.program):
             actual = str(plugin.program)
             wanted = f"Pulumi's own {plugin.name} {plugin.version}"
-            fix = f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}"
+            fix = f"open a shell without the lab's env.sh, and: {plugin.install}"
             yield _lack(f"stand-in-{plugin.name}", what.format(plugin.name), actual, wanted, fix)
     if engine.language is not None and is_stand_in(engine.language):
         yield _lack(
@@ -251,8 +251,7 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
             what.format("for Python"),
             str(engine.language),
             "Pulumi's own pulumi-language-python",
-            f"open a shell that has not sourced the lab's env.sh, and:"
-            f" {INSTALL_CLI.format(engine.wanted)}",
+            f"open a shell without the lab's env.sh, and: {INSTALL_CLI.format(engine.wanted)}",
         )
 
 
@@ -263,9 +262,9 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
             "the stack's secrets are encrypted with the lab's passphrase, which is public.",
             "the passphrase of the lab",
             "a passphrase or a key service of your own",
-            "export PULUMI_CONFIG_PASSPHRASE='…' before `pulumi stack init`; for a stack that is"
-            " there: pulumi stack change-secrets-provider passphrase, and then change every secret"
-            " on its device too",
+            "export PULUMI_CONFIG_PASSPHRASE='…' before `pulumi stack init`; for an existing "
+            "stack: pulumi stack change-secrets-provider passphrase, and then change every secret "
+            "on its device too",
         )
     if is_lab_backend(backend):
         yield _lack(
@@ -318,7 +317,7 @@ def refuse_lab_parts(
             f"{each.what}\n  is     {each.actual}\n  wanted {each.wanted}\n  fix    {each.fix}"
             for each in found
         ]
-        head = f"stack {stack} is not of the lab, and would run on parts of it."
+        head = f"stack {stack} does not belong to the lab, but would use parts of the lab."
         if is_lab:
             head = f"stack {stack} says that it is of the lab, and is not."
         raise UsageError("\n".join((head, *lines, "Nothing was touched.")))

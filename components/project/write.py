@@ -44,13 +44,13 @@ _EXPLAINED: Final[Mapping[str, str]] = {
     rf"{_HOST}\.hca_guids\[\]": "the GUIDs of the ports: ibstat on the host",
     r"switches\[\]\.routing\..*": "numbers and addresses of your routing",
     rf"{_HOST}\.nics\[\]\.(pci|netdev|model|numa)": (
-        "where the card is, and what it is: railyard discover reads it"
+        "the card's place and model: railyard discover reads them"
     ),
     r"environment\.hypervisors\[\]\.release": "what `vmware -v` says",
     r"environment\.hypervisors\[\]\.vms\[\]\.(gpu|nic|memory_mib)": (
-        "what is passed through, and the memory: esxcli hardware pci list"
+        "the passed-through devices and the memory: esxcli hardware pci list"
     ),
-    r"environment\.instances\.(project|location)": "your project and where its capacity is",
+    r"environment\.instances\.(project|location)": "your project and the location of its capacity",
     r"environment\.instances\.ssh_public_key": "the public half of ssh_private_key",
     r"environment\.instances\.(vpc_cidr|subnet_cidr)": "addresses that your network has free",
     rf"{_POOL}\.(type|image|count)": "instance type, image and number of the pool",
@@ -258,7 +258,7 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
     """
     if not (folder / "Pulumi.yaml").is_file():
         raise UsageError(
-            f"{folder} has no Pulumi.yaml, so it is not a project. Nothing was written.\n"
+            f"{folder} lacks a Pulumi.yaml, so it is not a project. Nothing was written.\n"
             "  fix    name the folder of a project, or leave out --package to begin one"
         )
     try:
@@ -282,7 +282,9 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
 
 def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder. Nothing was written.\n  fix    name another one")
+        raise UsageError(
+            f"{folder} is not a folder. Nothing was written.\n  fix    name another one"
+        )
     there = [name for name in files if os.path.lexists(folder / name)]
     if there:
         raise UsageError(
@@ -342,12 +344,12 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
         ),
         ("the secrets, each on standard input:", *config),
         (
-            "the jobs' image, if you have none, and a checksum of all that the site brings:",
+            "the jobs' image, if you need one, and a checksum of every file of the site:",
             f".venv/bin/railyard image build {SITE_FILE} --push",
             f".venv/bin/railyard pin Pulumi.{stack}.yaml",
         ),
         (
-            "a look at every device, which changes nothing, and then the plan:",
+            "read every device without a change, and then show the plan:",
             f".venv/bin/railyard preflight {stack}",
             f"pulumi preview -s {stack}",
         ),
@@ -371,7 +373,7 @@ def _plugin_steps(engine: Engine) -> tuple[tuple[str, ...], ...]:
         if plugin.program is None:
             steps.append((f"{head}: not there", plugin.install))
         elif is_stand_in(plugin.program):
-            steps.append((f"{head}: a stand-in of the lab at {plugin.program}", plugin.install))
+            steps.append((f"{head}: the lab's substitute at {plugin.program}", plugin.install))
         else:
             steps.append((f"{head}: {plugin.program}",))
     return tuple(steps)

@@ -123,7 +123,7 @@ def _read_text(path: Path) -> str:
     try:
         return read_text(path)
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: there is no such file.") from error
+        raise UsageError(f"{path}: file not found.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start}).") from error
     except OSError as error:

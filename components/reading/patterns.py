@@ -345,7 +345,7 @@ def open_secret(path: SpecPath) -> Finding:
     """Report a value in place of a reference, without showing it: reports get around."""
     return Finding(
         rule="wrong-type",
-        what=f"{render_path(path)} holds a value where a reference to a secret is expected.",
+        what=f"{render_path(path)} holds a value instead of a reference to a secret.",
         where=(Place(path, "(not shown)"),),
         fix="write {secret: NAME} and keep the value encrypted: `pulumi config set --secret "
         "railyard:NAME`; or {env: NAME}, or {command: [PROGRAM, ARGUMENT]}. If it was the real one,"

@@ -117,7 +117,7 @@ def _unread(model: Json, ports: Mapping[str, Json], spread: _Spread) -> _Spread:
         why = f"nothing is known of the ports of {model} with {spread.system}"
         fix = (
             f"correct model or os, or describe it: switch_models: {{{model}: {{ports: 32, "
-            "speeds_gbit_s: [100]}}; or write each port by itself."
+            "speeds_gbit_s: [100]}}; or write each port separately."
         )
     spread.refuse(ranges, f"{spread.name} has ranges of ports, and {why}.", fix)
     spread.ports.update((key, value) for key, value in ports.items() if key not in ranges)
@@ -152,8 +152,8 @@ def _ports_between(
             ports = f"{known[0]} to {known[-1]}"
             spread.refuse(
                 (key,),
-                f"the range {key} of {spread.name} ends at {written}, and {model.described} has no "
-                "such whole port.",
+                f"the range {key} of {spread.name} ends at {written}, but {model.described} lacks "
+                "that port.",
                 f"write the first and the last port of {ports}, or the first and the last part: "
                 f"{_example(model, spread.system)}.",
             )
@@ -213,7 +213,7 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
         spread.refuse(
             (key, spread.written[taken[0]]),
             f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {_in_words(taken)}.",
-            "let each port stand in one entry.",
+            "write each port in one entry.",
         )
     if not _is_range(key, value):
         _keep(key, value, taken, spread)

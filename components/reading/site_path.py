@@ -64,7 +64,9 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
     path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
     if not real.exists():
         where = "correct the path, which is relative to the stack's file, or create the file."
-        raise SitePathError(f"`{SITE_KEY}` is {written}, and there is no file {path}.", where)
+        raise SitePathError(
+            f"`{SITE_KEY}` is {written}, but the file {path} does not exist.", where
+        )
     if not real.is_file():
         kind = "a directory" if real.is_dir() else "not a regular file"
         raise SitePathError(
@@ -77,7 +79,7 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
         return SiteText(path, read_text(real))
     except UnicodeDecodeError as error:
         raise SitePathError(
-            f"{path} is no text in UTF-8 (byte {error.start}).", "save the site as UTF-8."
+            f"{path} is not UTF-8 text (byte {error.start}).", "save the site as UTF-8."
         ) from error
     except OSError as error:
         raise SitePathError(

@@ -129,7 +129,7 @@ def wrong_type(path: SpecPath, value: object, wanted: str) -> Finding:
     if wanted == "a text" and isinstance(value, int | float):
         hint = f', with quotes: "{show_value(value)}"'
         if isinstance(value, bool) and "sysctls" in path:
-            wanted, hint = str(int(value)), ": the kernel knows no words for it"
+            wanted, hint = str(int(value)), ": the kernel wants the number"
     what = f"{render_path(path)} is {kind}, and {wanted} is expected."
     fix = f"write {wanted}{hint}."
     return _problem("wrong-type", path, value, what, fix)
@@ -159,7 +159,7 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Finding:
     doc = _doc_of(owner, str(path[-1]))
     return Finding(
         rule="missing-key",
-        what=f"{render_path(path[:-1])} has no `{path[-1]}`, which it needs.",
+        what=f"{render_path(path[:-1])} lacks `{path[-1]}`, which it needs.",
         where=(Place(path),),
         fix=f"add `{path[-1]}:`{f' - {doc}' if doc else ''}.",
     )
@@ -203,11 +203,11 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
 
 _OTHER_SWITCHES: Final = (
     "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
-    "then prints what they must be set to, and acceptance says that they are unproven"
+    "then prints their required settings, and acceptance reports them as unproven"
 )
 _WAYS: Final[Mapping[SpecPath, str]] = {
-    ("kubernetes", "distribution"): "; on another one leave it out, and write into "
-    "kubernetes.cni the folders net_d and bin where its kubelets look",
+    ("kubernetes", "distribution"): "; on another one leave it out, and write its kubelets' "
+    "folders into kubernetes.cni as net_d and bin",
     ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
 }
 """Path to advice for a value that is not in its list."""
@@ -243,7 +243,7 @@ def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     key, words = _BOUNDS[detail["type"]]
     limit = detail.get("ctx", {}).get(key)
     what = f"{render_path(path)} is {show_value(detail['input'])}, and it must be {words} {limit}."
-    fix = f"write a number that is {words} {limit}."
+    fix = f"write a number {words} {limit}."
     return _problem("out-of-range", path, detail["input"], what, fix)
 
 
@@ -314,7 +314,6 @@ def _as_pci(text: str) -> str:
 
 
 _REASONS: Final[dict[str, Callable[[str], str]]] = {
-    "where one of two forms belongs": lambda _: "one of the two",
     "is not a switch port": _as_port,
     "is not a PCI address": _as_pci,
     "has host bits set": lambda text: f"the network itself: {_enclosing(text)}",

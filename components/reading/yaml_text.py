@@ -121,7 +121,7 @@ class _Reader:
                 if read is not None:
                     raise _RefusedError(
                         "the text holds a second document.",
-                        "remove the line `---` before it, and all that is not this site.",
+                        "remove the line `---` before it, and everything outside this site.",
                         event.start_mark.line + 1,
                     )
                 read = self.value(next(self.events))
@@ -241,7 +241,7 @@ class _Reader:
                 yield value, spot
             else:
                 path = tuple(self.path)
-                what = "what `<<` merges is no mapping"
+                what = "`<<` merges a value that is not a mapping"
                 self._add(path, line, what, "name a mapping's anchor")
 
     def _anchored(self, event: _Event) -> _Anchored:
@@ -249,8 +249,7 @@ class _Reader:
         if found is None:
             raise _RefusedError(
                 f"the alias *{event.anchor} names no anchor above it.",
-                f"write `&{event.anchor}` before the value that it shall repeat, or correct the "
-                "name.",
+                f"write `&{event.anchor}` before the value to repeat, or correct the name.",
                 event.start_mark.line + 1,
             )
         return found
@@ -266,8 +265,8 @@ class _Reader:
         most = _ALIASED + _ALIASED_EACH * (self.count - self.aliased)
         if self.aliased > most:
             raise _RefusedError(
-                f"the aliases up to here stand for more than {most} values.",
-                "write out what they repeat; aliases that contain other aliases multiply.",
+                f"the aliases up to here expand to more than {most} values.",
+                "write out the repeated values; aliases that contain other aliases multiply.",
                 event.start_mark.line + 1,
             )
         return _copied(found.read[0]), found.read[1]
@@ -276,7 +275,7 @@ class _Reader:
         self.problems.append(
             Finding(
                 rule="duplicate-key",
-                what=f"the key {path[-1]!r} is written twice, and only one of them can hold.",
+                what=f"the key {path[-1]!r} is written twice, and only one can apply.",
                 where=(
                     Place(path, file=self.file, line=line),
                     Place(path, file=self.file, line=first_line),

@@ -153,4 +153,4 @@ def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Reque
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the text"
-        raise UsageError(f"stdin is no {what}: {where}: {first['msg']}") from None
+        raise UsageError(f"cannot read the {what} on stdin: {where}: {first['msg']}") from None

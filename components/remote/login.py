@@ -129,9 +129,10 @@ def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
         return asyncssh.import_public_key(endpoint.host_key)
     except ValueError as error:
         raise HostKeyError(
-            f"{endpoint.where}: the pinned host key is no public key ({error}); nothing was sent.\n"
-            f"  fix        write the key as `ssh-keyscan -p {endpoint.port} {endpoint.address}`"
-            " prints it after the address"
+            f"{endpoint.where}: the pinned host key is not a public key ({error}); nothing was "
+            "sent.\n"
+            f"  fix        write the key as `ssh-keyscan -p {endpoint.port} {endpoint.address}` "
+            "prints it after the address"
         ) from error
 
 
@@ -153,9 +154,9 @@ async def _client_keys(
     async with agent:
         if not keys:
             raise DeviceError(
-                f"{endpoint.where}: the file says agent: true, and the SSH agent at {path} has no"
-                " identity. Nothing was sent.\n"
-                "  fix        ssh-add FILE; `ssh-add -l` lists what the agent has"
+                f"{endpoint.where}: the file says agent: true, but the SSH agent at {path} is "
+                "empty. Nothing was sent.\n"
+                "  fix        ssh-add FILE; `ssh-add -l` lists its identities"
             )
         yield keys
 
@@ -185,17 +186,17 @@ def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKe
         if "passphrase" in str(error).lower():
             raise _wrong_passphrase(endpoint) from error
         raise DeviceError(
-            f"{endpoint.where}: the secret {endpoint.private_key_secret} is no private key"
-            f" in OpenSSH form: {error}. Nothing was sent."
+            f"{endpoint.where}: the secret {endpoint.private_key_secret} is not a private key in "
+            f"OpenSSH form: {error}. Nothing was sent."
         ) from error
 
 
 def _wrong_passphrase(endpoint: Endpoint) -> DeviceError:
     if endpoint.passphrase_secret is None:
         return DeviceError(
-            f"{endpoint.where}: the private key {endpoint.private_key_secret} has a passphrase, and"
-            " none is named. Nothing was sent.\n"
-            "  fix        add passphrase: {secret: NAME} beside private_key, or use agent: true"
+            f"{endpoint.where}: the private key {endpoint.private_key_secret} has a passphrase, "
+            "but the file names none. Nothing was sent.\n"
+            "  fix        add passphrase: {secret: NAME} next to private_key, or use agent: true"
         )
     return DeviceError(
         f"{endpoint.where}: the secret {endpoint.passphrase_secret} does not open the private key"

@@ -55,8 +55,8 @@ def lock_folder() -> Path:
 
 def _refused(place: Path, why: str) -> DeviceError:
     return DeviceError(
-        f"{place}, which keeps two runs from changing one device at once, {why}. Nothing was"
-        " changed.\n  fix    remove it, or set XDG_CACHE_HOME, the same for every run"
+        f"{place}, which keeps two runs from changing one device at the same time, {why}. Nothing "
+        "was changed.\n  fix    remove it, or set XDG_CACHE_HOME to the same folder for every run"
     )
 
 

@@ -48,9 +48,9 @@ _FIXES: Final[Mapping[str, str]] = {
     "Disk quota": "free space on the file system of that folder (1 MB is enough)",
     "Read-only": "make its file system writable (mount -o remount,rw), and see in the kernel's log"
     " why it became read-only",
-    "File exists": "a file lies where the folder belongs: move it away",
-    "Not a directory": "a file lies where the folder belongs: move it away",
-    "is a folder": "a folder lies where the tool belongs: move it away",
+    "File exists": "a file occupies the folder's place: move it away",
+    "Not a directory": "a file occupies the folder's place: move it away",
+    "is a folder": "a folder occupies the tool's place: move it away",
     "is not root's": "give the folder to root (chown -R root:root), and see who changed it",
     "not permitted": "an attribute or a security module forbids it: see `lsattr -d` of the folder",
     "Permission denied": "a security module or an export without root's rights forbids it",
@@ -244,7 +244,7 @@ def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
     if answer.exit_status == 0:
         return
     words = (answer.stderr.strip().splitlines() or ["no words"])[-1]
-    fix = "see the words above, and run again: what has arrived is kept"
+    fix = "read the error above, and run again: Railyard keeps the files that arrived"
     if _NO_SPACE in words:
         fix = f"free space on the file system of {HOST_FILES}"
     raise DeviceError(

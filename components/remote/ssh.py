@@ -80,8 +80,8 @@ def _no_way(endpoint: Endpoint, error: BaseException, within_s: float) -> Unreac
     why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
     if isinstance(error, (ConnectionResetError, asyncssh.ConnectionLost)):
         why += (
-            "\n  fix    see the log of its SSH server; an old one ends a connection like this if it"
-            " has no algorithm in common with us, and legacy_algorithms: true takes old ones"
+            "\n  fix    see the log of its SSH server; an old one ends a connection like this if "
+            "it shares no algorithm with Railyard; legacy_algorithms: true allows old ones"
         )
     return no_session(endpoint, why or type(error).__name__, within_s)
 
@@ -105,7 +105,7 @@ def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
     advice = f"check the secret {endpoint.private_key_secret or endpoint.password_secret}"
     if endpoint.agent:
         what = "keys of the SSH agent"
-        advice = "`ssh-add -l` lists them; a server takes no more than six tries"
+        advice = "`ssh-add -l` lists them; a server allows at most six tries"
     return (
         f"{endpoint.where}: the {who} refuses the {what} of user {endpoint.user}; {advice}."
         " Nothing was changed."
@@ -153,19 +153,19 @@ def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
         kind = endpoint.host_key.partition(" ")[0]
         signed = " by SHA-2 signatures" if is_rsa else ""
         return HostKeyError(
-            f"{endpoint.where}: it offers no {kind} host key{signed}, and that one is pinned;"
-            " nothing was sent.\n"
-            "  fix        log in at its console, where `ls /etc/ssh/ssh_host_*_key.pub` lists its"
-            " keys, and pin one of those"
+            f"{endpoint.where}: it offers no {kind} host key{signed}, but the file pins one; "
+            "nothing was sent.\n"
+            "  fix        log in at its console, where `ls /etc/ssh/ssh_host_*_key.pub` lists its "
+            "keys, and pin one"
         )
     fix = "update the switch; legacy_algorithms: true takes old algorithms as well"
     return UnreachableError(
-        f"{endpoint.where}: it has no algorithm in common with us: {one_line(said)}\n"
+        f"{endpoint.where}: it shares no algorithm with Railyard: {one_line(said)}\n"
         f"  fix      {'update its SSH server' if endpoint.kind == 'host' else fix}"
     )
 
 
-_BY_HAND: Final = "log in by hand (`ssh -p {port} {user}@{address}`)"
+_BY_HAND: Final = "log in yourself (`ssh -p {port} {user}@{address}`)"
 _NEW_PASSWORD: Final = (
     "it wants a new password before it runs any command: this one has expired, or is the factory's",
     f"{_BY_HAND}, set a new one, and put that into the secret {{secret}}",
@@ -186,18 +186,18 @@ _MEANINGS: Final = tuple(
         # Pagers: less, and those of EOS and of Onyx 3.9 (oxidized#3014).
         (r"--\s*more\s*--|^lines \d+-\d+|\(END\)|press any key",
          "a pager waits for a key",
-         "switch it off for this user, or shorten what is shown at the login"),
+         "switch it off for this user, or shorten the text shown at login"),
         # pam_limits; the lab guesses Onyx' own words.
         (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
-         "it has no session left for this user",
+         "it is out of sessions for this user",
          "end old sessions on the switch, or raise its limit; then run again"),
         # A freshly booted CCS-710P-16P (a newsletter of Arista's, January 2026); it refuses a save:
         # "cannot copy to startup-config when ZeroTouch is enabled".
         (r"zero ?touch provisioning",
-         "it waits for its first configuration from the network, and saves none that is typed",
+         "it waits for its first configuration from the network, and does not save typed ones",
          f"{_BY_HAND}, type `zerotouch cancel`, which reloads it, and run again"),
         (r"^\x1b[]PX^_]",
-         "a title for the window began there and never ended, so that no prompt can be seen",
+         "a window title began there and never ended, which hides the prompt",
          f"{_BY_HAND} and take that out of the prompt or the message of the day"),
         (r"password: ?$", "it asks for a password in the session",
          f"{_BY_HAND} and see which one; Railyard gives one for the login, `enable` and `sudo`"),
@@ -205,7 +205,7 @@ _MEANINGS: Final = tuple(
 )  # fmt: skip
 _UNKNOWN: Final = (
     "it has not the form of a prompt that Railyard knows",
-    f"{_BY_HAND}; give this user the prompt of the factory, and no program of its own at the login",
+    f"{_BY_HAND}; give this user the factory prompt, and start no other program at login",
 )
 
 

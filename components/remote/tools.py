@@ -188,7 +188,7 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise UsageError(
             f"{path}: the tools for the hosts cannot be written: {error.strerror}.\n"
-            "  fix    make the folder .railyard beside Pulumi.yaml writable"
+            "  fix    make the folder .railyard next to Pulumi.yaml writable"
         ) from error
 
 

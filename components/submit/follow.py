@@ -344,7 +344,7 @@ def object_troubles(api: Api, job: UserJob) -> Iterator[Refusal]:
     lacking = [each for each in lacking if api.get(f"/apis/{each}") is None]
     for version in lacking:
         kinds = [str(body["kind"]) for body in job.objects if body["apiVersion"] == version]
-        what = f"the cluster has no {' and no '.join(kinds)} ({version})"
+        what = f"the cluster does not serve {' or '.join(kinds)} ({version})"
         yield Refusal(what, _INSTALL[version])
     for body in job.objects:
         if body["apiVersion"] not in lacking and api.get(path_of(body)) is not None:

@@ -101,7 +101,7 @@ def chosen_hosts(spec: ClusterSpec, asked: Asked) -> tuple[Host, ...]:
 def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Refusal, ...]]:
     """Choose the part of the site for the job, or give every fault of the request."""
     if spec.kubernetes is None:
-        where = "the site has no Kubernetes, and jobs are objects of a cluster"
+        where = "the site lacks Kubernetes, and jobs are objects of a cluster"
         return None, (Refusal(where, "give the file a `kubernetes`, or take another site."),)
     hosts = chosen_hosts(spec, asked)
     troubles = [*_of_names(spec, asked), *_of_options(spec, asked)]
@@ -134,7 +134,7 @@ def _of_names(spec: ClusterSpec, asked: Asked) -> Iterator[Refusal]:
         if host is None:
             near = get_close_matches(name, by_name, n=1, cutoff=0.5)
             hint = f"is it {near[0]}? " if near else ""
-            yield Refusal(f"{name} is no host of the site", f"{hint}Its workers are {workers}.")
+            yield Refusal(f"{name} is not a host of the site", f"{hint}Its workers are {workers}.")
         elif host.role != "worker":
             role = host.role.replace("_", " ")
             yield Refusal(f"{name} is a {role} host, which runs no job", f"name some of {workers}.")
@@ -157,18 +157,21 @@ def _of_options(spec: ClusterSpec, asked: Asked) -> Iterator[Refusal]:
             yield Refusal(f"{kind} takes no {option.removeprefix('a ')}", f"{able} does: leave it.")
     if not _NAME.fullmatch(asked.called):
         rule = "use up to 40 lowercase letters, digits and -, a letter first."
-        yield Refusal(f'"{asked.called}" is no name of a job', rule)
+        yield Refusal(f'"{asked.called}" is not a valid job name', rule)
     if asked.image:
         yield from _of_image(asked.image)
     elif kind in _BRINGS_IMAGE:
-        fix = "name one with --image, by tag or digest: docs/howto/run-a-job.md says what it needs."
-        yield Refusal(f"{kind} has no image: the file's has no framework", fix)
+        fix = (
+            "name one with --image, by tag or digest: docs/howto/run-a-job.md lists its "
+            "requirements."
+        )
+        yield Refusal(f"{kind} needs an image: the file's image lacks the framework", fix)
     if kind == "pytorch" and not asked.program:
         fix = "write it behind two dashes: -- train.py --epochs 3"
-        yield Refusal("pytorch has no program to run", fix)
+        yield Refusal("pytorch needs a program to run", fix)
     if kind == "deepspeed" and spec.jobs.deepspeed is None:
         fix = "give the file `jobs.deepspeed`, with its image and its data, and update the stack."
-        yield Refusal("the site has no DeepSpeed: jobs.deepspeed is not in the file", fix)
+        yield Refusal("the site lacks DeepSpeed: jobs.deepspeed is not in the file", fix)
 
 
 def _of_image(image: str) -> Iterator[Refusal]:
@@ -192,7 +195,9 @@ def _of_workers(
         yield Refusal(f"the nodes are not of one kind ({what})", fix)
     for host in site.workers:
         if not host.gpus:
-            yield Refusal(f"{host.name} has no GPU, and {asked.kind} runs on GPUs", "leave it out.")
+            yield Refusal(
+                f"{host.name} lacks a GPU, and {asked.kind} runs on GPUs", "leave it out."
+            )
     sample = site.jobs.deepspeed
     if asked.kind == "deepspeed" and sample is not None:
         for host in (each for each in site.workers if 0 < each.gpus < sample.gpus):

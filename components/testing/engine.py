@@ -60,7 +60,7 @@ class Recorded:
         """
         value = self.plain(key)
         if not isinstance(value, str):
-            raise TypeError(f"{self.name}: {key} is {value!r}, which is no text")
+            raise TypeError(f"{self.name}: {key} is {value!r}, which is not a text")
         return value
 
 
@@ -163,7 +163,7 @@ class _Fakes(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         if args.token != OWN_STATE:
-            raise LookupError(f"the program calls {args.token}, for which there is no answer here")
+            raise LookupError(f"the program calls {args.token}, which this engine does not answer")
         wanted = cast("dict[str, str]", args.args)["stackName"]  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
         own = f"{_ORGANIZATION}/{self.run.project}/{self.run.stack}"
         if wanted != own:

@@ -35,8 +35,8 @@ def test_beside_a_path_that_was_proven_it_is_a_warning(evidence: Evidence) -> No
     (warning,) = report.warnings
     assert (warning.subject, warning.next_step) == ("leaf-01", FOUND.fix)
     assert (
-        "warning leaf-01: expected rewrite_dscp of port 1/1 off, actual on; not ours, and it"
-        " breaks the class of RoCE at the next hop"
+        "warning leaf-01: expected rewrite_dscp of port 1/1 off, actual on; outside the plan, and "
+        "it breaks the class of RoCE at the next hop"
     ) in render_table(report)
 
 

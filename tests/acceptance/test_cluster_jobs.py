@@ -105,7 +105,7 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
     cluster.fates = {"-s-7": "unschedulable", "-c-7": "runs"}
     ran = run_on(cluster)
     server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
-    assert ran.reason.startswith(f"its server has no address: {server}")
+    assert ran.reason.startswith(f"its server never got an address: {server}")
     assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS], "no client is made"
 
 
@@ -120,7 +120,7 @@ def test_a_server_that_vanishes_before_it_has_an_address_ends_its_probe(
 
     monkeypatch.setattr(cluster_jobs, "pause", pause)
     ran = run_on(cluster)
-    assert ran.reason.startswith("its server has no address: its pod is gone")
+    assert ran.reason.startswith("its server never got an address: its pod is gone")
     assert cluster.now_s < DEADLINE_S / 2
     assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS]
 
@@ -227,7 +227,7 @@ def test_a_taint_is_named_in_the_schedulers_words(
     cluster.fates = {"perftest": "unschedulable"}
     ran = run_on(cluster)
     server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
-    assert ran.reason == f"its server has no address: {server}: {TAINTED}"
+    assert ran.reason == f"its server never got an address: {server}: {TAINTED}"
 
 
 def test_a_quota_that_lets_no_pod_in_is_named(cluster: FakeCluster) -> None:
@@ -424,7 +424,7 @@ def test_a_refusal_has_the_clusters_words(api: KubernetesApi) -> None:
 
 
 def test_a_missing_operator_is_said(api: KubernetesApi) -> None:
-    with pytest.raises(DeviceError, match="no /mpijobs: is the operator of its kind there"):
+    with pytest.raises(DeviceError, match="serve /mpijobs: is the operator of that kind installed"):
         api.post("/mpijobs", {"kind": "MPIJob"})
 
 

@@ -163,14 +163,14 @@ DOWN = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped postin
 @pytest.mark.parametrize(
     ("second", "kind", "words"),
     [
-        (node("gpu02", unschedulable=True), "closed", "cordoned: node gpu02 takes no pods"),
+        (node("gpu02", unschedulable=True), "closed", "cordoned: node gpu02 refuses pods"),
         (
             node("gpu02", taints=[TAINT]),
             "closed",
-            "tainted: node gpu02 takes no pods (team=a:",
+            "tainted: node gpu02 refuses pods (team=a:",
         ),
         (node("gpu02", ready=DOWN), "broken", "node gpu02 is not ready: Kubelet stopped posting"),
-        (node("other"), "broken", "gpu02 is no node of the cluster"),
+        (node("other"), "broken", "gpu02 is not a node of the cluster"),
     ],
 )
 def test_a_node_that_takes_no_pods_is_named(second: Any, kind: str, words: str) -> None:  # noqa: ANN401

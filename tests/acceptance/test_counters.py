@@ -254,7 +254,7 @@ def test_a_nic_without_a_counter_of_its_rdma_device_has_no_zero() -> None:
     before, after = (at("gpu01", "enp5s0", tx_prio3_bytes=n) for n in (5, 9))
     found = measure_hop(hop("sender_nic"), before, after)
     assert (found.out_of_sequence, found.discards) == (None, None)
-    assert found.detail == "its RDMA device has no counter out_of_sequence"
+    assert found.detail == "its RDMA device lacks the counter out_of_sequence"
 
 
 def test_what_was_unread_before_has_no_growth() -> None:

@@ -262,8 +262,8 @@ def test_a_port_that_did_not_count_the_bytes_is_a_cable_in_another_port() -> Non
     ]
     _, (found,) = judge_pairs(ports, [], LIMITS)
     assert found.text == (
-        "the cable of gpu03 rail-0 at leaf-1 swp3 is in another port: the planned one counted no"
-        " bytes of it"
+        "the cable of gpu03 rail-0 at leaf-1 swp3 is in another port: the planned port "
+        "counted none of its bytes"
     )
 
 

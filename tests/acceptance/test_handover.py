@@ -144,13 +144,13 @@ def test_an_archive_that_is_missing_or_another_is_told_apart(folder: Path) -> No
         read_archived(named.place, "prove again")
     assert "fix    prove again" in str(changed.value)
     place.unlink()
-    with pytest.raises(UsageError, match="is not there, and the state of the stack names it"):
+    with pytest.raises(UsageError, match="is missing, but the state of the stack names it"):
         read_archived(named.place, "prove again")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "the evidence itself", TEXT])
 def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no question"):
+    with pytest.raises(UsageError, match="cannot read the question"):
         parse_asked(text)
     with pytest.raises(UsageError, match="names no evidence"):
         parse_named(text)

@@ -120,7 +120,7 @@ def gpus(*names: str) -> tuple[RankLine, ...]:
 
 H100: Final = "NVIDIA H100 80GB HBM3"
 MI300: Final = "AMD Instinct MI300X"
-XGMI: Final = "the GPUs are not NVIDIA's: AMD's xGMI is no NVLink"
+XGMI: Final = "the GPUs are not NVIDIA's: AMD's xGMI is not NVLink"
 PLAIN: Final = "P2P goes over PCIe too: no line and no number proves NVLink"
 NVL: Final[dict[str, Any]] = {"gpu_links": ("NVL",), "rows": (row(busbw=9.0),)}
 SEARCH: Final = "NCCL's search found NVL from GPU to GPU"

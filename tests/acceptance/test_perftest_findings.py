@@ -23,7 +23,7 @@ from components.acceptance.logs.log_model import (
     PerftestRow,
 )
 
-BUSY: Final = "run it again while the host that sends has nothing else to do"
+BUSY: Final = "run it again while the sending host is idle"
 STILL: Final = "a row in which no message arrived"
 AGAIN: Final = "take the log of the client again"
 GID: Final = "00:00:00:00:00:00:00:00:00:00:255:255:10:10:111:11"
@@ -80,7 +80,7 @@ LATENCY: Final = LatencyRow(size_bytes=2, typical_us=1.4, average_us=1.5)
         (
             {"contradictions": ("IB and Ethernet", "RC and UD")},
             "error",
-            "two ends that differ: IB and Ethernet",
+            "the two ends differ: IB and Ethernet",
             "",
         ),
         ({"rows": (row(2), row(8))}, "error", "rows are missing: from 2 B to 8 B", ""),
@@ -138,7 +138,7 @@ def test_completeness_without_a_clock(changes: dict[str, Any], actual: str, step
             {"gids": (GID, ZEROS)},
             "failed",
             "a GID of zeros",
-            "the interface has no address on that rail, or -x is wrong",
+            "the interface lacks an address on that rail, or -x is wrong",
         ),
         ({"gids": ()}, "skipped", "not shown", ""),
         (

@@ -66,7 +66,7 @@ def test_a_link_without_a_share_is_named_with_what_it_should_have() -> None:
     assert found.detail == (
         "leaf-01 swp52 carried none of 16 connections, though its session is up"
     )
-    assert found.next_step.startswith("look at what the switch hashes over")
+    assert found.next_step.startswith("check the hash fields of the switch")
 
 
 @pytest.mark.parametrize(

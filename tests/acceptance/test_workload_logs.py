@@ -261,7 +261,7 @@ def test_a_run_that_is_cut_is_not_saved_by_another() -> None:
     for text in (SCAN + head, SCAN + head + SCAN):
         verdict = judge_deepspeed_text(text, 100)
         assert verdict.exit_code == 4
-        assert verdict.findings[0].detail == "the first: the table of all_reduce has no row"
+        assert verdict.findings[0].detail == "the first: the table of all_reduce lacks rows"
     assert judge_deepspeed_text(head).findings[0].actual == "no result row"
 
 

@@ -133,7 +133,7 @@ def test_all_failures_are_named_at_once_and_nothing_is_written(
     assert done.out.count("the server answered 404") == 1
     assert f"\n  k3s-install-script: {up.web.address}{SCRIPT_PATH}\n" in done.out
     assert f"its checksum is {sha256(CHART + b'more')}, want {sha256(CHART)}" in done.out
-    assert "the list has no k3s" in done.out
+    assert "the list lacks k3s" in done.out
     assert f"{up.images.host}/v2/docker.io/mpioperator/mpi-operator/manifests/0.8.2" in done.out
     assert "not written" in done.out
     assert not up.site.with_name("site.lock.yaml").exists()
@@ -185,4 +185,4 @@ def test_an_image_without_a_part_for_the_hosts(up: Upstream, railyard: Call) -> 
     up.images.put_image(SITE_IMAGES[0], ("arm64",))
     done = railyard("pin", str(up.site))
     assert done.code == 4
-    assert "it has no part for linux/amd64, only for arm64" in done.out
+    assert "it lacks linux/amd64 and offers only arm64" in done.out

@@ -205,7 +205,7 @@ WRONG: Final[dict[str, Wrong]] = {
             rdma(f"ecn_mark_percent: {percent}"),
             "out-of-range",
             f"rdma.ecn_mark_percent is {percent}, and it must be at {limit}",
-            f"write a number that is at {limit}.",
+            f"write a number at {limit}.",
             swap((f"ecn_mark_percent: {percent}", "ecn_mark_percent: 100")),
         )
         for percent, limit in ((0, "least 1"), (101, "most 100"))

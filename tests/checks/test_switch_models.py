@@ -38,8 +38,8 @@ def test_without_the_sn5610_an_sn5600_is_nearer_than_an_sn4600c() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("QM9790", "no system to log in to"),
-        ("QM8790", "no system to log in to"),
+        ("QM9790", "runs no system for logins"),
+        ("QM8790", "runs no system for logins"),
         ("Q3400-RA", "NVOS"),
         ("Q3200-RA", "NVOS"),
         ("DCS-7804R3", "tx-queue"),

@@ -62,7 +62,7 @@ def test_a_report_without_its_archive_says_where_it_was(railyard: Call) -> None:
     PLACE.unlink()
     done = railyard("report", "dev", "--no-open")
     assert (done.code, done.out) == (2, "")
-    assert "evidence.json is not there, and the state of the stack names it" in done.err
+    assert "evidence.json is missing, but the state of the stack names it" in done.err
     assert "railyard accept dev" in done.err
 
 
@@ -89,7 +89,7 @@ def test_the_gate_passes_nothing_that_it_cannot_find(railyard: Call, told: str) 
     PLACE.unlink()
     done = railyard("evidence", "gate", "--warn", "--stack", "dev", stdin=told)
     assert (done.code, done.out) == (2, "")
-    assert "is not there" in done.err
+    assert "is missing" in done.err
 
 
 def test_a_request_that_is_not_in_the_archive_runs_nothing(railyard: Call, told: str) -> None:
@@ -97,5 +97,5 @@ def test_a_request_that_is_not_in_the_archive_runs_nothing(railyard: Call, told:
     asked = 'plan_digest = "a"\nprovenance = "lab"\nrequest = "b"\nstack = "dev"\n'
     done = railyard("evidence", "collect", "--number", "8", stdin=asked)
     assert (done.code, done.out) == (2, "")
-    assert "requests/b.json is not there" in done.err
+    assert "requests/b.json is missing" in done.err
     assert "pulumi up -s dev" in done.err

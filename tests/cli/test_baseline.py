@@ -52,7 +52,7 @@ def test_what_is_no_baseline_is_refused(
     Path("kept.json").write_text(text)
     done = railyard("baseline", "import", "dev", "kept.json")
     assert done.code == 2
-    assert "kept.json is no exported baseline" in done.err
+    assert "kept.json is not an exported baseline" in done.err
     assert not Path(".railyard").exists()
 
 

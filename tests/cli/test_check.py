@@ -144,7 +144,7 @@ def test_several_files_and_standard_input_end_with_the_worst_code(
     assert f"{good}: no problems" in done.out
     assert "  where  <stdin>:4   rdma.mtu_bytes = 9000" in done.out
     done = railyard("check", "no.yaml", good, "-", stdin=text)
-    assert (done.code, done.err) == (2, "no.yaml: there is no such file.\n")
+    assert (done.code, done.err) == (2, "no.yaml: file not found.\n")
     assert "<stdin>:4" in done.out
 
 
@@ -244,7 +244,7 @@ def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("check", "nothing.yaml"), "nothing.yaml: there is no such file."),
+        (("check", "nothing.yaml"), "nothing.yaml: file not found."),
         (("check",), "Missing argument"),
         (("chek", "x.yaml"), "No such command 'chek'"),
         (("check", "x.yaml", "--format", "xml"), "xml"),

@@ -240,7 +240,7 @@ def test_all_reasons_come_at_once(run: Call, cluster: Cluster) -> None:
     cluster.nodes = {"gpu01": CORDONED}
     done = run("nccl", "--nodes", "gpu01,gpu7", "--run", "--name", "A")
     assert done.code == 2
-    wanted = ("gpu7 is no host", '"A" is no name', "node gpu01 is cordoned")
+    wanted = ("gpu7 is not a host", '"A" is not a valid job name', "node gpu01 is cordoned")
     assert [words for words in wanted if words not in done.err] == []
 
 
@@ -248,7 +248,7 @@ def test_a_cluster_without_the_operator_is_named(run: Call, cluster: Cluster) ->
     cluster.groups = ()
     done = run("nccl", "--nodes", "gpu01,gpu02", "--run")
     assert done.code == 1
-    assert "the cluster has no MPIJob (kubeflow.org/v2beta1)\n  fix    set jobs.mpi_op" in done.err
+    assert "does not serve MPIJob (kubeflow.org/v2beta1)\n  fix    set jobs.mpi_op" in done.err
 
 
 def test_trainer_is_taken_where_it_is(run: Call, cluster: Cluster) -> None:

@@ -75,7 +75,7 @@ def test_a_floor_that_is_no_number_is_exit_2(
 ) -> None:
     done = railyard("judge", kind, "-", f"{option}={value}")
     assert (done.code, done.out) == (2, "")
-    assert "is no least bandwidth" in done.err
+    assert "is neither a lowest bandwidth" in done.err
 
 
 _ALONE = """

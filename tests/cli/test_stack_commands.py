@@ -131,7 +131,7 @@ def test_the_last_report_is_compared_with_another_run(railyard: Call, folder: Pa
     assert "Against run 6" in (folder / LAST).with_name("report.html").read_text()
     done = railyard("report", "dev", "--no-open", "--against", "3")
     assert (done.code, done.out) == (2, "")
-    assert "has no run 3 here" in done.err
+    assert "run 3 of stack dev is not on this machine" in done.err
     assert "take one of: 6, 7" in done.err
 
 
@@ -228,7 +228,7 @@ def test_a_stack_that_names_its_site_is_read_from_there(
     see()
     refused = railyard("drift", "dev")
     assert refused.code == 1
-    assert "sites/dgx.yaml, and there is no file sites/dgx.yaml" in refused.err
+    assert "sites/dgx.yaml, but the file sites/dgx.yaml does not exist" in refused.err
     assert "Pulumi.dev.yaml:2" in refused.err
     (folder / "sites").mkdir()
     site = (EXAMPLES / "dgx-roce" / "site.yaml").read_text()

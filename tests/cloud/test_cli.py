@@ -38,7 +38,7 @@ def test_a_good_call_prints_one_flat_object(plan: CloudPlan) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
-    [("401", 4, "does not accept the access key"), ("403", 4, "may not do this")],
+    [("401", 4, "does not accept the access key"), ("403", 4, "lacks the right for this")],
 )
 def test_a_refusal_is_exit_4(
     cloud: CrusoeCloud, plan: CloudPlan, fault: str, code: int, words: str
@@ -61,5 +61,5 @@ def test_a_missing_secret_is_exit_2_and_named(plan: CloudPlan) -> None:
 def test_a_wrong_request_is_exit_2(verb: str, stdin: str) -> None:
     done = railyard(verb, stdin, **SECRETS)
     assert done.returncode == 2
-    assert "stdin is no cloud request" in done.stderr
+    assert "cannot read the cloud request on stdin" in done.stderr
     assert "Traceback" not in done.stderr

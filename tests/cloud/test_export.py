@@ -49,7 +49,7 @@ def test_a_site_without_made_instances_has_nothing_to_export() -> None:
     root = Path(__file__).parents[2]
     spec = load_site(root / "examples" / "dgx-roce" / "site.yaml").spec
     assert spec is not None
-    with pytest.raises(UsageError, match="makes no cloud instances"):
+    with pytest.raises(UsageError, match="does not make cloud instances"):
         export_bring_your_own(spec, {})
 
 

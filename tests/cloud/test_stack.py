@@ -197,18 +197,18 @@ def test_a_name_of_somebody_else_is_refused_before_anything_is_made(
 @pytest.mark.parametrize(
     ("edits", "words"),
     [
-        ((("us-east1-a", "eu-norway1-a"),), "there is no location eu-norway1-a."),
-        ((("c1a.8x", "c1a.16x"),), "there is no instance type c1a.16x. Did you mean `c1a.8x`?"),
+        ((("us-east1-a", "eu-norway1-a"),), "the location eu-norway1-a does not exist."),
+        ((("c1a.8x", "c1a.16x"),), "the instance type c1a.16x does not exist. Did you mean"),
         (
             (("ubuntu22.04:latest", "ubuntu22.04:2020-01-01"),),
-            "there is no image in us-east1-a ubuntu22.04:2020-01-01.",
+            "the image in us-east1-a ubuntu22.04:2020-01-01 does not exist.",
         ),
         ((("count: 2}", "count: 5}"),), "has 4 of h100-80gb-sxm-ib.8x to give, and 5 are to be"),
         ((("count: 2}", "count: 5}"),), "may take 32 more of quota QUOTA_H100, and 40 are"),
         ((("count: 2}", "count: 5}"),), "has 40 free slices, 8 for each of 5 instances; the most"),
         (
             (("h100-80gb", "h200-141gb"),),
-            "there is no IB network of us-east1-a for h200-141gb-sxm-ib.8x",
+            "the cloud offers no IB network of us-east1-a for h200-141gb-sxm-ib.8x",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_out_of_stock_says_so_and_the_next_run_ends_well(
     cloud.fault(["out_of_stock"])
     assert not stack.up(plan)
     assert [type(error) for error in stack.errors] == [OutOfStockError]
-    assert "a quota is no capacity" in said(stack)
+    assert "a quota does not guarantee capacity" in said(stack)
     assert stack.up(plan), said(stack)
     assert names(cloud, "instances") == Counter(each.name for each in plan.instances)
 

@@ -99,7 +99,7 @@ def test_cards_with_other_names_are_found_by_their_hosts_name(tmp_path: Path) ->
     assert other.stderr == "railyard: there is no RDMA device behind ens256 on vm03\n"
     stranger = run(tmp_path, two_cards(), "elsewhere")
     assert stranger.returncode == 1
-    assert stranger.stderr == "railyard: elsewhere is no worker of this site\n"
+    assert stranger.stderr == "railyard: elsewhere is not a worker of this site\n"
 
 
 def test_indexes_that_differ_are_left_to_nccl_and_said(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def discover(*words: str, **environment: str) -> subprocess.CompletedProcess[str
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--file", "no-such.yaml"), "no-such.yaml: there is no such file"),
+        (("--file", "no-such.yaml"), "no-such.yaml: file not found"),
         (("--file", str(EXAMPLE)), "--identity FILE names the private key"),
         (("--file", str(EXAMPLE)), "RAILYARD_SECRET_SSH_PRIVATE_KEY holds it"),
         (("--file", str(EXAMPLE), "--identity", "no-such-key"), "the private key cannot be read"),
@@ -45,12 +45,12 @@ def test_what_is_missing_is_said_and_nobody_is_asked(words: tuple[str, ...], tex
 def test_an_unknown_host_alone_needs_no_key() -> None:
     done = discover("gpu99", "--file", str(EXAMPLE))
     assert done.returncode == 2
-    assert "gpu99 is no host of" in done.stdout
+    assert "gpu99 is not a host of" in done.stdout
     assert "its hosts: mgmt01, gpu01, gpu02" in done.stdout
 
 
 def test_a_key_that_is_none_is_said_for_each_host() -> None:
     done = discover("gpu01", "--file", str(EXAMPLE), RAILYARD_SECRET_SSH_PRIVATE_KEY="nonsense")
     assert done.returncode == 4
-    assert "the secret ssh_private_key is no private key" in done.stdout
+    assert "the secret ssh_private_key is not a private key" in done.stdout
     assert EXAMPLE.read_text().count("link_width") == 0

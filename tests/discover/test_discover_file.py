@@ -118,7 +118,7 @@ def test_an_alias_is_not_written_through(tmp_path: Path, look: HostLook) -> None
     text += SSH.replace("    ssh:", "  - name: gpu02\n    nics: *cards\n    ssh:")
     report, after = run(tmp_path, text, look, look)
     assert after == text
-    assert "by an anchor and aliases" in render_report(report)
+    assert "an anchor and aliases use it twice" in render_report(report)
     assert report.exit_code == 2
 
 
@@ -273,7 +273,7 @@ def test_the_site_that_a_stack_names_is_read_and_written(tmp_path: Path, look: H
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        ("gone.yaml", "there is no file"),
+        ("gone.yaml", "does not exist"),
         ("../site.yaml", "leads out of the project"),
         ("Pulumi.dev.yaml", "the file of a stack itself"),
     ],

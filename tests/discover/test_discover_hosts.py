@@ -142,7 +142,7 @@ def test_hosts_that_fail_keep_no_other_from_being_written(tmp_path: Path, look: 
     assert report.exit_code == 4
     assert after.count(" pci:") == 4
     text = render_report(report)
-    assert "gpu77 is no host of" in text
+    assert "gpu77 is not a host of" in text
     assert "its hosts: gpu01, gpu02" in text
     assert "not reachable" in text
 
@@ -203,8 +203,8 @@ def test_a_stranger_needs_a_host_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (f"      host_key: {KEY}\n", "", "gpu01 has no pinned host key"),
-        ("      private_key: {secret: ssh_private_key}\n", "", "has no private key"),
+        (f"      host_key: {KEY}\n", "", "gpu01 lacks a pinned host key"),
+        ("      private_key: {secret: ssh_private_key}\n", "", "lacks a private key"),
         ("user: nvidia", "user: [a]", "ssh.user"),
     ],
 )

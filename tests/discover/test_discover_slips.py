@@ -29,7 +29,7 @@ def test_a_wrong_address_shifts_no_rail(tmp_path: Path, look: HostLook, pci: str
     report, after = run(tmp_path, text, look)
     told = render_report(report)
     assert "rail-1," not in after.partition("nics")[2]
-    assert f"it may be a card of the file that is not on the host ({pci})" in told
+    assert f"it may be a card of the file which the host lacks ({pci})" in told
     assert report.exit_code == 3
 
 
@@ -105,7 +105,7 @@ def test_hosts_that_are_no_list_are_not_nothing_to_add(tmp_path: Path, look: Hos
 
 def test_a_host_without_a_name_is_told(tmp_path: Path) -> None:
     report, _ = run(tmp_path, f"{HEAD}hosts:\n  - role: worker\n")
-    assert "hosts[0] has no name, and was not looked at" in render_report(report)
+    assert "hosts[0] lacks a name, so it was not read" in render_report(report)
     assert report.exit_code == 2
 
 
@@ -122,6 +122,6 @@ def test_what_was_seen_of_a_host_that_cannot_be_written_is_shown(
     report, after = run(tmp_path, text, look)
     told = render_report(report)
     assert after == text
-    assert "by an anchor and aliases" in told
+    assert "an anchor and aliases use it twice" in told
     assert "0000:8b:00.0" in told
     assert "nothing to add of the others" in told

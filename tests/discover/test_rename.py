@@ -160,11 +160,11 @@ def test_any_name_keeps_all_else(
 def test_refusals(tmp_path: Path) -> None:
     file = site(tmp_path)
     assert refusal(file, Rename("host", "gpu77", "gpu09")) == (
-        "site.yaml:34: there is no host gpu77. Nothing was written.\n"
+        "site.yaml:34: the file lacks the host gpu77. Nothing was written.\n"
         "  fix    the names are mgmt01, gpu01, gpu02."
     )
     taken = refusal(file, Rename("host", "gpu01", "leaf-01"))
-    assert "the name leaf-01 is taken: line 19 of the file has a device of it" in taken
+    assert "the name leaf-01 is taken: line 19 of the file uses it" in taken
     for wrong in ("GPU 1", "localhost", "x" * 64, ""):
         assert "cannot be called" in refusal(file, Rename("host", "gpu01", wrong))
     ended = refusal(file, Rename("host", "gpu01", "gpu09"), recorded("gpu01", "gpu09"))

@@ -116,7 +116,7 @@ def test_a_server_goes_while_the_others_hold_the_quorum() -> None:
     ("servers", "words"),
     [
         (1, "the API is away while mgmt01, its only server, boots"),
-        (2, "the API is away while mgmt01 boots: mgmt02 alone is no majority of etcd"),
+        (2, "the API is away while mgmt01 boots: mgmt02 alone is not a majority of etcd"),
     ],
 )
 def test_what_the_cluster_loses_without_the_server_is_told(servers: int, words: str) -> None:

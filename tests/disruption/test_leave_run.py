@@ -95,7 +95,7 @@ def test_a_node_that_is_lost_or_gone_is_passed_over() -> None:
         "changed": {},
         "passed_over": {
             "gpu02": "it is not Ready: no kubelet would end its pods",
-            "gpu09": "it is no node any more",
+            "gpu09": "it left the cluster",
         },
     }
     assert played.cluster.asked == []

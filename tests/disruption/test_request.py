@@ -67,7 +67,7 @@ def test_without_the_groups_nothing_is_done(kept: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]"])
 def test_what_is_no_request_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="stdin is no request to reboot a host"):
+    with pytest.raises(UsageError, match="cannot read the request to reboot a host on stdin"):
         parse_request(text)
 
 

@@ -168,7 +168,7 @@ def test_a_host_that_is_still_away_leaves_its_cordon_unknown(cluster: PlayedClus
 
 def test_a_host_that_is_no_node_has_no_cordon() -> None:
     down = {"unit": "active", "rdma.a": "port DOWN"}
-    fails(PlayedHost(REQUEST, None, boots=dict(FIRMWARE), ready=down), "it is no node")
+    fails(PlayedHost(REQUEST, None, boots=dict(FIRMWARE), ready=down), "it is not a node")
 
 
 def test_another_host_key_after_the_boot_is_told_with_what_was_done(
@@ -197,8 +197,8 @@ def test_a_node_of_another_name_is_not_rebooted_under_its_jobs(cluster: PlayedCl
     host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
     fails(
         host,
-        "the cluster has no node gpu01, and its node gpu01.example.com runs on this host",
-        "a node is drained by its host's name",
+        "the cluster lacks a node gpu01, but its node gpu01.example.com runs on this host",
+        "Railyard drains a node by its host's name",
     )
     assert (host.actions, host.mark, cluster.asked) == (["look"], "", [])
 

@@ -216,7 +216,7 @@ def test_a_run_killed_while_the_host_boots_is_finished(cluster: PlayedCluster) -
         run.perform()
     fails(host, "the first look: gpu01", "connection refused")  # it is still away
     host.pause(100)
-    assert host.run().perform()["pending"] == ["what an earlier run began"]
+    assert host.run().perform()["pending"] == ["the work of an earlier run"]
     assert not cluster.cordoned("gpu01")
 
 

@@ -37,7 +37,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.36.3+k3s1; there is no way back to an earlier one"
+                "write version: v1.36.3+k3s1; K3s cannot go back to an earlier one"
                 " (docs/howto/upgrade-k3s.md)"
             ),
         ),
@@ -49,7 +49,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.36.3+k3s2; there is no way back to an earlier one"
+                "write version: v1.36.3+k3s2; K3s cannot go back to an earlier one"
                 " (docs/howto/upgrade-k3s.md)"
             ),
         ),
@@ -62,7 +62,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.37.1+k3s1; there is no way back to an earlier one"
+                "write version: v1.37.1+k3s1; K3s cannot go back to an earlier one"
                 " (docs/howto/upgrade-k3s.md)"
             ),
         ),

@@ -172,7 +172,7 @@ def test_exit_codes(drifts: tuple[DeviceDrift, ...], code: int) -> None:
 def test_the_report_tells_every_case_apart() -> None:
     assert render_drift((CLEAN, DRIFTED, SILENT, NEW, NOT_SEEN)).splitlines() == [
         "leaf-01      no drift",
-        "leaf-01      drift: 1 setting(s) differ from what was applied",
+        "leaf-01      drift: 1 setting(s) differ from the last update",
         "               mtu_bytes of port 1/2 is 1500, want 9216",
         "gpu01        unreachable: gpu01: no answer",
         "leaf-01      never applied",

@@ -174,8 +174,8 @@ def test_what_is_known_of_a_device_that_was_looked_at(
 
 CABLE = "port 1/3: gpu01 enp5s0 is plugged in, the file says gpu02/rail-0"
 WORDS = (
-    "mtu_bytes of port 1/2 is 1500, harmless is 9216; not ours, and it breaks the class of RoCE;"
-    " fix: no rewrite"
+    "mtu_bytes of port 1/2 is 1500, harmless is 9216; outside the plan, and it breaks the class of "
+    "RoCE; fix: no rewrite"
 )
 LOST = RoutingFault("port swp1", "BGP with s:swp1 is Idle", "show it")
 UNSAID = RoutingFault("switch", "BFD is not known", "show it", "unsaid")
@@ -192,7 +192,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "setting": (
         replace(QUIET, differences=(MTU, MTU), tools=("host",)),
         3,
-        ["n1           drift: 2 setting(s) differ from what was applied",
+        ["n1           drift: 2 setting(s) differ from the last update",
          "               mtu_bytes of port 1/2 is 1500, want 9216",
          "               mtu_bytes of port 1/2 is 1500, want 9216",
          "               tool host: missing or altered on the host; `pulumi up` sends it again"],
@@ -220,7 +220,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "routed link": (
         replace(QUIET, routing=(LOST, UNSAID)),
         3,
-        ["n1           routing: 1 link(s) do not carry what the file says",
+        ["n1           routing: 1 link(s) do not carry the planned traffic",
          "               port swp1: BGP with s:swp1 is Idle; next: show it",
          "               switch: BFD is not known; next: show it"],
     ),
@@ -238,7 +238,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "beside": (
         replace(QUIET, beside=(BESIDE,)),
         3,
-        ["n1           beside: 1 setting(s) that are not ours break our traffic",
+        ["n1           beside: 1 setting(s) outside the plan break RDMA traffic",
          f"               {WORDS}"],
     ),
 }  # fmt: skip

@@ -67,8 +67,8 @@ def test_a_begun_project_previews_once_its_values_are_there(
     real = engine.call(folder, "preview", "--stack", STACK)
     assert real.returncode != 0
     told = " ".join((real.stdout + real.stderr).split())
-    assert f"stack {STACK} is not of the lab, and would run on parts of it" in told
-    assert "is a stand-in of the lab" in told
+    assert f"stack {STACK} does not belong to the lab, but would use parts of the lab" in told
+    assert "is the lab's substitute" in told
     assert "which is public" in told
     assert "which `make clean` deletes" in told
     config = {"railyard:lab": "true", "railyard:observe": "never"}

@@ -121,7 +121,7 @@ def test_a_session_lost_after_the_apply_says_what_happens(
 ) -> None:
     exchange = talk(switch)
     tap(exchange, monkeypatch, lost_before=lambda line: line.endswith("--confirm-yes"))
-    with pytest.raises(UnreachableError, match="takes back what was in force within 300 s"):
+    with pytest.raises(UnreachableError, match="restores the previous configuration within 300 s"):
         apply(exchange)
     assert switch.port_view("swp1").pfc_priorities == {3}
 

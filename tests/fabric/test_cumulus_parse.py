@@ -193,5 +193,7 @@ def test_the_deadlocks_of_each_class() -> None:
     assert storms(WATCHDOG.partition("\n\n")[0].replace("enabled", "disabled")).storms == {}
     other = WATCHDOG.replace("deadlock-count", "storms").replace("state ", "mode  ")
     lost = [each for each in storms(other).unread if each.way == "storms"]
-    assert [(each.text, each.why) for each in lost] == [(other, "it is no table of the watchdog")]
+    assert [(each.text, each.why) for each in lost] == [
+        (other, "it is not a table of the watchdog")
+    ]
     assert not [each for each in storms(OLDER).unread if each.way == "storms"]

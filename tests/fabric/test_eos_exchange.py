@@ -283,7 +283,7 @@ def test_a_member_of_a_bundle_is_refused(switch: EosSwitch) -> None:
     exchange = talk(switch)
     baseline = baseline_of(exchange, LOSSY)
     assert "Ethernet2/1" not in baseline.ports
-    with pytest.raises(DeviceError, match="Ethernet2/1: there is no such port, or it is part of"):
+    with pytest.raises(DeviceError, match="Ethernet2/1: not found, or part of"):
         apply(exchange, LOSSY)
     assert switch.snapshot() == first
 

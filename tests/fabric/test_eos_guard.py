@@ -97,7 +97,7 @@ def test_a_session_lost_after_the_commit_is_taken_back_by_the_timer(
     first = switch.snapshot()
     exchange = talk(switch)
     _lose_at(exchange, monkeypatch, "show vlan")
-    with pytest.raises(UnreachableError, match="takes back what was in force within 300 s"):
+    with pytest.raises(UnreachableError, match="restores the previous configuration within 300 s"):
         apply(exchange, LOSSLESS)
     assert switch.port_view("Ethernet1/1").pfc_priorities == {3}
     clock.now_s = 299

@@ -94,5 +94,5 @@ def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
 
 def test_a_port_that_the_switch_does_not_have_is_no_work() -> None:
     wanted = SwitchState(ports={"Ethernet1/1": PortState(admin_up=True)})
-    with pytest.raises(Unsettable, match="Ethernet1/1: there is no such port"):
+    with pytest.raises(Unsettable, match="Ethernet1/1: not found"):
         EosDriver().plan_changes(SwitchState(), wanted)

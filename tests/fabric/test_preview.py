@@ -64,7 +64,7 @@ def test_waves_are_listed_with_what_each_interrupts() -> None:
     quiet = "x: 1 setting will change\n  port 1/1\n    trust: L2 -> L3"
     unread = f"{quiet}\n  interrupts: not known, since the switch was not read"
     assert render_waves([plan], {"leaf-01": unread, "leaf-02": flaps, "leaf-05": flaps}, 1) == (
-        "wave 1 of 2 (canary): leaf-01 - what it interrupts is not known",
+        "wave 1 of 2 (canary): leaf-01 - its impact is unknown",
         "wave 2 of 2: leaf-[02,05] - port 1/1: flaps",
     )
     assert render_waves([plan], {"leaf-02": flaps, "leaf-05": quiet}, 1) == (
@@ -156,7 +156,7 @@ def test_a_failed_change_shows_the_values_that_it_was_about(tmp_path: Path) -> N
     with pytest.raises(DeviceError) as caught:
         apply(lab.talk(switch), desired)
     text = str(caught.value)
-    assert re.search(r"  values\n(.|\n)*mtu_bytes: was 1500, shall be 9216, is 1500", text)
+    assert re.search(r"  values\n(.|\n)*mtu_bytes: was 1500, should be 9216, is 1500", text)
     assert "vlan_1:" not in text, "what nobody touches is not told"
 
 
@@ -182,7 +182,7 @@ def test_a_drain_says_how_traffic_leaves(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "why"), [("onyx", "its driver sets no BGP"), ("eos", "it has no BGP sessions")]
+    ("system", "why"), [("onyx", "its driver sets no BGP"), ("eos", "it runs no BGP sessions")]
 )
 def test_a_drain_says_why_no_traffic_leaves(system: str, why: str) -> None:
     plan = plan_of(system)

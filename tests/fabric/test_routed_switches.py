@@ -152,7 +152,7 @@ NEEDED = {
     merge(
         '{"BGP_GLOBALS":{"default":{"local_asn":"64999"}},'
         '"BGP_PEER_GROUP":{"default|UP":{"asn":"65009"}}}'
-    ): ("sonic", "BGP_PEER_GROUP|default|UP, and another number would"),
+    ): ("sonic", "BGP_PEER_GROUP|default|UP, which another AS number would"),
     "": ("eos", "reload the switch, and run this again"),
 }
 """What stands in the way, to what its system says; blank: another process of BGP."""

@@ -64,9 +64,9 @@ def answers() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("command", "text", "why"),
     [
-        (counters.QUEUES, "Port doesn't exist! Ethernet0", "no table of queues"),
+        (counters.QUEUES, "Port doesn't exist! Ethernet0", "not a table of queues"),
         (counters.QUEUES, "{}", "no unicast queue of Ethernet0"),
-        (counters.DROPS, "COUNTERS_PORT_NAME_MAP is empty!", "no row of Ethernet0"),
+        (counters.DROPS, "COUNTERS_PORT_NAME_MAP is empty!", "lacks the row of Ethernet0"),
     ],
 )
 def test_counters_of_another_form_are_shown_raw(command: str, text: str, why: str) -> None:
@@ -118,7 +118,7 @@ def test_marks_count_from_their_release_on_once_they_are_polled(tmp_path: Path) 
 @pytest.mark.parametrize("gone", ["  -----------------\nEthernet0", "LocalPort"])
 def test_neighbours_of_other_columns_are_shown_raw(gone: str) -> None:
     text = form("show_lldp_table.txt").partition(gone)[0] + "\nEthernet0    leaf-02\n"
-    with pytest.raises(Unreadable, match="no table of neighbours") as caught:
+    with pytest.raises(Unreadable, match="not a table of neighbours") as caught:
         counters.parse_neighbours("show lldp table", text)
     assert caught.value.text == text
 

@@ -87,9 +87,9 @@ def test_the_switch_and_who_else_uses_it() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("Traceback (most recent call last):", "no table of tables"),
-        ('["PORT"]', "no table of tables"),
-        ('{"VLAN": {}}', "no port in it"),
+        ("Traceback (most recent call last):", "not a table of tables"),
+        ('["PORT"]', "not a table of tables"),
+        ('{"VLAN": {}}', "lists no port"),
     ],
 )
 def test_another_form_is_named_and_hidden(text: str, why: str) -> None:

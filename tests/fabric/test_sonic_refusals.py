@@ -129,7 +129,7 @@ def test_an_unreadable_configuration_is_not_shown(
         return '{"SNMP_COMMUNITY": {"hush": '
 
     monkeypatch.setattr(exchange.session, "run", broken)
-    with pytest.raises(DeviceError, match="no table of tables") as caught:
+    with pytest.raises(DeviceError, match="not a table of tables") as caught:
         exchange.read(LOSSY)
     assert "hush" not in str(caught.value)
 
@@ -172,14 +172,14 @@ def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
 @pytest.mark.parametrize(
     ("tables", "why"),
     [
-        ({"PORT": {"Ethernet0": {"mtu": "x"}}}, "'x' of PORT|Ethernet0 mtu is no number"),
+        ({"PORT": {"Ethernet0": {"mtu": "x"}}}, "'x' of PORT|Ethernet0 mtu is not a number"),
         (
             {"VLAN_MEMBER": {"Vlanx|Ethernet0": {}}},
-            "'x' of VLAN_MEMBER|Vlanx|Ethernet0 is no number",
+            "'x' of VLAN_MEMBER|Vlanx|Ethernet0 is not a number",
         ),
-        ({"VLAN": {"Vlan": {}}}, "'' of VLAN|Vlan is no number"),
+        ({"VLAN": {"Vlan": {}}}, "'' of VLAN|Vlan is not a number"),
         *(
-            ({table: {f"Ethernet0|{span}": {}}}, f"{table}|'Ethernet0|{span}' says no queue")
+            ({table: {f"Ethernet0|{span}": {}}}, f"{table}|'Ethernet0|{span}' names neither a queue")
             for table in ("QUEUE", "BUFFER_PG")
             for span in ("a-b", "3-x", "4-3", "3-", "-3", "3,4", "")
         ),
@@ -188,7 +188,7 @@ def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
             for name in ("Ethernet0", "Ethernet0|x")
         ),
         *(
-            ({"PORT_QOS_MAP": {"Ethernet0": {"pfc_enable": text}}}, f"'{text}' is no list of")
+            ({"PORT_QOS_MAP": {"Ethernet0": {"pfc_enable": text}}}, f"'{text}' is not a list of")
             for text in ("3,x", "3-4", "3,,4", "34")
         ),
     ],

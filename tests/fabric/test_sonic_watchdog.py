@@ -264,7 +264,7 @@ def test_a_length_that_the_platform_does_not_know_is_taken_back(switch: SonicSwi
     first = switch.snapshot()
     with pytest.raises(DeviceError, match="still differs") as caught:
         apply(exchange, with_cables(LOSSLESS, {"Ethernet8": 7}))
-    assert "cable_m: was 300, shall be 7, is 300" in str(caught.value)
+    assert "cable_m: was 300, should be 7, is 300" in str(caught.value)
     assert "the previous values were put back" in str(caught.value)
     assert switch.snapshot() == first
 

@@ -138,7 +138,7 @@ def test_what_people_split_is_required_by_name_and_then_taken(tmp_path: Path) ->
         untouched = room.switch.snapshot()
         text = preview_switch(room.plan, None, room.read(), "allow")
         assert text is not None
-        assert f"will be refused: port {whole} is whole, and the file wants 2 parts of it" in text
+        assert f"will be refused: port {whole} is whole, and the file wants it split in 2" in text
         with pytest.raises(DeviceError, match="No update splits it") as told:
             room.record()
         assert line in str(told.value)

@@ -207,7 +207,7 @@ def test_adaptive_routing_is_read_and_never_set(adaptive: SwitchPlan, ufm: Ufm) 
     held = str(ufm.partitions)
     with pytest.raises(DeviceError, match=r"routing_engine ar_updn` for a tree") as told:
         run_apply(request(adaptive), environ)
-    assert "by hand in its opensm.conf" in str(told.value)
+    assert "yourself in its opensm.conf" in str(told.value)
     assert (str(ufm.partitions), ufm.routing_engine) == (held, "minhop")
     run_restore(request(adaptive), environ)
     assert {*ufm.partitions} == {0x444}
@@ -252,7 +252,7 @@ def test_the_forms_are_read_and_printed(adaptive: SwitchPlan, ufm: Ufm) -> None:
 
 def test_an_answer_of_another_form_is_shown(adaptive: SwitchPlan, ufm: Ufm) -> None:
     ufm.broken["GET"] = (200, [])
-    with pytest.raises(DeviceError, match="it is no list of partitions with their GUIDs"):
+    with pytest.raises(DeviceError, match="it is not a list of partitions with their GUIDs"):
         observe_switch(adaptive.endpoint, "ufm", adaptive.desired, SECRETS)
     answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
     with pytest.raises(Unreadable, match="no `routing_engine_active` in the answer"):

@@ -139,7 +139,7 @@ def test_a_secret_that_the_program_does_not_mark_is_named_for_policies() -> None
 @pytest.mark.parametrize(
     ("args", "secrets", "parts_of_the_report"),
     [
-        ({"site": "sit.yaml"}, SECRETS, ["sit.yaml: there is no such file"]),
+        ({"site": "sit.yaml"}, SECRETS, ["sit.yaml: file not found"]),
         ({"site": "name: a\n", "lock": "- a\n- b\n"}, SECRETS, ["lock:1"]),
         ({"site": "site.yaml", "parts": ["switch"]}, SECRETS, ["has switch", "switches, hosts"]),
         ({"site": "site.yaml", "parts": []}, SECRETS, ["has nothing", "remove `parts`"]),

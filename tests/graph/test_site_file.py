@@ -47,7 +47,7 @@ def test_the_file_gives_the_same_resources_as_the_value() -> None:
 @pytest.mark.parametrize(
     ("site", "cluster", "words"),
     [
-        ("gone.yaml", False, "there is no file gone.yaml"),
+        ("gone.yaml", False, "the file gone.yaml does not exist"),
         ("../site.yaml", False, "leads out of the project's folder"),
         ("site.yaml", True, "both `railyard:site` and `railyard:cluster`"),
     ],

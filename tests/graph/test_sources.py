@@ -79,5 +79,5 @@ def test_a_lock_that_cannot_be_read_ends_the_run(
     run = dev_run()
     config = {key: value for key, value in run.config.items() if key != "cluster"}
     report, _ = record_refusal(replace(run, config={**config, "site": "site.yaml"}))
-    assert "lock-file: site.lock.yaml is no lock" in report
+    assert "lock-file: site.lock.yaml is not a lock" in report
     assert "site.lock.yaml:1" in report

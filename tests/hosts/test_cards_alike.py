@@ -92,7 +92,7 @@ def test_a_line_of_all_cards_without_a_card_is_no_state() -> None:
 
 
 def test_a_line_of_all_vfs_of_a_card_without_any_is_no_state() -> None:
-    with pytest.raises(DeviceError, match="is of all VFs of a card that has none"):
+    with pytest.raises(DeviceError, match="applies to all VFs, but the card has zero VFs"):
         parse_state(f"{A}.netdev=enp5s0\nvf.0000:05:00.0.*.trust=on\n")
 
 

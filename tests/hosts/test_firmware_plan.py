@@ -259,7 +259,7 @@ def test_a_host_that_can_become_as_wanted_is_not_refused() -> None:
 
 
 def test_a_card_that_is_not_there_is_refused_but_on_virtual_machines() -> None:
-    assert f"gpu01 has no PCI device {PCI}" in refused(Firmware(), model="absent")
+    assert f"gpu01 lacks the PCI device {PCI}" in refused(Firmware(), model="absent")
     guests = load_example("esxi-roce")
     plan = plan_hosts(guests)[0]
     gone = HostState(dict.fromkeys(plan.desired.values, "absent"))
@@ -268,7 +268,7 @@ def test_a_card_that_is_not_there_is_refused_but_on_virtual_machines() -> None:
 
 def test_a_device_of_another_kind_is_refused() -> None:
     text = refused(Firmware(manage=True), model="unknown", fw_vfs_offered="0")
-    assert f"{PCI} of gpu01 is no card that Railyard knows, and the file says ConnectX-5" in text
+    assert f"Railyard does not know the card at {PCI} of gpu01; the file says ConnectX-5" in text
     assert "lspci -D -d 15b3:" in text
     assert "firmware.manage" not in text
 
@@ -276,7 +276,7 @@ def test_a_device_of_another_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("vfs", "offered", "words"),
     [
-        ("absent", "unsupported", "gpu01 has no PCI device 0000:99:00.0"),
+        ("absent", "unsupported", "gpu01 lacks the PCI device 0000:99:00.0"),
         ("0", "0", "gpu01 0000:99:00.0 is asked for 8 VFs, and its firmware offers 0"),
         ("0", "8", ""),
     ],

@@ -21,7 +21,7 @@ from tests.golden.site import load_example
         (
             ("kernel.cmdline.iommu", "pt"),
             (),
-            ("kernel boot parameters (by hand where there is no update-grub)",),
+            ("kernel boot parameters (remove them yourself if the host lacks update-grub)",),
         ),
         (("nic.0000:05:00.0.vfs", "8"), (), ()),
         (("nic.0000:05:00.0.fw_floor", "16.35.4030"), (), ()),  # a release is never set

@@ -53,7 +53,7 @@ def test_nobody_looked_is_no_finding() -> None:
             {"link_width": 16},
             LinkFact(8, 8),
             LinkFact(8, 8),
-            "its slot has no more than 8: move it",
+            "its slot is limited to 8: move it",
         ),
         (
             {"link_width": 8},
@@ -61,7 +61,7 @@ def test_nobody_looked_is_no_finding() -> None:
             LinkFact(8, 16),
             "with 16 PCIe lanes, want 8: the file",
         ),
-        ({}, LinkFact(2.5, 16), LinkFact(8, 16), "at 2.5 GT/s, want 8: look at the slot's speed"),
+        ({}, LinkFact(2.5, 16), LinkFact(8, 16), "at 2.5 GT/s, want 8: check the slot's speed"),
         ({"link_gt_s": 16.0}, LinkFact(8, 16), LinkFact(8, 16), "at 8 GT/s, want 16"),
     ],
 )
@@ -100,8 +100,8 @@ def test_a_link_that_nobody_knows_is_no_finding(look: HostLook) -> None:
         ({"speed_gbit_s": 200}, "runs at 100 Gbit/s, and the file says 200: look at the cable"),
         ({"lanes": 8}, "runs with 4 SerDes lanes, want 8"),
         ({"numa": 1}, "is on NUMA node 0, and the file says 1: was it moved? Write numa: 0"),
-        ({"pci": "0000:0d:00.0"}, "there is no RDMA card at 0000:0d:00.0 (enp5s0, rail-0)"),
-        ({"gpu_pci": ("0000:aa:00.0",)}, "there is no GPU at 0000:aa:00.0"),
+        ({"pci": "0000:0d:00.0"}, "no RDMA card at 0000:0d:00.0 (enp5s0, rail-0)"),
+        ({"gpu_pci": ("0000:aa:00.0",)}, "no GPU at 0000:aa:00.0"),
         ({"gpu_pci": ("0000:08:00.0",), "gpu_path": "PIX"}, "is PHB, want PIX or nearer"),
     ],
 )

@@ -170,7 +170,7 @@ def test_a_host_that_stays_away_is_reported_with_its_last_state(plan: Hypervisor
     assert "did not come back within 1800 s; last seen:" in words
     assert "connection refused" in words
     assert "done   shut down vm02, shut down vm01, entered maintenance mode, asked" in words
-    assert "run the update again: it goes on where this ended" in words
+    assert "run the update again: it continues from this point" in words
     assert site.mark
 
 
@@ -209,7 +209,7 @@ def test_a_run_killed_before_any_part_is_finished_by_the_next(
 def test_an_answer_that_is_cut_off_is_no_state(plan: HypervisorPlan) -> None:
     site = FakeSite(plan.reboot.request)
     site.act = lambda values: f"action={values['action']}\n"
-    with pytest.raises(DeviceError, match="gave no whole answer"):
+    with pytest.raises(DeviceError, match="gave an incomplete answer"):
         site.reboot().perform()
 
 
@@ -234,7 +234,7 @@ def test_a_request_survives_being_written_and_read(plan: HypervisorPlan) -> None
 
 
 def test_what_is_no_request_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="stdin is no reboot request"):
+    with pytest.raises(UsageError, match="cannot read the reboot request on stdin"):
         run_reboot("{}", {})
 
 

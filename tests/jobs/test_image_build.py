@@ -113,9 +113,9 @@ NO_DAEMON = (
     " running?"
 )
 REFUSALS = [
-    ("pull", NO_DAEMON, "no daemon", "start it", 4),
+    ("pull", NO_DAEMON, "its daemon does not run", "start it", 4),
     ("pull", "Error response from daemon: manifest for nvidia/cuda:9 not found: manifest unknown",
-     "docker.io has no such image", "name and tag", 1),
+     "docker.io does not have this image", "name and tag", 1),
     ("push", "unauthorized: authentication required", "reg.example.com wants a login",
      "docker login reg.example.com", 1),
     ("push", "denied: requested access to the resource is denied",
@@ -152,7 +152,7 @@ def test_a_real_docker_without_a_daemon_is_named_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/railyard.sock")
     done = CliRunner().invoke(app, ["build", "--tag", "reg.example.com/p:1", "--builder", "docker"])
     assert isinstance(done.exception, RailyardError)
-    assert "it has no daemon to work with" in str(done.exception)
+    assert "its daemon does not run" in str(done.exception)
 
 
 def test_the_recipe_has_the_sources_of_the_catalogue_and_no_base_of_its_own() -> None:

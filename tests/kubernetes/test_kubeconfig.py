@@ -129,8 +129,8 @@ def test_one_context_is_taken_out_of_a_kubeconfig(context: str | None, server: s
 @pytest.mark.parametrize(
     ("text", "context", "words"),
     [
-        (yaml.safe_dump(OTHERS), "at-d", "has no context 'at-d'; it has: at-a, at-b, at-c"),
-        (yaml.safe_dump(OTHERS), "at-c", "names what is not in it"),
+        (yaml.safe_dump(OTHERS), "at-d", "lacks the context 'at-d'; it has: at-a, at-b, at-c"),
+        (yaml.safe_dump(OTHERS), "at-c", "names a cluster or a user that the file lacks"),
         ("token: secret-1", None, "cannot be used"),
         ("{", None, "cannot be used"),
     ],

@@ -222,12 +222,12 @@ def test_a_hand_in_the_inventory_stops_the_next_run(spec: ClusterSpec, tmp_path:
     edited = keeper.inventory / VARIABLES
     edited.write_text("kube_version: 1.33.0\n")
     assert edited_inventory(keeper, state).splitlines() == [
-        f"{edited}: not as Railyard wrote it, and a run would use it or write over it.",
+        f"{edited}: changed since Railyard wrote it; a run would use or overwrite the change.",
         (
             "  state  Kubernetes v1.34.7 by v2.31.0 on gpu01, gpu02, mgmt01; in the middle:"
             " scale.yml: adds gpu03"
         ),
-        "  fix    put what shall stay into kubernetes.extra_vars",
+        "  fix    put the settings to keep into kubernetes.extra_vars",
         f"  next   rm {edited}; then `pulumi up`, which writes the inventory again",
     ]
     assert edited_inventory(keeper, State()) == "", "a state that was lost knows only the names"
@@ -244,7 +244,7 @@ def test_a_file_that_is_not_ours_is_a_hand_too(tmp_path: Path) -> None:
     beside = keeper.inventory / "host_vars" / "gpu01.yaml"
     beside.parent.mkdir()
     beside.write_text("kubelet_max_pods: 400\n")
-    assert f"{beside}: not as Railyard wrote it" in edited_inventory(keeper, State())
+    assert f"{beside}: changed since Railyard wrote it" in edited_inventory(keeper, State())
 
 
 def make_tree(folder: Path, version: str) -> str:
@@ -275,7 +275,7 @@ def test_requirements_without_hashes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="requirements cannot be read"):
         make_environment(str(lock), "python3")
     lock.write_text("# one\nansible-core==2.18.19\njinja2==3.1.6 \\\n    --hash=sha256:00\n")
-    with pytest.raises(DeviceError, match=r"ansible-core==2\.18\.19 has no hash"):
+    with pytest.raises(DeviceError, match=r"ansible-core==2\.18\.19 lacks a hash"):
         make_environment(str(lock), "python3")
 
 

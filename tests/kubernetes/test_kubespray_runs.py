@@ -228,10 +228,10 @@ def test_members_leave_by_a_majority_of_them() -> None:
     three = cluster(servers="abc", workers="de")
     assert refuse_lost(three, ("c", "d", "e")) == ""
     assert refuse_lost(three, ("b", "c")) == (
-        "b and c of the 3 members of etcd do not answer, and the others are no majority: none can"
-        " leave, and the API stores nothing.\n"
+        "b and c of the 3 members of etcd do not answer, and the others are too few for a "
+        "majority: no member can leave, and the API cannot store anything.\n"
         "  fix    bring one of them back; if they are lost, kubespray's documentation,"
-        " operations/recover-control-plane.md, says how the others go on, by hand"
+        " operations/recover-control-plane.md, says how you recover the others yourself"
     )
     assert refuse_lost(cluster(), ("d",)) == ""
 
@@ -324,7 +324,7 @@ def test_a_reset_confirms_what_both_of_its_tasks_ask() -> None:
 
 def test_a_first_installation_keeps_its_nodes_until_it_is_through() -> None:
     (refused,) = after_a_kill(None, cluster(workers="de"), "cluster.yml", cluster())
-    assert "the first installation ended in the middle, and would now go on without e" in refused
+    assert "the first installation ended in the middle, and would now continue without e" in refused
 
 
 @pytest.mark.parametrize("wanted", [cluster(version="v1.35.4"), cluster(workers="")])

@@ -199,7 +199,7 @@ def test_fewer_next_hops_than_links_are_found_though_all_sessions_are_up(room: R
         until(lambda: len(hops(room, "leaf-01", "10.0.2.0/24")), 1)
         (used,) = hops(room, "leaf-01", "10.0.2.0/24")
         port, spine = {"swp51": ("swp52", "02"), "swp52": ("swp51", "01")}[used]
-        what = f"spine-{spine}:swp1 is no next hop to 10.0.2.0/24, which goes over 1 of 2 links"
+        what = f"spine-{spine}:swp1 is not a next hop to 10.0.2.0/24: that route uses 1 of 2 links"
         assert narrow(room) == [(f"port {port}", what)]
         assert room.states("leaf-01") == dict.fromkeys(LINKS["leaf-01"], "Established")
     finally:

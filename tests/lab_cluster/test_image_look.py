@@ -134,7 +134,7 @@ LACKS = {
     "no-perftest": ("has no ib_write_bw", "jobs.programs.perftest"),
     "no-nccl-tests": ("has no all_reduce_perf", "jobs.programs.nccl_tests"),
     "no-mpi-in-tests": ("has all_reduce_perf without MPI", "MPI=1"),
-    "no-libnccl": ("has no libnccl.so.2, which all_reduce_perf is linked with", "LD_LIBRARY_PATH"),
+    "no-libnccl": ("lacks libnccl.so.2, which all_reduce_perf is linked with", "LD_LIBRARY_PATH"),
     "no-run-sshd": ("lets no login in: Missing privilege separation directory", "/run/sshd"),
     "no-root-login": ("ROOT LOGIN REFUSED", "let root log in by key"),
     "other-home": ("has /home/root as home of root", "/etc/passwd"),

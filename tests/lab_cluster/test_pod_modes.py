@@ -219,7 +219,7 @@ def test_pods_of_others_make_a_collective_busy_and_stay(shared: ModeSite) -> Non
     shared.delete(f"{PODS}/train", f"{PODS}/more")
     wait_until("free GPUs", lambda: why() == "", 30)
     shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": True}})
-    assert why().startswith("cordoned: node node04 takes no pods")
+    assert why().startswith("cordoned: node node04 refuses pods")
     shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": None}})
 
 

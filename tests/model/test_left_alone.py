@@ -50,6 +50,6 @@ def test_check_says_what_is_left_alone(tmp_path: Path) -> None:
 def test_parts_of_others_in_the_cluster_are_said() -> None:
     checked = load_checked_site(EXAMPLES / "shared-rdma/theirs.yaml")
     assert left_alone(checked.spec_or_raise())[-1] == (
-        "of others in the cluster, and looked at: Multus, whereabouts, the reference CNI plugins, "
+        "owned by others in the cluster, and read: Multus, whereabouts, the reference CNI plugins, "
         "RDMA shared device plugin, GPU operator, MPI operator"
     )

@@ -60,7 +60,9 @@ def test_a_release_that_is_gone_is_the_engines(api: PlayedApi) -> None:
 def test_a_definition_that_the_chart_does_not_bring_is_named(api: PlayedApi) -> None:
     api.put(release_secret(CHART))
     del api.objects[CRD_PATH], api.objects[POLICY_PATH], api.kinds["nvidia.com/v1"]
-    with pytest.raises(DeviceError, match="ClusterPolicy cluster-policy: the cluster serves no"):
+    with pytest.raises(
+        DeviceError, match="ClusterPolicy cluster-policy: the cluster does not serve"
+    ):
         restored(api)
 
 

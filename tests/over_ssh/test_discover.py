@@ -122,7 +122,7 @@ def test_who_is_not_there_does_not_keep_the_others(site: Path) -> None:
     assert done.returncode == 4
     assert "mgmt01" in done.stdout
     assert "is not reachable" in done.stdout
-    assert "gpu77 is no host of" in done.stdout
+    assert "gpu77 is not a host of" in done.stdout
     assert "nics" in yaml.safe_load(site.read_text())["hosts"][1]
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -47,7 +47,9 @@ def test_the_next_run_need_not_wait_for_the_timer(room: SwitchRoom) -> None:
     begin, end = lines.index("configure session railyard-1"), lines.index("commit timer 00:05:00")
     configuring = [line for line in lines[begin + 1 : end] if not line.startswith(("exit", "show"))]
     room.switch.fault(["drop", str(len(configuring) + 1)])
-    with pytest.raises(UnreachableError, match="itself takes back what was in force within 300 s"):
+    with pytest.raises(
+        UnreachableError, match="itself restores the previous configuration within 300 s"
+    ):
         room.apply()
     assert room.switch.port_view("Ethernet1/1").pfc_priorities == {3}, "committed, unconfirmed"
     room.apply()

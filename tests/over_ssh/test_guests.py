@@ -95,7 +95,7 @@ def test_ats_is_set_proven_after_the_reset_and_put_back(lab: HostLab, fresh: Hos
         path: text for path, text in old.items() if not path.startswith(PACKAGE_PATHS)
     }
     assert plan.left_by_destroy.stays == (
-        "docker.io (stopped and disabled where no container is left)",
+        "docker.io (stopped and disabled if its last container is gone)",
         "the home folder of its account",
     )
     service = lab.sh(plan, "systemctl is-enabled docker; systemctl is-active docker; true")

@@ -57,7 +57,7 @@ def test_a_preview_refuses_what_no_port_carries(lab: HostLab) -> None:
     spec = ib_site(lab, HcaPf(pci="0000:99:00.0"), HcaPf(pci=NVIDIA, vfs=100))
     plan = lab.plan("gpu01", spec)
     gone, many = written(hosts_refused(spec, (plan,), {"gpu01": lab.observe(plan)}))
-    assert "gpu01 has no PCI device 0000:99:00.0" in gone
+    assert "gpu01 lacks the PCI device 0000:99:00.0" in gone
     assert f"gpu01 {NVIDIA} is asked for 100 VFs, and its firmware offers" in many
     assert lab.undo(plan).exit_status == 0  # the tool that looked goes
 

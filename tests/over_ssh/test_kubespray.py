@@ -210,7 +210,7 @@ def test_a_life(site: Site) -> None:
     with pytest.raises(DeviceError, match=r"kubernetes\.reset is deny"):
         site.reset(replace(three, reset="deny"))
     gone = site.reset(three)
-    assert gone["changed"] == ["reset.yml: deletes the cluster and all that is stored in it"]
+    assert gone["changed"] == ["reset.yml: deletes the cluster and all its data"]
     assert {host: settled(site.lab.snapshot(host)) for host in HOSTS} == before
     assert [path.name for path in sorted(site.state.iterdir())] == ["lock", "log"]
 

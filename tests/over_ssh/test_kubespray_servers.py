@@ -94,7 +94,7 @@ def test_servers_come_and_go(site: Site) -> None:
     _a_lost_server_and_a_living_one_leave(site)
 
     gone = site.reset(one)
-    assert gone["changed"] == ["reset.yml: deletes the cluster and all that is stored in it"]
+    assert gone["changed"] == ["reset.yml: deletes the cluster and all its data"]
     assert {host: settled(site.lab.snapshot(host)) for host in RETURNED} == before
 
 

@@ -68,8 +68,8 @@ def test_a_rejected_line_tells_what_the_subnet_had(room: SwitchRoom) -> None:
         "ib smnode ib-leaf-01 sm-priority 14",
         "the previous values were put back; not saved",
         "    subnet manager\n",
-        "      priority: was 0, shall be 14, is 0\n",
-        "      pkey: was absent, shall be 0x0101, is absent\n",
+        "      priority: was 0, should be 14, is 0\n",
+        "      pkey: was absent, should be 0x0101, is absent\n",
     ):
         assert part in text
     assert room.switch.snapshot() == first

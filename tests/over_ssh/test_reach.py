@@ -114,7 +114,7 @@ def test_a_passphrase_opens_the_key_and_nothing_else_does(site: Site) -> None:
     before = site.trusting.connections
     with pytest.raises(DeviceError, match="key_passphrase does not open the private key"):
         _run(endpoint, ssh_private_key=sealed, key_passphrase="sun")
-    with pytest.raises(DeviceError, match="has a passphrase, and none is named"):
+    with pytest.raises(DeviceError, match="has a passphrase, but the file names none"):
         _run(site.trusting.endpoint(), ssh_private_key=sealed)
     assert site.trusting.connections == before, "nothing was sent"
 

@@ -168,7 +168,7 @@ def _dropped_at_commit(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble |
         return run(session, line)
 
     patch.setattr(SwitchSession, "run", breaks)
-    return Trouble(f"takes back what was in force within {guard.rollback_s} s", patch.undo)
+    return Trouble(f"restores the previous configuration within {guard.rollback_s} s", patch.undo)
 
 
 def _slow(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:

@@ -32,7 +32,7 @@ from tests.graph.test_not_observed import existing_run
 from tests.graph.whole_program import record_main
 
 SITE = EXAMPLES / "shared-rdma/without-ssh.yaml"
-SAID = "node03, node04: not touched and not looked at: no login (login: none)"
+SAID = "node03, node04: not touched and not read: no login (login: none)"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_nothing_runs_on_them_and_the_plan_says_so(spec: ClusterSpec, plan: Clus
     assert (plan.hosts, plan.reboots, plan.steps, plan.watched) == ((), (), (), ())
     assert f"# left alone: {SAID}" in render_plan(plan)
     assert "ssh_private_key" not in secret_names(spec)
-    with pytest.raises(Bug, match="node03 has no ssh"):
+    with pytest.raises(Bug, match="node03 needs a login"):
         _ = spec.workers[0].way
 
 
@@ -96,5 +96,5 @@ def test_discover_passes_over_them_and_refuses_one_that_is_asked_for(tmp_path: P
     assert (targets, errors) == ([], [])
     assert SAID in render_report(compare(file, targets, (), errors)[0])
     _, (error,) = find_targets(file, ("node04",), None, "root")
-    assert f"{path}:35: node04 has login: none, so it was not looked at." in str(error)
+    assert f"{path}:35: node04 has login: none, so it was not read." in str(error)
     assert "kubectl debug node/node04" in str(error)

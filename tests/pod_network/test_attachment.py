@@ -70,7 +70,7 @@ def test_a_server_is_on_the_network_with_the_known_address(name: str) -> None:
 def test_in_the_hosts_network_the_server_has_the_cards_address() -> None:
     spec = changed_network(load_example("shared-rdma"), host_network=True)
     rail, host = spec.rails[0], spec.workers[1]
-    with pytest.raises(SpecError, match="node04 has no address on rail-0"):
+    with pytest.raises(SpecError, match="node04 lacks an address on rail-0"):
         server_address(spec, rail, host)
     nic = host.nics[0].model_copy(update={"address": "10.106.156.4"})
     assert server_address(spec, rail, host.model_copy(update={"nics": (nic,)})) == "10.106.156.4"

@@ -133,7 +133,7 @@ def test_a_real_stack_on_the_labs_parts_is_refused_by_each_command(
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "railyard-lab")
     done = railyard(command, "prod")
     assert (done.code, done.out) == (2, "")
-    assert "stack prod is not of the lab, and would run on parts of it" in done.err
+    assert "stack prod does not belong to the lab, but would use parts of the lab" in done.err
     assert "the lab's passphrase, which is public" in done.err
     assert (tmp_path / "calls").read_text() == "config\n"  # no state was read
     assert looked.secrets == {}

@@ -69,9 +69,9 @@ def test_a_chart_as_the_lock_has_it_is_good_and_another_is_named(
         (changed,) = look(site(**named), tmp_path, "1" * 64)
         assert (changed.rule, changed.actual, changed.wanted) == ("chart-gpu", DIGEST, "1" * 64)
         (old,) = look(site(**named | {"version": "v25.1.0"}), tmp_path)
-        assert "has no release v25.1.0; the newest are v26.3.3" in old.actual
+        assert "lacks the release v25.1.0; the newest are v26.3.3" in old.actual
         (other,) = look(site(repo=repo, chart="gpu-operater"), tmp_path)
-        assert "it has no chart gpu-operater" in other.actual
+        assert "it lacks the chart gpu-operater" in other.actual
         (gone,) = look(site(repo=f"{served.address}/none", chart="gpu-operator"), tmp_path)
         assert "404" in gone.actual
 

@@ -207,7 +207,7 @@ def test_every_form_names_the_machines_that_the_update_makes() -> None:
     [
         ("ofed", "inbox 6.8.0-71-generic", "is not on the host"),
         ("ofed 5.2-2.2.4.0", "mlnx_ofed 4.9-0.1.7.0 too-old", "older than the file says"),
-        ("ofed", "mlnx_ofed 23.10-0.5.5.0 without-modules", "no modules for the running kernel"),
+        ("ofed", "mlnx_ofed 23.10-0.5.5.0 without-modules", "lacks modules for the running kernel"),
         ("doca 25.10", "doca_ofed 25.10 not-loaded", "other modules are loaded"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_new_host_is_added_and_not_foretold() -> None:
     found = preview_of("a host more")
     added = [each for each in found.edits if each.verb == "add"]
     assert [(each.kind, each.subject) for each in added] == [("host", "gpu03")]
-    assert "Never applied: gpu03. What a first update interrupts there is not known." in found.notes
+    assert "Never applied: gpu03. The impact of a first update there is unknown." in found.notes
 
 
 def test_a_device_that_is_renamed_neither_comes_nor_goes() -> None:

@@ -381,7 +381,7 @@ def test_another_release_is_brought_into_a_project(railyard: Call, machine: Path
     assert (folder / "site.yaml").read_text() == site
     refused = railyard("init", "elsewhere", "--package")
     assert refused.code == 2
-    assert "elsewhere has no Pulumi.yaml, so it is not a project" in refused.err
+    assert "elsewhere lacks a Pulumi.yaml, so it is not a project" in refused.err
     assert not (machine / "elsewhere").exists()
 
 

@@ -149,7 +149,7 @@ def test_all_of_them_are_told_at_once_and_nothing_is_touched(elsewhere: Path) ->
     )
     with pytest.raises(UsageError, match="Nothing was touched") as raised:
         refuse_lab_parts(SITE, "dev", is_lab=False, environ=known)  # the name counts for nothing
-    for words in ("is a stand-in of the lab", "which is public", "which `make clean` deletes"):
+    for words in ("is the lab's substitute", "which is public", "which `make clean` deletes"):
         assert words in str(raised.value)
 
 
@@ -179,7 +179,7 @@ def test_the_program_refuses_before_its_first_resource(
     del elsewhere
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "railyard-lab")
     refused, graph = record_refusal(example_run("shared-rdma"))
-    assert "stack shared-rdma is not of the lab, and would run on parts of it" in refused
+    assert "stack shared-rdma does not belong to the lab, but would use parts of the lab" in refused
     assert list(graph.resources) == []
 
 

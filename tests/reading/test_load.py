@@ -116,7 +116,7 @@ def test_aliases_and_merge_keys_are_read(tmp_path: Path) -> None:
 
 
 def test_missing_and_unreadable_files_are_usage_errors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(UsageError, match="file not found"):
         load_site(tmp_path / "nothing.yaml")
     with pytest.raises(UsageError, match="cannot be read"):
         load_site(tmp_path)

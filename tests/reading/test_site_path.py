@@ -113,7 +113,7 @@ def test_a_double_key_of_the_stack_file_is_said_too(project: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "what", "fix"),
     [
-        ("gone.yaml", "there is no file", "create the file"),
+        ("gone.yaml", "does not exist", "create the file"),
         ("stacks", "is a directory", "stacks/site.yaml"),
         ("../outside.yaml", "leads out of the project's folder", "move the site into the project"),
         ("stacks/../../outside.yaml", "leads out of the project", "move the site"),
@@ -125,7 +125,7 @@ def test_a_double_key_of_the_stack_file_is_said_too(project: Path) -> None:
         ("empty.yaml", "the file is empty", "start from examples"),
         ("comment.yaml", "the file is empty", "start from examples"),
         ("list.yaml", "holds no settings", "start from examples"),
-        ("binary.yaml", "no text in UTF-8 (byte 6)", "save the site as UTF-8"),
+        ("binary.yaml", "not UTF-8 text (byte 6)", "save the site as UTF-8"),
         ("broken.yaml", "the text is not YAML", "colons"),
         ("Pulumi.prod.yaml", "is the file of a stack itself", "begins with `name:`"),
         ("bare.yaml", "is the file of a stack itself", "begins with `name:`"),
@@ -200,5 +200,5 @@ def test_the_file_of_a_stack_may_lie_elsewhere(
 
 def test_the_report_of_a_wrong_path_is_one_error(project: Path) -> None:
     checked = load_checked_site(put_stack(project, "gone.yaml"))
-    with pytest.raises(SpecError, match=r"site-file: .*gone\.yaml, and there is no file"):
+    with pytest.raises(SpecError, match=r"site-file: .*gone\.yaml, but the file"):
         checked.spec_or_raise()

@@ -157,4 +157,4 @@ def test_a_hint_leads_to_what_was_meant(word: str, known: tuple[str, ...], hint:
 
 def test_true_of_a_kernel_setting_is_a_number() -> None:
     [problem] = _problems("kernel: {sysctls: {kernel.sysrq: true}}")
-    assert problem.fix == "write 1: the kernel knows no words for it."
+    assert problem.fix == "write 1: the kernel wants the number."

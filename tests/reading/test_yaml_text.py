@@ -228,7 +228,7 @@ def test_aliases_that_multiply_are_refused_by_their_line(depth: int) -> None:
     levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, depth))
     [problem] = parse_yaml(f"l0: &l0 [x]\n{levels}", "f").problems
     assert (problem.rule, problem.line) == ("yaml-syntax", 6)
-    assert "stand for more than 100" in problem.what
+    assert "expand to more than 100" in problem.what
     assert "multiply" in problem.fix
 
 

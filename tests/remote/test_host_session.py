@@ -107,13 +107,13 @@ def test_another_host_key_is_refused_and_named(
 
 
 def test_pin_that_is_no_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(HostKeyError, match="is no public key"):
+    with pytest.raises(HostKeyError, match="is not a public key"):
         asyncio.run(_ask(monkeypatch, "ssh-ed25519 nonsense"))
 
 
 def test_secret_that_is_no_key_is_a_device_error() -> None:
     secrets = {"ssh_private_key": "not a key"}
-    with pytest.raises(DeviceError, match="secret ssh_private_key is no private key"):
+    with pytest.raises(DeviceError, match="secret ssh_private_key is not a private key"):
         asyncio.run(run_on_host(_endpoint(1), secrets, "true", deadline_s=1))
 
 

@@ -173,7 +173,7 @@ def cut_on_the_way(host: LocalSession) -> None:
     ("harm", "words", "fix"),
     [
         (file_for_folder, "File exists|Not a directory", "move it away"),
-        (folder_for_tool, "is a folder", "a folder lies where the tool belongs"),
+        (folder_for_tool, "is a folder", "a folder occupies the tool's place"),
         (full_disk, "No space left on device", "free space on the file system"),
         (read_only, "Read-only file system", "mount -o remount,rw"),
         (cut_on_the_way, "is not the tool", "cut or changed on the way: run again"),

@@ -215,7 +215,7 @@ def named_and_left(site: Playground) -> None:
         named = [
             f"node gpu01 is tainted {taint}: kubectl taint node gpu01 {taint}-",
             "node gpu02 is cordoned: kubectl uncordon opens it",
-            "ResourceQuota default/none is not ours, and it may keep probes out",
+            "ResourceQuota default/none does not belong to the plan, and it may block probes",
         ]
         report = lines_of(site.railyard("drift", STACK).must(3))
         assert report == [f"cluster      {line}" for line in named]
@@ -223,8 +223,8 @@ def named_and_left(site: Playground) -> None:
         assert preview.quiet
         assert {f"cluster: not repaired: {line}" for line in named} <= {*preview.messages}
         verdict = site.railyard("accept", STACK).must(4)  # nothing could be proven
-        assert f"tainted: node gpu01 takes no pods ({taint})" in verdict
-        assert "cordoned: node gpu02 takes no pods (kubectl uncordon opens it)" in verdict
+        assert f"tainted: node gpu01 refuses pods ({taint})" in verdict
+        assert "cordoned: node gpu02 refuses pods (kubectl uncordon opens it)" in verdict
     finally:
         site.kubectl("delete", "quota", "none").must()
         site.kubectl("taint", "node", "gpu01", f"{taint}-").must()

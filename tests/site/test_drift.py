@@ -60,7 +60,7 @@ def rejects_a_line(site: Playground) -> None:
     assert "not saved" in failed
     told = failed.partition("  values\n")[2].partition("\n\n")[0]
     values, _, following = told.partition("\n  next   ")
-    assert values == "    port 1/2\n      mtu_bytes: was 1500, shall be 9216, is 1500"
+    assert values == "    port 1/2\n      mtu_bytes: was 1500, should be 9216, is 1500"
     assert following.startswith("run the same `pulumi` command again")
     assert "acceptance passed" not in failed
 
@@ -124,8 +124,8 @@ def test_a_setting_beside_ours_is_said_and_refused_where_the_file_says_so(
     found = "rewrite_dscp of port 1/2 is on, harmless is off"
 
     report = standing.railyard("drift", "dev").must(3)
-    assert "leaf-01      beside: 1 setting(s) that are not ours break our traffic" in report
-    assert f"{found}; not ours, and it breaks the class of RoCE at the next hop: " in report
+    assert "leaf-01      beside: 1 setting(s) outside the plan break RDMA traffic" in report
+    assert f"{found}; outside the plan, and it breaks the class of RoCE at the next hop: " in report
 
     warned = standing.preview()
     assert warned.quiet, "it is not ours to change"

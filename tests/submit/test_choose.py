@@ -11,23 +11,23 @@ from tests.submit.jobs import IMAGE, asked_for
 
 SPEC = load_example("dgx-roce")
 REFUSED: dict[str, tuple[Asked, str, str]] = {
-    "unknown": (asked_for("nccl", "gpu01,gpu03"), "gpu03 is no host of the site", "is it gpu0"),
+    "unknown": (asked_for("nccl", "gpu01,gpu03"), "gpu03 is not a host of the site", "is it gpu0"),
     "control": (asked_for("nccl", "gpu01,gpu02,mgmt01"), "mgmt01 is a control plane host", "gpu01"),
     "twice": (asked_for("nccl", "gpu01,gpu01,gpu02"), "gpu01 is named twice", "once"),
     "none": (Asked("nccl", ()), "--nodes names no node", "gpu01, gpu02"),
     "one": (asked_for("nccl", "gpu01"), "nccl needs two nodes, and --nodes has gpu01 alone", "an"),
     "one-perftest": (asked_for("perftest", "gpu02"), "perftest needs two nodes", "another"),
     "one-horovod": (asked_for("horovod", "gpu02"), "horovod needs two nodes", "another"),
-    "no-image": (asked_for("horovod", image=""), "horovod has no image", "--image"),
+    "no-image": (asked_for("horovod", image=""), "horovod needs an image", "--image"),
     "latest": (asked_for("nccl", image="reg/a:latest"), "--image reg/a:latest: ", "digest"),
     "no-tag": (asked_for("pytorch", image="reg/a"), "--image reg/a: ", "digest"),
-    "no-program": (Asked("pytorch", ("gpu01",), image=IMAGE), "pytorch has no program", "--"),
+    "no-program": (Asked("pytorch", ("gpu01",), image=IMAGE), "pytorch needs a program", "--"),
     "program": (asked_for("nccl", program=("a.py",)), "nccl takes no program", "pytorch"),
     "collective": (asked_for("perftest", collective="alltoall"), "takes no --collective", "nccl"),
     "compare": (asked_for("pytorch", compare=True), "takes no --compare", "horovod and nccl"),
     "form": (asked_for("nccl", form="job"), "nccl takes no --form", "pytorch"),
-    "name": (asked_for("nccl", name="My_Job"), '"My_Job" is no name of a job', "lowercase"),
-    "long": (asked_for("nccl", name="a" * 41), "is no name of a job", "40"),
+    "name": (asked_for("nccl", name="My_Job"), '"My_Job" is not a valid job name', "lowercase"),
+    "long": (asked_for("nccl", name="a" * 41), "is not a valid job name", "40"),
     "no-deepspeed": (asked_for("deepspeed"), "jobs.deepspeed is not in the file", "update"),
 }
 
@@ -82,4 +82,4 @@ def test_nodes_that_share_no_rail_are_refused() -> None:
 
 def test_a_site_without_kubernetes_has_no_jobs() -> None:
     _, (trouble,) = choose(changed_spec(SPEC, kubernetes=None), asked_for("nccl"))
-    assert "no Kubernetes" in trouble.what
+    assert "lacks Kubernetes" in trouble.what

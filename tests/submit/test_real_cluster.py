@@ -195,7 +195,7 @@ def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
         plane.admin.merge(path, {"spec": {"unschedulable": None}})
     assert done.code == 1
     assert "node node04 is cordoned" in done.err
-    assert "the cluster has no MPIJob (kubeflow.org/v2beta1)" in done.err
+    assert "the cluster does not serve MPIJob (kubeflow.org/v2beta1)" in done.err
 
 
 @pytest.mark.usefixtures("no_kinds", "no_jobs")

@@ -46,7 +46,7 @@ def test_horovods_resnet_passes_on_the_sites_transport() -> None:
     ("log", "verdict", "code", "words"),
     [
         (TCP_WAY + horovod(3756.0), "failed", 1, "FAILED  transport"),
-        (horovod(3756.0), "error", 4, "the log has no line of NCCL"),
+        (horovod(3756.0), "error", 4, "the log lacks NCCL's lines"),
         (WAY + horovod(3756.0, 8), "failed", 1, "8 ranks took part"),
         (WAY + "Running warmup...\n", "error", 4, "cannot be judged"),
         ("", "error", 4, "the log is empty"),

@@ -107,8 +107,8 @@ def test_a_cloud_object_that_is_gone_is_made_again_as_another_one() -> None:
             "yes",
             [
                 "0 GPUs are on its PCIe bus, and the file says 8: ",
-                "there is no RDMA card at 0000:05:00.0 (enp5s0, rail-0): ",
-                "there is no RDMA card at 0000:84:00.0 (enp132s0, rail-1): ",
+                "no RDMA card at 0000:05:00.0 (enp5s0, rail-0): ",
+                "no RDMA card at 0000:84:00.0 (enp132s0, rail-1): ",
             ],
         ),
     ],

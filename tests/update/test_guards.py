@@ -45,10 +45,10 @@ def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift(
     assert drift_exit_code(drifts) == 3
     lines = render_drift(drifts).splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("leaf-01 "))
-    assert "2 setting(s) that are not ours break our traffic" in lines[head]
+    assert "2 setting(s) outside the plan break RDMA traffic" in lines[head]
     assert lines[head + 1].strip() == (
-        "rewrite_dscp of port 1/1 is on, harmless is off; not ours, and it breaks the class of RoCE"
-        " at the next hop; fix: interface ethernet 1/1 no qos rewrite dscp"
+        "rewrite_dscp of port 1/1 is on, harmless is off; outside the plan, and it breaks the "
+        "class of RoCE at the next hop; fix: interface ethernet 1/1 no qos rewrite dscp"
     )
     assert "tc3_weight" in lines[head + 2]
 
@@ -85,5 +85,5 @@ def test_preflight_reads_the_refusal_as_one_about_the_switch() -> None:
 
 def test_every_kind_has_a_way_and_another_has_none() -> None:
     assert {Guards().way(kind) for kind in kinds()} == {"warn"}
-    with pytest.raises(ValueError, match="no kind of guard"):
+    with pytest.raises(ValueError, match="not a kind of guard"):
         Guards().way("switch.colour")

@@ -155,8 +155,8 @@ def test_only_the_stacks_secrets_are_asked_of_the_stack() -> None:
         ("private_key: {secrets: x}", "Did you mean `secret`?"),
         ("private_key: {environment: X}", "Did you mean `env`?"),
         ("private_key: {vault: kv/ssh}", "Did you mean `command`?"),
-        ("private_key: {secret: a, env: B}", "secret and env is given where one"),
-        ("private_key: {}", "nothing is given where one"),
+        ("private_key: {secret: a, env: B}", "secret and env is given"),
+        ("private_key: {}", "nothing is given"),
     ],
 )
 def test_a_slip_is_a_slip_and_no_leaked_secret(

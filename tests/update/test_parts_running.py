@@ -145,7 +145,7 @@ def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> N
         (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
     finally:
         cluster.remove(*(each.body for each in manifests), *yaml.safe_load_all(printed))
-    # kubectl made them, and so they are not this stack's: an update would write over them.
+    # kubectl made them, and so they are not this stack's: an update would overwrite them.
     assert causes(found) == [
         "multus-foreign",
         "attachments-there",

@@ -139,7 +139,7 @@ def test_a_way_back_is_refused_with_versions_and_line() -> None:
         "kubernetes-version: mgmt01, gpu01, gpu02 run K3s v1.36.3+k3s1, and kubernetes.version is"
         " v1.36.2+k3s1: neither K3s nor etcd goes back to an earlier release.\n"
         "  where  site.yaml:41  kubernetes.version = v1.36.2+k3s1\n"
-        "  fix    write version: v1.36.3+k3s1; there is no way back to an earlier one"
+        "  fix    write version: v1.36.3+k3s1; K3s cannot go back to an earlier one"
         " (docs/howto/upgrade-k3s.md)."
     )
 

@@ -115,7 +115,9 @@ class KubernetesApi:
     def post(self, path: str, body: Body) -> None:
         """Create one object."""
         if self._call("POST", path, body).status == _NOT_FOUND:
-            raise DeviceError(f"the cluster has no {path}: is the operator of its kind there?")
+            raise DeviceError(
+                f"the cluster does not serve {path}: is the operator of that kind installed?"
+            )
 
     def delete(self, path: str) -> None:
         """Delete one object; it stays until all that it owns is gone."""
@@ -294,13 +296,13 @@ def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) ->
     while names:
         server = api.get(path_of(posted[-1]))
         if server is None:
-            raise DeviceError(f"its server has no address: {_GONE}")
+            raise DeviceError(f"its server never got an address: {_GONE}")
         found = server.get("status", {}).get("podIP", "")
         found = rail_address(server) if names == [RAIL_ADDRESS] else found
         if found:
             return cast("Body", json.loads(text.replace(names[0], found)))
         if end_of(server) is not None or wait.is_over(api, posted):
-            raise DeviceError(f"its server has no address: {why_waiting(api, posted)}")
+            raise DeviceError(f"its server never got an address: {why_waiting(api, posted)}")
         pause()
     return body
 

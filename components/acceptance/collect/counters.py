@@ -276,7 +276,7 @@ def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
         if hidden:
             found["detail"] = f"{hidden} VFs are in pods: what their RDMA devices lost is not known"
         elif found["out_of_sequence"] is None:
-            found["detail"] = "its RDMA device has no counter out_of_sequence"
+            found["detail"] = "its RDMA device lacks the counter out_of_sequence"
         found |= _nic_bytes(way, grown)
     else:
         enters = role.endswith("_ingress")
@@ -310,7 +310,7 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
             whole = sum(classes.values()) if whole is None else whole
             return {"bytes_by_class": classes, "total_bytes": whole}
         if classes or (each == "-" and whole is not None):
-            return _uncounted(f"the driver {driver} does not count each priority by itself", whole)
+            return _uncounted(f"the driver {driver} does not count each priority separately", whole)
     return _uncounted("the driver counts bytes by priority under no name that we know", None)
 
 

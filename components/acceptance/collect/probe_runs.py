@@ -255,7 +255,7 @@ async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
 
 def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     if this.api is None or probe.job is None:
-        return ProbeRun("", ended=False, succeeded=False, reason="the site has no cluster")
+        return ProbeRun("", ended=False, succeeded=False, reason="the site lacks a cluster")
     if isinstance(this.api, Absent):
         return ProbeRun("", ended=False, succeeded=False, reason=this.api.why)
     broken = this.turn.why_broken(objects)

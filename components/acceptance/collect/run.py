@@ -167,7 +167,7 @@ def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api |
     except (DeviceError, UsageError) as error:
         return Absent(f"the cluster is not reached: {error}")
     if kubeconfig is None:
-        return Absent("there is no cluster: its servers hold no kubeconfig")
+        return Absent("no cluster: its servers hold no kubeconfig")
     return KubernetesApi(kubeconfig)
 
 

@@ -179,12 +179,12 @@ def _hindrances(need: Need, nodes: Mapping[str, NodeUse]) -> list[Hindrance]:
 
 def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:
     if use.node is None:
-        return Hindrance("broken", f"{use.name} is no node of the cluster")
+        return Hindrance("broken", f"{use.name} is not a node of the cluster")
     trouble = next(troubles_of(use.node, need.tolerations), None)
     if trouble is not None and trouble.kind == "not ready":
         return Hindrance("broken", trouble.words(use.name))
     if trouble is not None:
-        words = f"{trouble.kind}: node {use.name} takes no pods ({trouble.detail})"
+        words = f"{trouble.kind}: node {use.name} refuses pods ({trouble.detail})"
         return Hindrance("closed", words)
     for resource, count in need.resources.items():
         offered, holders = use.offers.get(resource, 0), use.held.get(resource, {})
@@ -310,7 +310,7 @@ class Turn:
             if lacks:
                 self._unfit[image] = f"image: {lacks[0].actual} ({name})"
         else:
-            self._unfit[image] = f"image: {image} could not be looked at ({name})"
+            self._unfit[image] = f"image: {image} could not be inspected ({name})"
 
     def _nodes(self) -> Mapping[str, NodeUse]:
         """All nodes as they are now; empty if the cluster gives no answer."""

@@ -36,14 +36,14 @@ exist."""
 _QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
 _HINTS: Final[Mapping[WaitKind, str]] = {
     "place": "it starts when they are free; `railyard drift` says whether nodes offer too few",
-    "node": "its node has no such devices or CPUs left together: `railyard drift`, or other nodes",
+    "node": "its node ran out of these devices or of CPUs: `railyard drift`, or other nodes",
     "network": "`railyard drift` compares attachments, plugins and VFs with the file",
-    "mount": "what it mounts has to be on its node",
+    "mount": "put the mounted object on its node",
     "image": "is the image's name right, and is the registry's login in sources.registry?",
     "config": "the Secret or ConfigMap that it names has to be in its namespace",
-    "start": "the image, or what the pod asks of its node, is not as the job needs it",
+    "start": "the image or the node does not fit the job",
     "ended": "its own log says why",
-    "refused": "a quota or a policy of the namespace says so",
+    "refused": "a quota or a policy of the namespace forbids it",
 }
 NOT_PLACED: Final = "is not scheduled"
 Body = Mapping[str, Any]

@@ -70,10 +70,10 @@ _GPU = "host memory is fast there: look at"
 KINDS: Final[Mapping[str, Kind]] = {
     "link": Kind("the NIC, cable or switch port of {}", 0.15, _SWAP),
     "host": Kind("host {}", _WHOLE, "all its rails are bad: look at PCIe, power, BIOS and drivers"),
-    "gpu": Kind("the GPU beside the NIC of {}", 0.5, f"{_GPU} that GPU's PCIe width, and at ACS"),
+    "gpu": Kind("the GPU next to the NIC of {}", 0.5, f"{_GPU} that GPU's PCIe width, and at ACS"),
     "gpus": Kind("GPUDirect RDMA on {}", _WHOLE, f"{_GPU} nvidia-peermem or DMA-BUF, and at ACS"),
     "leaf": Kind("leaf {}", _WHOLE, "compare its MTU, PFC, ECN and buffers with another leaf"),
-    "uplink": Kind("uplink {}", 0.5, "reseat or replace its cable and the transceivers of it"),
+    "uplink": Kind("uplink {}", 0.5, "reseat or replace its cable and transceivers"),
     "uplinks": Kind("an uplink of {}", 0.1, "read the error counters of its uplinks at both ends"),
     "between": Kind("what joins the leaves of {}", 0.5, "look at its spines and routes"),
     "rail": Kind("a setting of {}", _WHOLE, "compare its MTU, VLAN and QoS with another rail"),
@@ -300,7 +300,8 @@ def _misplugged(results: Sequence[PairResult]) -> Iterator[Suspect]:
         names = " and ".join(f"{each.name}{ports.get(each, '')}" for each in sorted(links))
         yield Suspect(
             parts=tuple(sorted(links)),
-            text=f"the cable of {names} is in another port: the planned one counted no bytes of it",
+            text=f"the cable of {names} is in another port: the planned port counted none of its "
+            "bytes",
             next_step="compare the cables with the site file (lldpctl), and plug them as planned",
         )
 
@@ -312,7 +313,7 @@ def judge_pairs(
     results = pair_results(probes, findings, limits)
     bad = find_bad(results)
     expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
-    step = "compare what the report says is most likely"
+    step = "check the most likely cause in the report"
     slow = [
         row("siblings", results[index].probe, "failed", expected, f"{share:.0%} of it", step)
         for index, share in bad.items()

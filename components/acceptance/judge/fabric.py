@@ -30,8 +30,8 @@ _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""
 _CHECK: Final = "adapter counters"
 _STEP: Final = (
-    "look at what the switch hashes over (the UDP source port tells RoCE's connections apart), and"
-    " at the routes of the switch at the other end"
+    "check the hash fields of the switch (only the UDP source port tells RoCE's connections "
+    "apart), and the routes of the switch at the other end"
 )
 
 
@@ -85,7 +85,7 @@ def judge_causes(
             why = why or "the probes took other links"
         else:
             expected = f"{seen.setting} {seen.harmless}"
-            actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
+            actual = f"{seen.actual}; outside the plan, and it breaks {seen.breaks}"
             cause = row("beside", seen.device, verdict, expected, actual, seen.fix)
             why = f"as the update found it before it began{'; ' if why else ''}{why}"
         found[not wrong].append(cause.because(why))

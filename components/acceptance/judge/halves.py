@@ -35,8 +35,8 @@ class Halving(Seen):
         each = [
             f"every collective with {group[0]} fails"
             if len(group) == 1
-            else f"{', '.join(group)} fail together, and no smaller group of them was seen to fail"
-            " (a fault that comes and goes looks the same: run them again)"
+            else f"{', '.join(group)} fail together, and no smaller group failed"
+            " (an intermittent fault looks the same: run them again)"
             for group in self.found
         ]
         return "; ".join(each)
@@ -58,7 +58,7 @@ def next_collectives(
     step = next_halves(whole.nodes, passed)
     runs = " and over ".join(", ".join(run) for run in step.runs)
     said = f"; {step.text}" if step.found else ""
-    todo = f"run {whole.collective} over {runs}" if runs else "look at what is said of these hosts"
+    todo = f"run {whole.collective} over {runs}" if runs else "read the findings of these hosts"
     return f"{whole.name} fails and all pairs pass{said}", todo
 
 

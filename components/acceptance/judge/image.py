@@ -65,7 +65,7 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
     for missing in log.missing:
         program, _, library = missing.partition(" ")
         step = "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image"
-        has = f"has no {library}, which {program} is linked with"
+        has = f"lacks {library}, which {program} is linked with"
         yield f"{library} for {program}", has, step
     if SSHD in needed:
         yield from _login_lacks(log)
@@ -84,7 +84,7 @@ def _remedy(program: str) -> str:
 def _mpi_lacks(log: ImageLog) -> Iterator[MissingPart]:
     for program, word in log.mpi.items():
         if word == "no":
-            has = f"has {program} without MPI: each rank would be a job of its own"
+            has = f"has {program} without MPI: each rank would run as a separate job"
             yield f"{program} built with MPI=1", has, f"build nccl-tests with MPI=1: {_CONTRACT}"
     mpirun = next((path for name, path in log.programs.items() if name.endswith("mpirun")), "")
     if not mpirun:
@@ -95,7 +95,7 @@ def _mpi_lacks(log: ImageLog) -> Iterator[MissingPart]:
     elif not log.daemon:
         has = f"has neither orted nor prted in {mpirun.rpartition('/')[0]}"
         step = "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun"
-        yield "orted or prted beside mpirun", has, step
+        yield "orted or prted next to mpirun", has, step
 
 
 def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
@@ -104,7 +104,7 @@ def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
     for program, release in log.nccl.items():
         if not least or not release or parse_numbers(release) >= parse_numbers(least):
             continue
-        step = f"take an image that has it, or build one with: railyard image build ({_CONTRACT})"
+        step = f"take an image with it, or build one with: railyard image build ({_CONTRACT})"
         if program == _TORCH:
             step = "take an image whose PyTorch brings it, as 2.7.0 does"
         fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"

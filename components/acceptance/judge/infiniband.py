@@ -225,7 +225,7 @@ def _judge_path(
     verdict = "failed" if "failed" in verdicts else verdict
     if lost:
         verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
-    step = "compare the members of the partition where the subnet manager runs with the file"
+    step = "compare the partition's members at the subnet manager with the file"
     expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in asks)
     return row(f"paths in {asks[0].partition}", host, verdict, expected, actual, step)
 
@@ -276,7 +276,10 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if limits.standbys is not None:
         right = right and len(standbys) == limits.standbys
     actual = "; ".join(map(_show, asked.managers))
-    step = "stop the one that is not in the file, or correct sm_priority: equal ones decide by GUID"
+    step = (
+        "stop the subnet manager outside the file, or correct sm_priority: at equal priority the "
+        "GUID decides"
+    )
     yield row("one master", FABRIC, verdict_for(right), expected, actual, step)
 
 
@@ -292,7 +295,7 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         absent = "not installed" in why
         step = "install ibutils2, of DOCA-OFED, on the first worker"
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
-        yield row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
+        yield row("ibdiagnet", FABRIC, verdict, "a check of every node and link", why, step)
         return
     for stage in diagnosis.stages:
         if stage.name not in _MATTERS:
@@ -304,6 +307,6 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         on, total = diagnosis.adaptive_switches, diagnosis.switches
         verdict = "error" if on is None else verdict_for(on > 0 and on == total)
         actual = "not said" if on is None else f"on {on}"
-        step = "set routing_engine ar_updn or ar_ftree where the subnet manager runs"
+        step = "set routing_engine ar_updn or ar_ftree in the subnet manager"
         expected = f"on, on all {total or 'switches'}"
         yield row("adaptive routing", FABRIC, verdict, expected, actual, step)

@@ -177,7 +177,7 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
     probe = Probe(name="log", kind="node", rails=(), nodes=("log",), ranks=gpus)
     item = digest_log(probe, text, outcome="completed")
     if item.node is None:
-        unknown = ParseProblem(kind="unrecognised", what="it has no line of node_health.sh")
+        unknown = ParseProblem(kind="unrecognised", what="it lacks the lines of node_health.sh")
         return _unreadable(item.problem or unknown, "a log of node_health.sh")
     failure = find_failure(item.nccl.failures if item.nccl else (), "log")
     seen = item.model_copy(update={"nccl": None}) if failure else item

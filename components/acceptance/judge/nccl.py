@@ -94,7 +94,7 @@ class NcclAsked:
         if unknown or (hcas is not None and not (hcas.isascii() and hcas.isdecimal())):
             wrong = unknown[0] if unknown else f"hcas={hcas}"
             raise UsageError(
-                f"--must {wrong} asks for nothing that is known.\n"
+                f"--must {wrong}: unknown requirement.\n"
                 "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, gdr,"
                 " or correct."
             )
@@ -145,7 +145,7 @@ def judge_framework(
     if isinstance(log, NcclLog):
         return [*_judge_way(log, subject, asked)]
     found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
-    return [found.because("the log has no line of NCCL; run with NCCL_DEBUG=INFO")]
+    return [found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")]
 
 
 def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
@@ -186,7 +186,7 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     if len(log.runs) > 1 and _ran_together(log.runs):
         count = sum(line.rank == 0 for run in log.runs for line in run.ranks)
         actual = f"{count} separate runs with a rank 0 each"
-        step = "take an nccl-tests that is built with MPI=1"
+        step = "take an nccl-tests built with MPI=1"
         found = row("completeness", subject, "failed", "one run over all ranks", actual, step)
         return [found.because("the binary was built without MPI, or the launcher is not its own")]
     runs = name_runs(log.runs, subject)
@@ -338,8 +338,8 @@ def nccl_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     if probe.collective == "alltoall":
         ceiling = nccl_limit(limits, probe)
         return ceiling * ALLTOALL_SHARE, (
-            f"{ALLTOALL_SHARE:g} x {ceiling:.2f} GB/s: what one rank gets of {total:g} GB/s, the "
-            f"line rate of {of_what}, when its peers on other hosts share it"
+            f"{ALLTOALL_SHARE:g} x {ceiling:.2f} GB/s: the share of one rank in {total:g} GB/s, "
+            f"the line rate of {of_what}, when its peers on other hosts share it"
         )
     if limits.nccl_floor_gb_s is not None:
         return limits.nccl_floor_gb_s, limits.nccl_floor_source

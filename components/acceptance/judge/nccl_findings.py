@@ -40,7 +40,7 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
     """Is the log whole: from its start to its footer, with all ranks and sizes?"""
     verdict, actual, detail = completeness_of(log)
     if verdict == "passed" and is_alone(log):
-        verdict, actual = "error", "a single rank, which sends nothing"
+        verdict, actual = "error", "a single rank, without traffic"
     look = "take the log again, from start to end"
     found = row("completeness", subject, verdict, "a whole log with a result", actual, look)
     return found.because(detail)

@@ -148,7 +148,7 @@ def _no_nvlink(log: NcclLog) -> tuple[Verdict, str] | None:
     """Why P2P of these GPUs cannot be NVLink, whatever its speed: it needs two GPUs of NVIDIA."""
     names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
     if log.is_rccl or any(_AMD.search(name) for name in names):
-        return "failed", "the GPUs are not NVIDIA's: AMD's xGMI is no NVLink"
+        return "failed", "the GPUs are not NVIDIA's: AMD's xGMI is not NVLink"
     if log.shared_gpus:
         return "error", f"two ranks use one GPU ({log.shared_gpus[0]}): its own memory, no link"
     if not log.channels.mnnvl and log.gpus_known < 2:  # noqa: PLR2004 - the two ends of a link

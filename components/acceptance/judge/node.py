@@ -73,9 +73,7 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
     right = counts == [gpus] and bool(after) and log.complete
     lacks = "" if log.complete else ", and the log is cut off"
     shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
-    step = (
-        "look for `NVRM: Xid` in the node's kernel log: a GPU that is gone needs a reset or repair"
-    )
+    step = "look for `NVRM: Xid` in the node's kernel log: a lost GPU needs a reset or repair"
     yield row("gpus", "", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
     yield _memory_row(before[-1], (after or before)[-1])
     yield _link_row(log)
@@ -105,7 +103,7 @@ def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
     untold = not any(gpu.uncorrected is not None for gpu in after.gpus)
     if untold and not found:
         return row("gpu memory", "", "skipped", "no errors", "the driver does not tell: is ECC on?")
-    step = "drain the node, and reset or replace the GPU that is named"
+    step = "drain the node, and reset or replace that GPU"
     old = {gpu.bus_id: gpu.corrected or 0 for gpu in before.gpus}
     grown = sum(max((gpu.corrected or 0) - old.get(gpu.bus_id, 0), 0) for gpu in after.gpus)
     good = f"none; {grown} corrected in this run" if grown else "none"
@@ -132,7 +130,7 @@ def _clock_row(log: NodeLog) -> Finding:
     loaded = [gpu for look in log.of("load") for gpu in look.gpus]
     if not loaded:
         expected = "full clocks under load"
-        return row("gpu clocks", "", "skipped", expected, "there was no load to look at")
+        return row("gpu clocks", "", "skipped", expected, "no load ran")
     found: dict[str, None] = {}
     clocks: dict[str, list[float]] = {}
     for gpu in loaded:
@@ -199,7 +197,7 @@ _LABELS: Final = {
 def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     lacks = "nvbandwidth" in " ".join(log.absent)
     if lacks or not log.bandwidths:
-        why = "the image has no nvbandwidth" if lacks else "nvbandwidth said nothing"
+        why = "the image lacks nvbandwidth" if lacks else "nvbandwidth printed nothing"
         expected = "bandwidth between host and GPUs"
         yield row("gpu copies", "", "skipped", expected, f"not proven: {why}")
         return
@@ -214,7 +212,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
         why = "nvbandwidth: it does not apply to this node"
         return row(check, "", "skipped", "a bandwidth", why)
     if test.status != "Passed" or not test.gbyte_s:
-        step = "run nvbandwidth by hand on that node"
+        step = "run nvbandwidth yourself on that node"
         return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
     cells = {
         _place(test, line, column): value
@@ -273,5 +271,5 @@ def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
     ]
     passed = sum(status == "pass" for _, _, status in log.diagnosed)
     shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
-    step = "run `dcgmi diag -r 3` on that node, and follow what it advises"
+    step = "run `dcgmi diag -r 3` on that node, and follow its advice"
     yield row("dcgm", "", verdict_for(not wrong and passed > 0), "no test that fails", shown, step)

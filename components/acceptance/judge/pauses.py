@@ -20,7 +20,7 @@ _STUCK_STEP: Final = (
     "nv show interface PORT qos pfc-watchdog (Cumulus)"
 )
 _OTHER_STEP: Final = (
-    "find the priority that is lossless beside RoCE's and turn it off: mlnx_qos on the host, "
+    "find the other lossless priority and turn it off: mlnx_qos on the host, "
     "show priority-flow-control (EOS), show pfc priority (SONiC), nv show interface PORT counters "
     "qos pfc-stats (Cumulus)"
 )

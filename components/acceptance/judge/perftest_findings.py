@@ -43,7 +43,7 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     verdict, actual, detail = _completeness(log)
     step = "take the log of the client again"
     if log.clock_unknown and verdict == "error":
-        step = "run it again while the host that sends has nothing else to do"
+        step = "run it again while the sending host is idle"
     expected = "a whole table with a result"
     return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
@@ -69,7 +69,7 @@ def _problem(log: PerftestLog) -> str:
     if not log.ended:
         return "cut off: the rule under the table is missing"
     if log.contradictions:
-        return f"two ends that differ: {log.contradictions[0]}"
+        return f"the two ends differ: {log.contradictions[0]}"
     # Find neighbours with a size missing between them, or a missing end of `-a`.
     sizes = sorted({each.size_bytes for each in (*log.rows, *log.latency)})
     for one, other in pairwise(sizes):
@@ -93,7 +93,7 @@ def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> 
 
 def _gid(gids: Sequence[str], rail: RailLimit | None) -> tuple[Verdict, str, str]:
     if any(not gid.strip("0:") for gid in gids):
-        step = "the interface has no address on that rail, or -x is wrong"
+        step = "the interface lacks an address on that rail, or -x is wrong"
         return "failed", "a GID of zeros", step
     if len(gids) > 1 and len({*gids}) == 1:
         # Without a plan the user may have wanted it: it tests a card, not a cable.
@@ -157,7 +157,7 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
     if not log.transport_type:
         doubt = "no line 'Transport type' says that it is not iWARP"
     elif log.has_no_lid and not log.gids and wanted == LINK_TYPES["ib"]:
-        doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
+        doubt = "a port lacks a LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
     elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
         doubt = "no line 'Connection type' says that it is not raw Ethernet"
     return "error" if doubt else "passed", log.link_type, doubt
@@ -168,7 +168,7 @@ def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
     if log.connection_type == "SRD":
         return "SRD", "Amazon's EFA, whose link type is printed as IB"
     if log.connection_type not in ("", *_RDMA):
-        return log.connection_type, "packets of raw Ethernet, or a connection that is not RDMA"
+        return log.connection_type, "packets of raw Ethernet, or a connection without RDMA"
     if log.transport_type not in ("IB", ""):
         name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
         return name, "the transport is neither InfiniBand nor RoCE"

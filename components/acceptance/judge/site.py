@@ -230,7 +230,7 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
         return []
     expected = f"a log of the {item.duration_s:.1f} s that the job ran"
     actual = f"its rows took {claimed:.1f} s"
-    step = "the program prints a kept log: look at what the image has under its name"
+    step = "the program prints a kept log: check the program with that name in the image"
     return [row("duration", item.probe.name, "failed", expected, actual, step)]
 
 

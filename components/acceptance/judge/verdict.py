@@ -136,4 +136,4 @@ def _judge_group(evidence: Evidence, group: WorkerGroup, findings: list[Finding]
     verdict = overall_verdict(each for each in findings if each.subject in probes)
     state = "proven" if verdict == "passed" else "not proven"
     actual = f"{hosts}: {state} by {', '.join(probes)}"
-    return row(GROUP, group.name, verdict, what, actual, "look at the findings of these probes")
+    return row(GROUP, group.name, verdict, what, actual, "read the findings of the probes above")

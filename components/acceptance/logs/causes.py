@@ -121,7 +121,7 @@ class FailureFinder:
         if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "comm_abort", "rank_failed", "scheduler"}:
             told, self.failures = self.failures, []
             for line in self.warnings:
-                self.add("nccl_warning", line, "NCCL warned of it before it gave up")
+                self.add("nccl_warning", line, "NCCL warned before it gave up")
             self.failures += told
         return tuple(self.failures)
 

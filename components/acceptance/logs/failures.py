@@ -33,7 +33,7 @@ _GAVE_UP = f"NCCL gave up; {_EARLIER}, or none without NCCL_DEBUG=WARN"
 _GPU = "the GPU or its driver failed"
 _PIN = "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"
 _ARRIVE = "packets of that rail do not arrive: MTU of a switch port, VLAN, GID, or loss"
-_REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
+_REACH = "the NIC cannot reach GPU memory: check nvidia_peermem, ACS and IOMMU"
 _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKET_IFNAME"
 
 COMM_ABORT = "comm_abort"
@@ -50,7 +50,7 @@ NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),
     ("", "", r"disabling NCHANNELS", HARMLESS, "NCCL, transport/nvls.cc"),
     ("", "", r"OpenFabrics device",
-     HARMLESS, "NVIDIA/nccl issue 1705: Open MPI's openib beside NCCL"),
+     HARMLESS, "NVIDIA/nccl issue 1705: Open MPI's openib next to NCCL"),
     ("", "", r"Failed to open libibverbs\.so",
      HARMLESS, "NVIDIA/nccl-tests issue 82: one host, whole table"),
     ("", "", r"NET/OFI .*Could not find nccl\w+ symbol|Could not find ncclGetVersion",
@@ -67,7 +67,7 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      (r"async fatal event"
      r"|Got async event : (?:CQ error|local |invalid request|SRQ catastrophic|WQ fatal)"),
-     "device_fatal", "the RDMA device or a queue of it failed: read the kernel's log of that host"),
+     "device_fatal", "the RDMA device or one of its queues failed: read that host's kernel log"),
     ("2.29.7", "2.30.7",
      (r"Device \d+ marked as failed|Detected \d+ failed devices|The error is fatal \("
      r"|Could not find a (?:functional device|replacement QP)|not on a functional device"
@@ -99,7 +99,7 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7", rf"{_STATUS}5\b", "late flushed", _EARLIER),
     ("2.4.2", "2.30.7", rf"{_STATUS}\d+", "completion_error", "an RDMA error"),
     ("", "", r"NET/OFI .{0,80}completed with error", "completion_error",
-     "libfabric lost data: EFA's security group must let in and out all traffic of its own"),
+     "libfabric lost data: EFA's security group must allow all traffic within itself, in and out"),
     ("", "", r"NET/OFI .{0,20}(?:[Uu]nable to (?:register|enable|bind)|[Cc]ouldn't register) [mM]",
      "ibv_memory", _PIN),
     ("", "", r"NET/OFI .{0,200}\bRC: -?[1-9]", "libfabric", "libfabric refused the call"),
@@ -131,7 +131,7 @@ NCCL: tuple[Cause, ...] = _rows(
      r"|Could not map \S{1,300} size|posix_fallocate failed"),
      "shm", "no room in /dev/shm: a pod needs an emptyDir of medium Memory, Docker --shm-size"),
     ("2.4.2", "2.30.7", r"No transport found",
-     "no_transport", "two ranks have no way to each other: a host without network devices"),
+     "no_transport", "two ranks cannot reach each other: a host lacks network devices"),
     ("2.4.2", "2.30.7",
      (r"NCCL WARN .{0,200}(?:[Cc]onnect to .{0,300} (?:failed|returned)"
      r"|[Pp]ollConnect.{0,300}(?:failed|returned)"
@@ -205,9 +205,9 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(r"error while loading shared libraries|: symbol lookup error: "
           r"|^\S{1,200}: \S{1,200}: version .{1,40} not found \(required by",
           "missing_library",
-          "the image of that host lacks the library, or has another release of it"),
+          "the image of that host lacks the library, or has another release"),
     cause(r"MPI_INIT failed|Fatal error in (?:internal|P?MPI)_Init\b",
-          "mpi", "MPI did not start: it must be the same on all hosts, and reach each of them"),
+          "mpi", "MPI did not start: all hosts need the same MPI, and it must reach each host"),
     cause(r"oom[_-]kill|OOM[- ]?[Kk]ill|Out of memory: Kill|Memory cgroup out of memory"
           r"|Out Of Memory|Detected \d+ oom|TERM_MEMLIMIT",
           "out_of_memory", "the host or the container ran out of memory: look at its limit"),
@@ -312,13 +312,13 @@ WORDS: Final = (
     _word(r"Failed status[ -](?:12\b|transport retry)|Failed status.*\(12\)", "retry_exceeded",
           "packets do not arrive: MTU of a switch port, VLAN, GID, or loss; never retry this"),
     _word(r"Failed status[ -]4\b|Failed status.*\(4\)", "local_protection",
-          "the NIC may not reach that memory: nvidia_peermem, ACS or IOMMU"),
+          "the NIC cannot reach that memory: check nvidia_peermem, ACS and IOMMU"),
     _word(r"Failed status", "completion_error", "an RDMA error"),
     _word(r"Completion with error at", "completion_error", _EARLIER),
     _word(r"(?i:poll (?:on )?(?:send |receive |recv )?CQ failed)", "completion_error",
-          "the device stopped to report what it sent: look at the kernel's log of that host"),
+          "the device stopped reporting its sends: read that host's kernel log"),
     _word(r"Couldn't post (?:send|recv)", "post",
-          "the device takes no more work: look at the kernel's log of that host"),
+          "the device refuses more work: read that host's kernel log"),
     _word(r"Couldn't create (?:a receiver )?CQ|Failed to create (?:CQs|QP|MR)|Unable to create QP"
           r"|Couldn't allocate MR|failed to create mr|Couldn't create IB resources", "memory",
           "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"),

@@ -226,7 +226,7 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
         if not {*names} <= {*values}:
             return (), "saquery answered in another form"
         managers.append(_known_manager(*(values[name] for name in names)))
-    return tuple(managers), "" if managers else "saquery knows no subnet manager"
+    return tuple(managers), "" if managers else "saquery lists no subnet manager"
 
 
 def _path(body: str) -> PathAnswer:

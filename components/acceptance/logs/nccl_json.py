@@ -208,8 +208,8 @@ def _count(nwrong: float | str | None) -> int | None:
     if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
         return None
     if isinstance(nwrong, str) and not nwrong.strip().isdecimal():
-        raise ValueError(f"nwrong: {nwrong[:40]!r} is no count")
+        raise ValueError(f"nwrong: {nwrong[:40]!r} is not a count")
     count = float(nwrong)
     if count < 0 or count != round(count):
-        raise ValueError(f"nwrong: {nwrong} is no count")
+        raise ValueError(f"nwrong: {nwrong} is not a count")
     return round(count)

@@ -75,7 +75,7 @@ def _document(value: object) -> Document:
     fields = {name: info[key] for key, name in _FIELDS.items() if key in info}
     for name, shown in fields.items():
         if not (_DIGITS if name in _NUMBERS else _WORD).fullmatch(shown):
-            raise ValueError(f"{name}: {shown[:40]!r} is no value of it")
+            raise ValueError(f"{name}: {shown[:40]!r} is not a valid value")
     if "MsgSize" not in results:
         raise ValueError("results: no MsgSize; run without --output")
     return Document(fields, {_CELLS[key]: text for key, text in results.items() if key in _CELLS})

@@ -122,7 +122,7 @@ class _DeepSpeed(_Reader):
         """A table without a row was cut, though another one may have some."""
         count = len(self.rows) + len(self.bad)
         if self.devices and self.rows and count == self._rows_before:
-            self._add_bad(f"the table of {self.collective} has no row")
+            self._add_bad(f"the table of {self.collective} lacks rows")
             count += 1
         self._rows_before = count
 

@@ -50,7 +50,7 @@ def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
     found = [*_outside(spec), *_without_login(spec)]
     if runs_on_foreign_fabric(spec):
         what = "queues, ECN, PFC, MTU and drops of every hop between the cards"
-        found.append(Unproven(subject="fabric", what=what, why="the file has no switches"))
+        found.append(Unproven(subject="fabric", what=what, why="the file lists no switches"))
     if spec.rdma.transport == "roce":
         found += [*_on_rails(spec)]
         found += [
@@ -61,7 +61,7 @@ def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
     else:
         fitted = {host.name for host in on_infiniband(spec)}
         found += [
-            Unproven(subject=host.name, what="RDMA", why="the worker has no InfiniBand adapter")
+            Unproven(subject=host.name, what="RDMA", why="the worker lacks an InfiniBand adapter")
             for host in spec.workers
             if host.name not in fitted
         ]

@@ -119,10 +119,10 @@ def read_archived(place: Archived, fix: str) -> str:
         text = place.path.read_text()
     except FileNotFoundError:
         raise UsageError(
-            f"archive: {place.path} is not there, and the state of the stack names it by its digest"
-            f" {place.digest[:16]}.\n"
-            f"  where  {place.path.absolute()}; the archive lies on the machine that proved the"
-            f" stack\n  fix    {fix}"
+            f"archive: {place.path} is missing, but the state of the stack names it by its digest "
+            f"{place.digest[:16]}.\n"
+            f"  where  {place.path.absolute()}; the archive is on the machine that proved the "
+            f"stack\n  fix    {fix}"
         ) from None
     except OSError as error:
         raise RailyardError(f"archive: {place.path} cannot be read: {error.strerror}") from error

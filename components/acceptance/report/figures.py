@@ -60,7 +60,11 @@ def topology(report: Report) -> str:
     svg, left_out = draw_topology(layers, drawn)
     bad = [way.label for way in drawn if way.state == "bad"]
     marked = f"Red, look there first: {'; '.join(bad)}. " if bad else ""
-    more = f"{left_out} devices whose links are no worse are not drawn. " if left_out else ""
+    more = (
+        f"The figure omits {left_out} devices whose links are as good or better. "
+        if left_out
+        else ""
+    )
     caption = (
         f"{marked}{more}Green: a pair passed there. Orange: in doubt, only failed pairs passed"
         " there, or a finding names it. Dashed: not proven."

@@ -49,7 +49,7 @@ class Answer:
         """The value under these keys, each one at any depth below the one before it."""
         start = re.search(r"^[\[{]", self.text, re.MULTILINE)  # after a banner, as Ansible does
         if start is None:
-            raise self.unreadable("there is no JSON in the answer")
+            raise self.unreadable("the answer contains no JSON")
         value = self.typed(_JSON, self.text[start.start() :], is_text=True)
         for key in keys:
             value = _below(value, key)

@@ -70,7 +70,7 @@ def parse_summary(command: str, text: str, document: object) -> dict[str, Sessio
     try:
         peers = _Summary.model_validate(document).peers
     except ValidationError as error:
-        raise Unreadable(command, text, "it is no summary of FRR's BGP") from error
+        raise Unreadable(command, text, "it is not a summary of FRR's BGP") from error
     return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
 
 

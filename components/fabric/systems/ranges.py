@@ -24,7 +24,7 @@ def _read_span(part: str) -> tuple[str, range]:
     found = _SPAN.fullmatch(part)
     numbers = range(int(found[2]), int(found[3] or found[2]) + 1) if found else range(0)
     if found is None or not 0 < len(numbers) <= MOST:
-        raise ValueError(f"{part!r} is no range of numbers that a switch can mean")
+        raise ValueError(f"{part!r} is not a range of numbers")
     return found[1], numbers
 
 
@@ -38,7 +38,7 @@ def parse_vlan_ranges(text: str) -> tuple[int, ...]:
     words = [] if text.lower() in {"", "n/a", "none"} else re.split(r"\s*,\s*|\s+", text)
     vlans = {number for word in words for number in _read_span(word)[1]}
     if odd := [vlan for vlan in vlans if vlan >= MOST]:
-        raise ValueError(f"{text!r} names {odd[0]}, and there is no VLAN above {MOST - 1}")
+        raise ValueError(f"{text!r} names {odd[0]}, but VLANs end at {MOST - 1}")
     return tuple(sorted(vlans))
 
 

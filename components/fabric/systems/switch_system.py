@@ -157,7 +157,7 @@ class SwitchSystem:
     """Modes set by one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False
     """Such a command may flap every port."""
-    semi_lossless: str | None = "it has no documented mode that pauses one way only"
+    semi_lossless: str | None = "it documents no mode that pauses in one direction only"
     """Why this mode is missing; None: the system has it."""
     pfc_watchdog: Release | str = "no command of it is known here"
     """First release with a PFC watchdog per port."""
@@ -213,7 +213,7 @@ class SwitchSystem:
         """The first release with a feature or port setting, or why it lacks it; None: any."""
         if name in SwitchSystem.__dataclass_fields__:
             return getattr(self, name)
-        return self.rows.get(name) or self.lacking.get(name, "no line of it is known here")
+        return self.rows.get(name) or self.lacking.get(name, "no command for it is known")
 
 
 Lines = tuple[str, ...]

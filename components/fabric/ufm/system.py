@@ -27,7 +27,7 @@ SM_CONF: Final = "GET /ufmRest/app/smconf"
 _ADAPTIVE: Final = ("ar_", "dfp")
 """How the names of routing engines with adaptive routing begin: `ar_updn`, `ar_ftree`, `dfp2`."""
 _NOT_ADAPTIVE: Final = (
-    "UFM's subnet manager runs a routing engine without adaptive routing. Set it by hand in its "
+    "UFM's subnet manager runs a routing engine without adaptive routing. Set it yourself in its "
     "opensm.conf, `routing_engine ar_updn` for a tree, and have opensm read it: `pkill -HUP opensm`"
 )
 MANAGEMENT: Final = 0x7FFF
@@ -70,7 +70,7 @@ class UfmDriver(Driver):
         try:
             found = dict(_partitions(_PKEYS.validate_json(answers[READ])))
         except ValueError as error:
-            why = "it is no list of partitions with their GUIDs"
+            why = "it is not a list of partitions with their GUIDs"
             raise Unreadable(READ, answers[READ], why) from error
         state = IbState(node=wanted.ib.node, partitions=found)
         if SM_CONF in answers:
@@ -170,7 +170,7 @@ SYSTEM: Final = SwitchSystem(
     # InfiniBand does without RoCE: `network_plan.py` plans UFM.
     intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=SessionProfile(prompt="", prepare=(), https=True),
-    exec_form="UFM has no command line",
+    exec_form="UFM lacks a command line",
     identity=IdentityQuestions(
         release=Field("GET /ufmRest/app/ufm_version", r'"ufm_release_version": *"([0-9][^" ]*)'),
         model=(),
@@ -180,8 +180,8 @@ SYSTEM: Final = SwitchSystem(
     ),
     # The first guide with `pkeys/add`; that of 6.12 has it not.
     min_release=(6, 15, 0),
-    older="makes no partition without members",
+    older="does not make partitions without members",
     a_release="6.19.3",
     port_ecn="InfiniBand has no ECN thresholds",
-    routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
+    routing="InfiniBand does not route IP: its subnet manager makes the routes",
 )

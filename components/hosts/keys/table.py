@@ -50,7 +50,7 @@ _DRIVER: Final = rows(
     HostKey("loaded", 23, one_of("installed"), interrupts="always", undo="stays"),
 )
 _PRESENT: Final = one_of("present")
-_DOCKER_STAYS: Final = "docker.io (stopped and disabled where no container is left)"
+_DOCKER_STAYS: Final = "docker.io (stopped and disabled if its last container is gone)"
 _DOCKER: Final = rows(
     "docker",
     "docker.",
@@ -141,7 +141,7 @@ _AT_BOOT: Final = rows(
         _IOMMU,
         topic="boot",
         loads_at_start=True,
-        leaves="kernel boot parameters (by hand where there is no update-grub)",
+        leaves="kernel boot parameters (remove them yourself if the host lacks update-grub)",
     ),
     HostKey(
         "rdma_netns",

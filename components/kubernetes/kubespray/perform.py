@@ -80,9 +80,9 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
     if not edited:
         return ""
     return (
-        f"{edited}: not as Railyard wrote it, and a run would use it or write over it.\n"
+        f"{edited}: changed since Railyard wrote it; a run would use or overwrite the change.\n"
         f"  state  {how_far(state)}\n"
-        f"  fix    put what shall stay into kubernetes.extra_vars\n"
+        f"  fix    put the settings to keep into kubernetes.extra_vars\n"
         f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
     )
 
@@ -228,7 +228,7 @@ class Performance:
         known = over(known, Cluster(self.request.wanted, self.request.endpoints))
         if self.request.reset == "deny":
             raise DeviceError(
-                "destroy would delete the cluster with all that is stored in it, and"
+                "destroy would delete the cluster and all its data, and"
                 " kubernetes.reset is deny. Nothing was changed on its nodes.\n"
                 "  fix    set kubernetes.reset to allow and run `pulumi up`, then destroy; or"
                 " `pulumi state delete` the step kubespray, which leaves the cluster running"

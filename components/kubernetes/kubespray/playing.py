@@ -151,8 +151,8 @@ class Player:
         return (
             f"kubespray's {run.words}: ended with status {status}\n{said}\n"
             f"  log    {self.log}\n"
-            "  next   mend what it says, then run `pulumi up` again: playbooks that ended well are"
-            " not run again, and this one is"
+            "  next   correct that fault, then run `pulumi up` again: it skips the playbooks that "
+            "succeeded and repeats this one"
         )
 
 

@@ -78,7 +78,7 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
 
 def reset_run() -> PlaybookRun:
     """The run that deletes the whole cluster."""
-    why = "deletes the cluster and all that is stored in it"
+    why = "deletes the cluster and all its data"
     return PlaybookRun("reset.yml", why, variables=_CONFIRM_RESET)
 
 
@@ -123,10 +123,10 @@ def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
     if 2 * len(lost) < len(servers):
         return ""
     return (
-        f"{_list(lost)} of the {len(servers)} members of etcd do not answer, and the others are no"
-        " majority: none can leave, and the API stores nothing.\n"
-        "  fix    bring one of them back; if they are lost, kubespray's documentation,"
-        " operations/recover-control-plane.md, says how the others go on, by hand"
+        f"{_list(lost)} of the {len(servers)} members of etcd do not answer, and the others are "
+        "too few for a majority: no member can leave, and the API cannot store anything.\n"
+        "  fix    bring one of them back; if they are lost, kubespray's documentation, "
+        "operations/recover-control-plane.md, says how you recover the others yourself"
     )
 
 
@@ -239,8 +239,8 @@ def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
     new_nodes = sorted({*wanted.nodes} - {*there.nodes})
     if moved and new_nodes:
         yield (
-            f"{_list(new_nodes)} would join while the release changes: an upgrade goes through"
-            " nodes that are in the cluster.\n"
+            f"{_list(new_nodes)} would join while the release changes: an upgrade handles only "
+            "nodes in the cluster.\n"
             "  fix    add the nodes with one update and change the release with another"
         )
     if there.release == wanted.release and there.pin != wanted.pin:
@@ -266,8 +266,8 @@ def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
     if there.order[0] not in wanted.order:
         yield (
             f"{there.order[0]} is the first of the control plane, which kubespray cannot remove.\n"
-            f"  fix    put {there.order[0]} back; its documentation, operations/nodes.md, says how"
-            " another one is made the first by hand"
+            f"  fix    put {there.order[0]} back; its documentation, operations/nodes.md, says how "
+            "you make another node the first"
         )
     elif list(wanted.order[: len(kept)]) != kept:
         yield (

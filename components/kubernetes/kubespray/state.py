@@ -120,8 +120,8 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
         if lost or not same_release:
             what = f"without {', '.join(lost)}" if lost else f"to {wanted.version}"
             return (
-                f"the first installation ended in the middle, and would now go on {what}.\n"
-                f"  fix    put back what the file had ({target.version},"
+                f"the first installation ended in the middle, and would now continue {what}.\n"
+                f"  fix    restore the former values in the file ({target.version},"
                 f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
             )
     elif under_way.upgrading and not same_release and not _same_release(there, target):

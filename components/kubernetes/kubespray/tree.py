@@ -67,7 +67,7 @@ def tree_digest(tree: Path) -> str:
     """
     if not tree.is_dir():
         raise DeviceError(
-            f"{tree}: there is no such folder, relative to {Path.cwd()}. Nothing was run.\n"
+            f"{tree}: folder not found, relative to {Path.cwd()}. Nothing was run.\n"
             "  fix    correct kubernetes.source.path"
         )
     found = hashlib.sha256()
@@ -114,7 +114,9 @@ def _git(*words: str) -> str:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     git = shutil.which("git")
     if git is None:
-        raise DeviceError("kubespray comes from git, and there is no git here. Install it.")
+        raise DeviceError(
+            "Railyard fetches kubespray with git, but this machine lacks git. Install it."
+        )
     try:
         done = subprocess.run(
             [git, *words],
@@ -209,10 +211,7 @@ _HINTS: Final = (
     ),
     (
         "DO NOT MATCH THE HASHES",
-        (
-            "the index gave another file than the one that was pinned: find out why before you pin"
-            " it again"
-        ),
+        ("the index served another file than the pinned one: find out why before you pin it again"),
     ),
 )
 """Words in pip's error, and the remedy."""
@@ -237,7 +236,7 @@ def make_environment(requirements: str, python: str) -> Path:
         ) from error
     if bare := unhashed(text):
         raise DeviceError(
-            f"{requirements}: {bare[0]} has no hash, so whatever the index serves would run."
+            f"{requirements}: {bare[0]} lacks a hash, so any file that the index serves would run."
             " Nothing was run.\n"
             "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
         )

@@ -95,7 +95,7 @@ class FieldDrift:
         """The words of reports and repair notes."""
         if not self.path:
             return one_line(f"is {self.actual}, want {self.want}")
-        beside = "" if self.ours else " (not ours: take it out by hand)"
+        beside = "" if self.ours else " (outside the plan: remove it yourself)"
         return one_line(f"{self.path} is {self.actual}, want {self.want}{beside}")
 
 

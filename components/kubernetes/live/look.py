@@ -213,7 +213,7 @@ def _others(look: ClusterLook) -> Iterator[str]:
     ours = {key for live in (look.live, *releases) for key, _, _ in live.objects}
     for key in look.beside:
         if key not in ours:
-            yield f"{key} is not ours, and it may keep probes out"
+            yield f"{key} does not belong to the plan, and it may block probes"
 
 
 _NODES: Final = "/api/v1/nodes"

@@ -34,7 +34,7 @@ def _differences(want: Body, live: Body) -> Iterator[str]:
         yield f"{RESOURCE} is {found or 'absent'}, want {asked or 'none'}"
     ours, theirs = _main_plugin(want), _main_plugin(live)
     if theirs is None:
-        yield "its configuration is no JSON"
+        yield "its configuration is not JSON"
         return
     for key in _DECIDING:
         value = (ours or {}).get(key)
@@ -101,7 +101,7 @@ def _nodes(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
     if absent:
         yield _finding(
             "node-name",
-            "the cluster has no node of that name.",
+            "the cluster lacks a node with that name.",
             f"no {', '.join(absent)}; there are {', '.join(sorted(look.nodes)) or 'none'}",
             "each worker is a node",
             "write the node's own name as hosts[].node_name: `kubectl get nodes` shows it",
@@ -112,7 +112,7 @@ def _nodes(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
         ):
             yield _finding(
                 "node-closed",
-                "a node takes no pods of jobs.",
+                "a node refuses the pods of jobs.",
                 trouble.words(name),
                 "a node that takes them",
                 "open it, or write the taint under kubernetes.tolerations",
@@ -136,7 +136,7 @@ def _namespace(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
             "the RuntimeClass of pods with GPUs is not there.",
             f"no RuntimeClass {asked.runtime_class}; there are {there}",
             "the one of kubernetes.runtime_class",
-            "write one that is there, or install NVIDIA's container toolkit on the nodes",
+            "write an existing one, or install NVIDIA's container toolkit on the nodes",
         )
     for namespace, why in look.forbidden.items():
         yield _finding(
@@ -144,8 +144,8 @@ def _namespace(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
             f"a policy forbids pods of this site in {namespace}.",
             why,
             "pods that may use the node's devices, network and locked memory",
-            f"kubectl label --overwrite namespace {namespace} {_POLICIES}=privileged, or an"
-            " exception in the policy that is named",
+            f"kubectl label --overwrite namespace {namespace} {_POLICIES}=privileged, or add an "
+            "exception to the policy above",
         )
 
 
@@ -197,9 +197,10 @@ def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
     if foreign:
         yield _finding(
             f"{part}-foreign",
-            f"{row.title} is to be ours, and another one is there.",
+            f"the file lets Railyard install {row.title}, but the cluster already runs another "
+            "one.",
             ", ".join(f"{each.key} ({_version(each)})" for each in foreign),
-            "none but ours: two of them would undo each other's work",
+            "only Railyard's: two would undo each other's work",
             f"write kubernetes.components.{part}: theirs, or uninstall it first",
         )
     else:
@@ -241,12 +242,13 @@ def _taken_over(
     if names:
         yield _finding(
             f"{part or 'object'}-there",
-            f"{title} is to be ours, and objects of its names are there.",
+            f"the file lets Railyard install {title}, but the cluster already has objects with its "
+            "names.",
             ", ".join(names),
-            "none of these names: an update would write over them",
+            "no objects with these names: an update would overwrite them",
             f"write kubernetes.components.{part}: theirs, or delete them"
             if part
-            else "delete them, or rename what has their names",
+            else "delete them, or rename the objects with their names",
         )
 
 
@@ -359,11 +361,11 @@ def _resources(
         names = sorted(configured) or there
         yield _finding(
             f"{part}-resource",
-            f"{TABLE[part].title} is theirs, and publishes no {name}.",
+            f"{TABLE[part].title} belongs to its owner, but it does not publish {name}.",
             f"none on {', '.join(nodes)}; it has {', '.join(names) or 'nothing'}",
-            f"{name} on each of them",
-            "write its names as rails[].resource and pod_network.resource_prefix, or let it"
-            " publish ours",
+            f"{name} on each node",
+            "write its names as rails[].resource and pod_network.resource_prefix, or let it "
+            "publish the names of the file",
         )
 
 
@@ -379,10 +381,10 @@ def _attachments(look: PartsLook) -> Iterator[Finding]:
         if live is None or differs:
             yield _finding(
                 "attachments-absent" if live is None else "attachments-differ",
-                "the attachment of a rail is theirs, and is not there."
+                "the file leaves the attachment of a rail to its owner, but the cluster lacks it."
                 if live is None
-                else "the attachment of a rail is theirs, and is not what the site needs.",
+                else "the attachment of a rail, which its owner made, does not fit the site.",
                 f"no {key}" if live is None else f"{key}: {'; '.join(differs)}",
                 "the one that jobs of this site ask for",
-                "ask its owner to mend it, or write kubernetes.components.attachments: ours",
+                "ask its owner to correct it, or write kubernetes.components.attachments: ours",
             )

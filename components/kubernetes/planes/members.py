@@ -153,7 +153,7 @@ def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         dialect="sh",
         desired=_lines(host, stack),
         apply=kubernetes_call("k3s_removal"),
-        why_no_undo="what it forgets is a machine that is gone",
+        why_no_undo="it forgets only a machine that no longer exists",
         deadline_s=REMOVAL_DEADLINE_S,
     )
 
@@ -175,7 +175,7 @@ def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
 
 def _lines(host: Host, stack: str) -> str:
     if not host.way.host_key:
-        raise Bug(f"{host.name} has no host key, which the check host-key refuses")
+        raise Bug(f"{host.name} lacks a host key, which the check host-key refuses")
     role = "server" if host.role == "control_plane" else "agent"
     lines = {"machine": host.way.host_key, "node": host.node, "role": role, "stack": stack}
     return HostState(lines).render()

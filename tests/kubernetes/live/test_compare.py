@@ -180,7 +180,10 @@ CHANGES = {
     "selector": (
         ("nodeSelector", "off"),
         "yes",
-        'spec.template.spec.nodeSelector.off is "yes", want absent (not ours: take it out by hand)',
+        (
+            'spec.template.spec.nodeSelector.off is "yes", want absent (outside the plan: remove '
+            "it yourself)"
+        ),
     ),
 }
 
@@ -251,7 +254,7 @@ def test_a_text_of_several_lines_is_named_by_its_first_other_line() -> None:
     live = load("{kind: ConfigMap, metadata: {name: c}, data: {a.conf: 'one\n\n  2\n\n  ', b: x}}")
     assert told(want, live) == [
         'data."a.conf" line 2 is "2", want "two"',
-        'data.b is "x", want absent (not ours: take it out by hand)',
+        'data.b is "x", want absent (outside the plan: remove it yourself)',
     ]
 
 

@@ -182,8 +182,8 @@ metadata: {name: deny, namespace: gpu-operator}
     drift = judged(api)
     assert drift.lines == (
         "node gpu01 is cordoned: kubectl uncordon opens it",
-        "ResourceQuota default/none is not ours, and it may keep probes out",
-        "NetworkPolicy gpu-operator/deny is not ours, and it may keep probes out",
+        "ResourceQuota default/none does not belong to the plan, and it may block probes",
+        "NetworkPolicy gpu-operator/deny does not belong to the plan, and it may block probes",
     )
     assert (drift.touched, drift.exit_code) == (False, 3)
 

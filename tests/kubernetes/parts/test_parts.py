@@ -65,7 +65,9 @@ def test_a_part_is_known_by_its_image(image: str, part: str | None, version: str
 
 def test_another_multus_beside_ours_is_refused_by_its_name() -> None:
     (found,) = judge_parts(asked({"multus": "ours"}), look(workloads=(MULTUS,)))
-    assert found.what == "Multus is to be ours, and another one is there."
+    assert found.what == (
+        "the file lets Railyard install Multus, but the cluster already runs another one."
+    )
     assert found.actual == "DaemonSet kube-system/kube-multus-ds (multus-cni:v4.1.0-thick)"
     assert found.fix == "write kubernetes.components.multus: theirs, or uninstall it first"
 
@@ -221,7 +223,7 @@ def test_a_resource_that_nobody_publishes_is_named_with_those_that_are() -> None
     (found,) = judge_parts(want, look(workloads=(plugin,)))
     assert found.rule == "sriov_device_plugin-resource"
     assert found.actual == "none on gpu01; it has nvidia.com/gpu, nvidia.com/mlnxnics"
-    assert found.wanted == "intel.com/sriov_111 on each of them"
+    assert found.wanted == "intel.com/sriov_111 on each node"
     configured = replace(plugin, publishes=frozenset({"sriov_111"}))
     assert judge_parts(want, look(workloads=(configured,))) == ()  # its VFs come with this update
 
@@ -301,7 +303,7 @@ OURS = attachment({"plugins": [{"type": "sriov", "vlan": 111}, {"type": "tuning"
             attachment({"type": "sriov", "vlan": 111}, "nvidia.com/rail0"),
             ("k8s.v1.cni.cncf.io/resourceName is nvidia.com/rail0, want intel.com/sriov_111",),
         ),
-        (attachment("{"), ("its configuration is no JSON",)),
+        (attachment("{"), ("its configuration is not JSON",)),
     ],
 )
 def test_an_attachment_of_others_leads_onto_the_rail(live: Body, wanted: tuple[str, ...]) -> None:

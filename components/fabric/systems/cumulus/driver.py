@@ -86,7 +86,7 @@ def _parse_ports(command: str, text: str) -> tuple[str, ...]:
     """Every front panel port of that table, by number; it names them all, configured or not."""
     found = tuple(sorted(filter(tree.SWP.fullmatch, tree.load_tree(command, text)), key=port_key))
     if not found:
-        raise base.Unreadable(command, text, "there is no port in the answer")
+        raise base.Unreadable(command, text, "the answer lists no port")
     return found
 
 
@@ -123,7 +123,7 @@ def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
             for name, each in _NEIGHBORS.validate_python(document).items()
         }
     except ValueError as error:
-        raise base.Unreadable(command, text, "it is no table of BGP neighbours") from error
+        raise base.Unreadable(command, text, "it is not a table of BGP neighbours") from error
     has_bfd = command == WITH_BFD
     found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
     return frr.with_routes(found, routes)

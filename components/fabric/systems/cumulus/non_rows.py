@@ -155,14 +155,14 @@ def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: rows.S
     if len(held) > 1:
         raise Unsettable(
             f"port {whole} is split in {len(held)}, and the file wants {wanted} parts. "
-            "What is on its parts would be lost: take them out of the file, update, and put "
+            "Its parts would lose their settings: take them out of the file, update, and put "
             f"them back; or type `nv unset interface {','.join(held)}`, "
             f"`nv unset interface {whole} {_SPLIT}` and `nv config apply`"
         )
     if whole in _list(states[0], _HELD) and whole not in states[1].ports:
         raise Unsettable(
-            f"port {whole} has settings that are not ours, which its parts would not have. Look at "
-            f"`nv config show`; if they may go, type `nv unset interface {whole}` and "
+            f"port {whole} has settings outside the plan, which its parts would lose. Read "
+            f"`nv config show`; if you can do without them, type `nv unset interface {whole}` and "
             "`nv config apply`"
         )
 

@@ -92,14 +92,14 @@ SYSTEM: Final = switch_system.SwitchSystem(
     ),
     # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
     min_release=(*rows.MIN_RELEASE, 0),
-    older="has no NVUE by default, by which it is read and set",
+    older="lacks NVUE by default, which reads and sets it",
     a_release="5.9.2",
     native_of=lambda release: {
         WHOLE: write_list((*rows.branch_words({}), *rows.release_words(release)))
     },
     one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
     semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
-    "lossy-multi-tc; none of them pauses one way only",
+    "lossy-multi-tc; each pauses in both directions or in none",
     # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
     pfc_watchdog=rows.WATCHDOG.since,
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
@@ -107,7 +107,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     port_ecn=None,
     mark_percent=None,
     class_shares=None,
-    watchdog_ms="the page that was found has its polling interval for the whole switch only",
+    watchdog_ms="the documented polling interval applies to the whole switch only",
     cnp_class="its RoCE profile has the notifications in class 6",
     # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
     adaptive_routing=rows.SPREADS.since,

@@ -102,7 +102,7 @@ def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
     """
     found = tuple(sorted(map(int, names)))
     if odd := [vlan for vlan in found if vlan not in VLANS]:
-        raise ValueError(f"there is no VLAN {odd[0]}")
+        raise ValueError(f"VLAN {odd[0]} does not exist")
     return found
 
 
@@ -374,5 +374,5 @@ def _read_storms(answer: Answer) -> dict[int, int]:
         return {}
     rows = _STORM_ROW.findall(answer.text[head.end() :]) if head else []
     if not rows:
-        raise answer.unreadable("it is no table of the watchdog")
+        raise answer.unreadable("it is not a table of the watchdog")
     return {int(tc): int(count) for tc, count in rows}

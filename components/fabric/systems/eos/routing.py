@@ -215,8 +215,8 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
         plain = [each for each in wanted if _entry(each)[0] == 0 and not each.endswith(_SECOND)]
         if len(plain) > 1:
             raise Unsettable(
-                f"{name} has the address {plain[0]}, and the file wants {plain[1]}; EOS has one "
-                "there. Remove that one by hand, or give the file another"
+                f"{name} has the address {plain[0]}, and the file wants {plain[1]}; EOS keeps one. "
+                f"Remove {plain[0]} on the switch, or change the file"
             )
         mtus = [each for each in wanted if each.startswith(MTU_WORD)]  # its own, and then ours
         has = {*(actual.addresses or {}).get(name, ()), *mtus[:-1]}
@@ -264,9 +264,9 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
             wanted = wanted.model_copy(update={"asn": was.asn})  # others' lines are in it by now
         else:
             raise Unsettable(
-                f"the switch runs BGP {was.asn} with more in it than ours, and another number than "
-                f"{wanted.asn} would take all of that away: look at `show running-config | section "
-                f"router bgp`, and write asn: {was.asn} or remove it by hand"
+                f"the switch runs BGP {was.asn} with settings outside the plan, and AS number "
+                f"{wanted.asn} would remove them all: read `show running-config | section router "
+                f"bgp`, and write asn: {was.asn} or remove it on the switch"
             )
     if wanted.asn is not None:
         lines = [*_Way(was, wanted, held, _router_lines(_held(target))).lines()]

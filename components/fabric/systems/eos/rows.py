@@ -282,7 +282,7 @@ def parse_sections(command: str, text: str) -> dict[str, Section]:
             section.lines.append(lines[0])
             take_line(ROWS, section.found, lines[0])
     if not sections:
-        raise Unreadable(command, text, "there is no interface in the answer")
+        raise Unreadable(command, text, "the answer lists no interface")
     return sections
 
 

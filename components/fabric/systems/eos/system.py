@@ -122,8 +122,8 @@ class EosDriver(base.Driver):
         missing = [name for name in target.ports if name not in actual.ports]
         if missing:
             raise base.Unsettable(
-                f"{', '.join(missing)}: there is no such port, or it is part of a bundle, a tunnel "
-                "or a tap; look at `show running-config interfaces`"
+                f"{', '.join(missing)}: not found, or part of a bundle, a tunnel or a tap; read "
+                "`show running-config interfaces`"
             )
         return table.write_steps(_STEPS, actual, target)
 
@@ -246,8 +246,8 @@ SYSTEM: Final = switch_system.SwitchSystem(
         prepare=("terminal length 0", "terminal width 511"),
         enables=True,
     ),
-    exec_form="what EOS does with the lines of one exec after it refused one of them is not "
-    "documented, so that half of a configuration could be committed",
+    exec_form="EOS does not document what it does with the rest of an exec after it refused a "
+    "line: it could commit half of a configuration",
     identity=IdentityQuestions(
         release=Field("show version", r"^Software image version: (\S+)"),
         model=(Field("show version", r"^Arista (\S+)"),),

@@ -119,7 +119,7 @@ def read_partitions(answer: Answer) -> dict[str, PartitionState]:
             elif not take_line(PARTITION, held, line.strip()) and not _NOT_OURS.match(line.strip()):
                 raise answer.unreadable(f"unknown line: {line.strip()}")
         if not found:
-            raise answer.unreadable("there is no partition in the answer, not even Default")
+            raise answer.unreadable("the answer lists no partition, not even Default")
         return {
             name: PartitionState.model_validate({"ipoib": values["ipoib"], **values})
             for name, values in found.items()
@@ -198,16 +198,16 @@ SYSTEM: Final = SwitchSystem(
     identity=mellanox_cli.IDENTITY,
     # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
     min_release=(3, 6, 8010),
-    older="prints `show ib partition` in a layout that is not read here",
+    older="prints `show ib partition` in another layout",
     a_release="3.11.2016",
     unproven={
-        r"pkey|ipoib|member .*": "the lines are those of a public driver of an SB7800; no page of "
-        "MLNX-OS itself was found that has them",
+        r"pkey|ipoib|member .*": "the lines are those of a public driver of an SB7800; "
+        "MLNX-OS's own pages do not show them",
         r"mtu_bytes|rate_gbit_s": "of their lines only `mtu 4K` is published",
     },
     links="an InfiniBand link trains to the best rate that both ends have, and takes its error "
     "correction from that",
     port_ecn="InfiniBand has no ECN thresholds",
-    routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
+    routing="InfiniBand does not route IP: its subnet manager makes the routes",
     drain="InfiniBand has no BGP: its subnet manager makes the routes when a link goes down",
 )

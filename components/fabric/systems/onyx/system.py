@@ -154,7 +154,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         class_shares=dict.fromkeys(PRIORITIES, 0),
     )
     by_hand = base.ByHand(
-        "Onyx drops what the port has",
+        "Onyx drops the settings of the port",
         (
             "interface ethernet {whole} shutdown",
             "interface ethernet {whole} module-type qsfp-split-{parts} force",
@@ -247,7 +247,9 @@ def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortS
         return (whole.members(wanted) if whole else None) or {}
     members = show.read_members(Answer(show.SWITCHPORTS, text))
     for name in {*wanted.ports} - {*members}:
-        why = f"port {name} is no switchport: it is routed (`no switchport`) or not there"
+        why = (
+            f"port {name} is not a switchport: it is routed (`no switchport`), or it does not exist"
+        )
         fix = f"To make it one: interface ethernet {name} switchport force"
         raise base.Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
     return members
@@ -295,18 +297,18 @@ SYSTEM: Final = SwitchSystem(
     # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools and
     # ECN per class came with 3.6.5000 (lab/sources.md#onyx).
     min_release=(3, 8, 2000),
-    older="has no `show roce`, by which its state is read",
+    older="lacks `show roce`, which reads its state",
     a_release="3.9.2504",
     one_shot_modes=frozenset({"lossless", "semi_lossless"}),
     one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
     semi_lossless=None,
-    pfc_watchdog="no published command shows whether its `pfc-wd` is on, so that it could be "
-    "set and never read back",
+    pfc_watchdog="no published command shows whether its `pfc-wd` is on: it could be set, but not "
+    "read back",
     cable_length="its lossless pool sizes the headroom itself, and no command for the length "
     "of a cable is documented",
     port_ecn=None,
-    mark_percent="its line of thresholds has no share of packets, and at the upper one all are "
-    "marked",
+    mark_percent="its line of thresholds takes no share of packets: above the upper threshold it "
+    "marks all",
     class_shares=None,
     repairs=frozenset({"switch.rewrite", "switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

@@ -62,7 +62,7 @@ def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
     for head, *rows in _tables(text):
         if {*columns} <= {*head}:
             return rows
-    raise base.Unreadable(command, text, f"it is no table of {what}")
+    raise base.Unreadable(command, text, f"it is not a table of {what}")
 
 
 def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
@@ -74,7 +74,7 @@ def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
     for row in (row for rows in _tables(text) for row in rows if row.get(column) == port):
         cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
         return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
-    raise base.Unreadable(command, text, f"there is no row of {port} in it")
+    raise base.Unreadable(command, text, f"it lacks the row of {port}")
 
 
 _QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
@@ -89,7 +89,7 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     try:
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
     except ValidationError as error:
-        raise base.Unreadable(command, text, "it is no table of queues") from error
+        raise base.Unreadable(command, text, "it is not a table of queues") from error
     queues = ((n, rows.get(f"UC{n}")) for n in PRIORITIES)
     found = {
         n: str(fields.get(field, "")).replace(",", "")
@@ -206,7 +206,7 @@ def parse_offers(command: str, text: str) -> Rows:
     try:
         found = _DUMP.validate_json(text[text.find("{") :])
     except ValidationError as error:
-        raise base.Unreadable(command, text, "it is no dump of PORT_TABLE") from error
+        raise base.Unreadable(command, text, "it is not a dump of PORT_TABLE") from error
     offered = ("supported_speeds", "supported_fecs")
     return {
         key.partition("|")[2]: {n: each.value[n] for n in offered if n in each.value}

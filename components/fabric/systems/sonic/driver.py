@@ -58,7 +58,7 @@ def _odd(tables: Mapping[str, Mapping[str, Fields]], words: str) -> str:
         for field, value in {"": key.partition("|")[0].removeprefix("Vlan"), **fields}.items()
         if value == bad
     ]
-    return f"{bad!r} of {places[0]} is no number" if places else words
+    return f"{bad!r} of {places[0]} is not a number" if places else words
 
 
 def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
@@ -170,9 +170,9 @@ def _require_free(actual: SwitchState, target: SwitchState) -> None:
     lines = [line for name, line in routing.held_interfaces(actual) if name in joins - freed]
     if lines:
         raise base.Unsettable(
-            "ports that shall be in a VLAN are routed or in a bundle, as the factory's preset t1 "
-            "leaves them. They may carry sessions of others, so we do not change that: run these "
-            "lines, save, and run this again:\n    " + "\n    ".join(lines)
+            "these ports belong in a VLAN, but they are routed or in a bundle, as the factory's "
+            "preset t1 leaves them. They may carry other sessions, so Railyard leaves that to you: "
+            "run these lines, save, and run this again:\n    " + "\n    ".join(lines)
         )
 
 
@@ -215,8 +215,8 @@ class SonicDriver(base.Driver):
     neighbours = base.ask_once(counters.NEIGHBOURS, counters.parse_neighbours)
     links = base.ask_once(counters.STATUS, counters.parse_links)
     by_hand = base.ByHand(
-        "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
-        "ports from port_config.ini at the next boot",
+        "SONiC deletes the settings of the port, and if the platform lacks platform.json, it takes "
+        "its ports from port_config.ini at the next boot",
         (
             "show interfaces breakout",
             "sudo config interface breakout {whole} '<a mode of {parts}>' -y -f",

@@ -178,7 +178,7 @@ class PortPlan:
             for each in (row for row in shared if row.startswith("QUEUE|") and "-" in row):
                 raise Unsettable(
                     f"{each} is one row for several queues of {self.name}, and queue {tc} needs "
-                    "one of its own: write one row a queue, and run this again"
+                    "its own: write one row for each queue, and run this again"
                 )
             if name == "buffers":
                 self._want_groups(as_wanted=as_wanted)
@@ -359,6 +359,6 @@ class PortPlan:
         offered = [each for each in offers.get(key, "").split(",") if each]
         if offered and value not in offered and not follows:
             raise Unsettable(
-                f"{name} {value} of {self.name} is none that the port has: "
+                f"{name} {value} of {self.name} is not offered by the port, which has "
                 f"{', '.join(offered)} ({key} of STATE_DB)"
             )

@@ -38,10 +38,10 @@ def parse_config(command: str, text: str) -> Tables:
     try:
         tree = _TREE.validate_json(text.strip())
     except ValidationError as error:
-        why = f"it is no table of tables: {error.errors()[0]['msg']}"
+        why = f"it is not a table of tables: {error.errors()[0]['msg']}"
         raise Unreadable(command, HIDDEN, why) from error
     if not tree.get("PORT"):
-        raise Unreadable(command, HIDDEN, "there is no port in it")
+        raise Unreadable(command, HIDDEN, "it lists no port")
     return {t: {row: _fields(value) for row, value in rows.items()} for t, rows in tree.items()}
 
 
@@ -64,7 +64,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     """
     for name in wanted:
         if name not in tables["PORT"]:
-            why = f"there is no port {name}; if it is a part of another one, that one must be "
+            why = f"port {name} does not exist; if it is a part of another port, that port must be "
             why += "split first: `sudo config interface breakout`"
             raise Unreadable(command, HIDDEN, why)
     _require_spans(command, tables, {*wanted})
@@ -83,9 +83,9 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
             command,
             HIDDEN,
             f"the template of HwSKU {sku} writes one row for several ports: {next(iter(joined))}. "
-            "Which row counts beside one of a single port is not said, so we change none of them: "
-            "split them by these lines, which set the QoS of those ports again, and save:\n    "
-            f"{lines}",
+            "SONiC does not document which row wins if a single port has one too, so Railyard "
+            "changes neither: split the row by these lines, which set the QoS of its ports again, "
+            f"and save:\n    {lines}",
         )
 
 
@@ -97,7 +97,7 @@ def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:
             if between and wanted & {names, *between}:
                 why = "is a virtual output queue of a chassis, and we read queues of ports only"
             elif wanted & {*names.split(",")} and not db.spread(span):
-                why = "says no queue or group, such as 3 or 3-4"
+                why = "names neither a queue nor a group, such as 3 or 3-4"
             else:
                 continue
             raise Unreadable(command, HIDDEN, f"{table}|{key!r} {why}")

@@ -180,9 +180,9 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
         return False
     if held.get(METADATA, {}).get(MODE) != "true":
         raise Unsettable(
-            f"BGP of this switch is not made of CONFIG_DB: {METADATA} has no {MODE}. Setting it "
-            "takes a restart of BGP and replaces what the switch has of it, so we do not: write "
-            f"there {MODE} true and docker_routing_config_mode unified, save, run `sudo systemctl "
+            f"This switch does not take BGP from CONFIG_DB: {METADATA} lacks {MODE}. Setting it "
+            "restarts BGP and replaces its configuration, so Railyard leaves that to you: write "
+            f"{MODE} true there, and docker_routing_config_mode unified, save, run `sudo systemctl "
             "restart bgp`, and run this again"
         )
     if was.asn in {None, wanted.asn}:
@@ -190,8 +190,8 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
     odd = [row for row, fields in held.items() if not _is_known(row, fields)]
     if odd:
         raise Unsettable(
-            f"the switch runs BGP {was.asn} with settings of others, such as {odd[0]}, and another "
-            f"number would end them: write asn: {was.asn}, or remove them by hand"
+            f"the switch runs BGP {was.asn} with settings outside the plan, such as {odd[0]}, "
+            f"which another AS number would end: write asn: {was.asn}, or remove them on the switch"
         )
     return True
 

@@ -359,5 +359,5 @@ def numbers_of(text: str) -> set[int]:
         ValueError: It is not such a list.
     """
     if text and not re.fullmatch(r"\d(,\d)*", text):
-        raise ValueError(f"{text!r} is no list of priorities")
+        raise ValueError(f"{text!r} is not a list of priorities")
     return {int(part) for part in text.split(",") if part}

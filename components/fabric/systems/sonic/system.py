@@ -178,9 +178,9 @@ SYSTEM: Final = switch_system.SwitchSystem(
                 unnumbered=True,
             ),
             switch_system.Caution(
-                f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
-                "`config apply-patch`, `config replace`, `config rollback` and `config interface "
-                "breakout` are refused as long as our sessions are there",
+                f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses: while "
+                "our sessions exist, it refuses `config apply-patch`, `config replace`, `config "
+                "rollback` and `config interface breakout`",
                 f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
                 "update.",
                 until=(bgp.UP_SINCE, 0, 0),
@@ -203,8 +203,8 @@ SYSTEM: Final = switch_system.SwitchSystem(
     links=switch_system.LinkForm(_link_words),
     # sonic-utilities, config/stp.py, 202411: `portfast` with PVST, `edge_port` with MST.
     lacking={
-        "bpdu_guard": "it has no spanning tree unless the site switches it on, and the field of an "
-        "edge port depends on the mode of that"
+        "bpdu_guard": "its spanning tree is off unless the site switches it on, and the field of "
+        "an edge port depends on its mode"
     },
     mark_percent=None,
     class_shares=None,
