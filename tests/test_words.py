@@ -53,33 +53,7 @@ DOCSTRINGS: Final[Mapping[str, int]] = {
     "reading": 10,
 }
 """Rooms above the goal in docstrings, with their limit."""
-MESSAGES: Final[Mapping[str, int]] = {
-    "acceptance": 10,
-    "artefacts": 42,
-    "cli": 22,
-    "cloud": 39,
-    "containers": 20,
-    "core": 23,
-    "discover": 42,
-    "disruption": 15,
-    "drift": 40,
-    "fabric": 23,
-    "hosts": 19,
-    "hypervisor": 13,
-    "jobs": 12,
-    "kubernetes": 23,
-    "model": 29,
-    "operators": 19,
-    "plan": 33,
-    "preflight": 19,
-    "preview": 15,
-    "project": 19,
-    "reading": 14,
-    "remote": 14,
-    "submit": 26,
-    "testing": 52,
-    "update": 14,
-}
+MESSAGES: Final[Mapping[str, int]] = {}
 """Rooms above the goal in messages, with their limit."""
 
 

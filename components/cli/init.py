@@ -137,5 +137,5 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
     say(
         f"railyard {own_version()}, Pulumi {engine.version}, "
         + ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
-        + f"; states at {engine.backend}: nothing lacks here."
+        + f"; states at {engine.backend}: this machine has everything."
     )

@@ -222,7 +222,7 @@ def _plugged(drift: DeviceDrift) -> str:
     if drift.placement:
         return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
     if drift.beside:
-        return f"beside: {len(drift.beside)} setting(s) outside the plan break RDMA traffic"
+        return f"foreign: {len(drift.beside)} setting(s) outside the plan break RDMA traffic"
     return _routed(drift)
 
 

@@ -79,9 +79,9 @@ def _unknown(option: str, name: str, there: Sequence[str]) -> str:
             f"there are: {', '.join(there[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
         )
     planned = (
-        "the plan does nothing on a device with that name"
+        "the plan does nothing on this device"
         if option == "--device"
-        else ("the plan has no device with that name")
+        else "the plan does not contain it"
     )
     return f"{option} {name}: {planned}.\n  fix    {fix}"
 

@@ -200,14 +200,14 @@ def judge_files(files: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterat
 def _source(artefact: Artefact, key: str, says: str) -> Iterator[Words]:
     cause = f"artefact-{artefact.name}"
     if says == "absent":
-        what = f"there is no {artefact.address} on the host."
+        what = f"the host lacks {artefact.address}."
         fix = f"copy it there, {LATER}; or name an https address that the host reaches"
         yield cause, what, "absent", artefact.sha256 or "there", fix
     elif says.startswith("failed "):
         what = f"{artefact.address} cannot be fetched from the host."
         yield cause, what, in_words(says), "an answer", fetch_fix(says)
     elif key == "sum" and says != artefact.sha256:
-        what = f"the checksum of {artefact.address} is another one."
+        what = f"{artefact.address} has another checksum than the site."
         fix = "take the file that the checksum was made of, or write the checksum of this one"
         yield cause, what, says, artefact.sha256, fix
 
@@ -224,10 +224,10 @@ def judge_images(images: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iter
 def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
     name = image.address
     if says in {"401", "403"}:
-        what = f"the registry of {name} wants a login, or has no such image for strangers."
-        return what, "give the hosts a login for it, or use a registry that needs none"
+        what = f"the registry of {name} wants a login, or does not serve this image without one."
+        return what, "give the hosts a login for it, or use a registry without login"
     if says == "404":
-        return f"the registry has no image {name}.", "push it there, or correct its name and tag"
+        return f"the registry lacks the image {name}.", "push it there, or correct its name and tag"
     if says.startswith("failed "):
         return f"the registry of {name} cannot be reached from the host.", fetch_fix(says)
     return f"the registry answers a pull of {name} with an error.", "look at the registry"

@@ -52,7 +52,7 @@ def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple
         folder = project / found.address
         if folder.exists():
             return ()
-        what = f"there is no chart {found.address} in the project."
+        what = f"the project lacks the chart {found.address}."
         fix = "leave chart and repo out for upstream's own, or put the chart there"
         return (_lack(found, what, "absent", str(folder), fix),)
     entry = lock.find(found)
@@ -65,10 +65,12 @@ def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple
     if digest == wanted:
         return ()
     by = "site" if found.checksum else "lock"
-    what = f"what is served as {_named(found)} is not what the {by} has."
+    what = f"upstream serves another {_named(found)} than the {by} names."
     fix = f"see why upstream changed it; `railyard pin SITE --update {found.name}` takes it over"
     if found.checksum:
-        fix = "see why upstream changed it; if that is right, correct the checksum in the site"
+        fix = (
+            "see why upstream changed it; if the change is right, correct the checksum in the site"
+        )
     return (_lack(found, what, digest, wanted, fix),)
 
 

@@ -102,14 +102,14 @@ def _tools(case: _Case) -> Iterator[Finding]:
     for tool in case.wants.tools:
         if all(case.fact(f"tool.{name}") == "no" for name in tool.names):
             names = " or ".join(tool.names)
-            what = f"there is no {names}, which is needed to {tool.why}."
+            what = f"the host lacks {names}, which it needs to {tool.why}."
             yield case.find(f"tool-{tool.names[0]}", what, "not on PATH", names, tool.fix)
 
 
 def _python(case: _Case) -> Iterator[Finding]:
     says = case.fact("python")
     if case.wants.ansible and _minor(says) < PYTHON_FROM:
-        what = "there is no Python that Ansible runs kubespray's modules with."
+        what = "the host lacks a Python for kubespray's Ansible modules."
         wanted = f"Python {PYTHON_FROM[0]}.{PYTHON_FROM[1]} or later"
         fix = "apt-get install python3, or on RHEL 8: dnf install python3.12"
         yield case.find("python", what, says or "none", wanted, fix)
@@ -125,7 +125,7 @@ def _modules(case: _Case) -> Iterator[Finding]:
             fix = "install the driver that brings it"
             if name == "nvidia_peermem":
                 fix = "install a GPU driver of 470 or later, or set host_defaults.gpu_direct"
-            what = f"there is no kernel module {name} for the running kernel."
+            what = f"the running kernel lacks the module {name}."
             shown = f"none for {case.fact('kernel') or 'this kernel'}"
             yield case.find(f"module-{name}", what, shown, name, fix)
 
@@ -142,7 +142,7 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
         )
     if case.wants.kubelet and (swap := case.fact("swap")):
         kib, _, names = swap.partition(" ")
-        what = "swap is on: pods may not use it, and what the host puts there slows them down."
+        what = "swap is on: pods cannot use it, and the host slows down when it swaps."
         fix = "swapoff -a, and take its line out of /etc/fstab"
         yield case.find("swap", what, f"{_mib(kib)} on {names}", "none", fix, "warning")
 
@@ -157,9 +157,9 @@ def _selinux(case: _Case) -> Iterator[Finding]:
             "SELinux is enforcing without K3s' policy, which its install script does not bring.",
             "no /usr/share/selinux/packages/k3s.pp",
             "the packages container-selinux and k3s-selinux",
-            f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package)"
-            " and run `railyard pin`, so that the node gets it by dnf before K3s; or by hand: dnf"
-            f" install -y container-selinux, the same for that package, {LATER}",
+            f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package) "
+            "and run `railyard pin`: then the node gets it by dnf before K3s; or install it "
+            f"yourself: dnf install -y container-selinux, then that package, {LATER}",
             "warning" if case.fact("k3s") else "error",
         )
 
@@ -191,7 +191,7 @@ def _signatures(case: _Case) -> Iterator[Finding]:
 
 def _ipoib(case: _Case) -> Iterator[Finding]:
     if names := case.fact("ipoib"):
-        what = "HCAs have no IPoIB network device, so the device plugin finds none of them."
+        what = "HCAs lack an IPoIB network device, so the device plugin does not find them."
         wanted = "a network device of each HCA, for its linkTypes: [infiniband]"
         fix = "modprobe ib_ipoib; echo ib_ipoib >/etc/modules-load.d/ib_ipoib.conf"
         yield case.find("ipoib", what, names, wanted, fix)
@@ -272,7 +272,7 @@ def _gpus(case: _Case) -> Iterator[Finding]:
     if owner == "host" and not version:
         yield case.find(
             "gpu-driver",
-            "there is no GPU driver, and the file says that the host brings it.",
+            "the host lacks a GPU driver, and the file says that the host brings it.",
             "none",
             "a driver for the running kernel",
             f"install {_ADVISED} from the distribution or from NVIDIA, its closed modules on Volta"
@@ -334,7 +334,7 @@ def _ports(case: _Case) -> Iterator[Finding]:
     for port in case.wants.ports:
         if case.fact(f"port.{port}") == "used":
             what = f"something listens on port {port}, which Kubernetes needs."
-            fix = f"see what it is (ss -ltnp 'sport = {port}') and stop it"
+            fix = f"find the program (ss -ltnp 'sport = {port}') and stop it"
             yield case.find(f"port-{port}", what, "in use", "free", fix)
 
 

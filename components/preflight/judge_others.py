@@ -75,7 +75,7 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
         fix = "compare the key on the device's console, and pin it as ssh.host_key"
         return _session(device, "host-key", "the host key is not the pinned one.", text, fix)
     if _SUDO.search(text):
-        what = "the login may not become root without a password."
+        what = "the login cannot become root without a password."
         fix = "add as root, with visudo: USER ALL=(root) NOPASSWD: ALL"
         return _session(device, "sudo", what, text, fix, "error")
     if _KEY.search(text):
@@ -116,7 +116,9 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     system = system_of(switch.os)
     yield from _silent(switch, identity)
     if identity.release and _numbers(switch, identity.release) != _numbers(switch, switch.release):
-        what = "the switch runs another release than the file says, which decides what it can do."
+        what = (
+            "the switch runs another release than the file says; the plan depends on the release."
+        )
         fix = f"write the release that it runs, such as {system.a_release}, or update it"
         yield on_device(switch.name, "switch-release", what, identity.release, switch.release, fix)
     if identity.model and not _same_model(identity.model, switch.model):
@@ -135,7 +137,7 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
     system = system_of(UFM)
     least = system.show_release(system.min_release)
     if not identity.release:
-        what = "UFM does not say its release, so that it is not known whether it takes partitions."
+        what = "UFM does not say its release, so Railyard cannot know whether it takes partitions."
         fix = "compare the release yourself, in its Settings"
         yield on_device(ufm.name, "ufm-release", what, "no answer", least, fix).rated("warning")
     elif system.parse_release(identity.release) < system.min_release:
@@ -154,7 +156,7 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
             "UFM does not let this login make partitions.",
             identity.rights,
             "a user of System_Admin, Fabric_Admin or Fabric_Operator",
-            "give the user one of these groups, or name another one in infiniband.ufm.user",
+            "add the user to one group of the list, or name another one in infiniband.ufm.user",
         )
 
 
@@ -208,17 +210,17 @@ def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> It
         if value != "absent" or key not in plan.desired.values:
             continue
         if key == "kernel.atsSupport.configured":
-            what = "the hypervisor has no kernel setting atsSupport."
+            what = "the hypervisor lacks the kernel setting atsSupport."
             fix = "update ESXi: it begins with 7.0U2"
             yield on_device(plan.name, "ats-support", what, runs, "7.0U2 or later", fix)
         elif key.startswith("pci.") and key.endswith(".current_owner"):
             pci = key.removeprefix("pci.").removesuffix(".current_owner")
-            what = f"there is no PCI device {pci}."
+            what = f"the hypervisor lacks the PCI device {pci}."
             fix = "correct environment.hypervisors[].vms[]: esxcli hardware pci list"
             yield on_device(plan.name, "esxi-pci", what, "absent", pci, fix)
         elif key.startswith("vm.") and key.endswith(".power"):
             vm = key.removeprefix("vm.").removesuffix(".power")
-            what = f"there is no one virtual machine {vm}."
+            what = f"exactly one virtual machine must have the name {vm}."
             fix = "make it, or write the name that `vim-cmd vmsvc/getallvms` lists"
             yield on_device(plan.name, "esxi-vm", what, "absent", vm, fix)
 
@@ -259,7 +261,7 @@ def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> It
             yield on_device(
                 plan.name,
                 "routing",
-                "a routed link does not carry what the file says.",
+                "a routed link does not carry the planned routes.",
                 f"{lost.where}: {lost.what}",
                 "every neighbour and network of the file",
                 lost.fix,

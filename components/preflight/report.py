@@ -98,12 +98,12 @@ class Preflight:
         counts = ", ".join(
             counted(self.count(kind), word) for kind, word in _WORDS.items() if self.count(kind)
         )
-        looked = f"{counted(len(self.devices), 'device')} looked at"
+        looked = f"{counted(len(self.devices), 'device')} read"
         if self.unmade:
             looked += f", {len(self.unmade)} not made yet"
         if self.no_login:
-            looked += f", {len(self.no_login)} without a login not looked at"
-        return f"{self.cluster}: {counts or 'nothing lacks'} ({looked}). Nothing was touched."
+            looked += f", {len(self.no_login)} without a login not read"
+        return f"{self.cluster}: {counts or 'no problem'} ({looked}). Nothing was touched."
 
 
 def render_text(found: Preflight) -> str:
@@ -119,7 +119,7 @@ def _left_out(found: Preflight) -> Iterator[str]:
     ):
         if names:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            yield f"not looked at: {', '.join(names[:_SHOWN])}{more}; {why}."
+            yield f"not read: {', '.join(names[:_SHOWN])}{more}; {why}."
 
 
 def _group(group: Group) -> str:
@@ -245,7 +245,7 @@ def _table(found: Preflight) -> str:
         (name, f'<span class="badge skipped">{why}</span>')
         for names, why in (
             (found.unmade, "not made yet"),
-            (found.no_login, "no login: not looked at"),
+            (found.no_login, "no login: not read"),
         )
         for name in names
     ]

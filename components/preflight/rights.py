@@ -204,11 +204,11 @@ SWITCH_ROLES: Final = {
     "eos": "privilege 15 and role network-admin, or a role that permits enable, configure session,"
     " show and copy (unproven: no source at a named release)",
     "sonic": "group sudo, whose members SONiC asks for no password: every write is `sudo config` or"
-    " `sudo sonic-cfggen`, with arguments that differ each time",
+    " `sudo sonic-cfggen`, with new arguments each time",
 }
 _EQUAL_TO_ROOT: Final = (
     "# This is equal to root: each step runs `timeout DEADLINE sh -c TEXT`, and TEXT differs with",
-    "# each step and release, so that sudo cannot hold it to a list. What these lines keep out is",
+    "# each step and release, so sudo cannot hold it to a list. These lines only keep out",
     "# every other program under sudo, and every other user than root.",
 )
 
@@ -269,8 +269,8 @@ def render_rbac(
     """
     documents = [*_documents(tuple(rights), user, tuple(namespaces))]
     head = (
-        f"# What Railyard does in the cluster of {cluster}, and nothing beside it.\n"
-        "# kubectl apply -f FILE as an administrator; `railyard preflight` asks for each of it.\n"
+        f"# The rights that Railyard needs in the cluster of {cluster}, and no others.\n"
+        "# kubectl apply -f FILE as an administrator; `railyard preflight` asks for each right.\n"
     )
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
 

@@ -94,7 +94,7 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
         yield on_device(
             HERE,
             "kubespray-ssh",
-            "there is no ssh, by which Ansible reaches the nodes.",
+            "this machine lacks ssh, which Ansible needs to reach the nodes.",
             "not on PATH",
             "OpenSSH's client",
             "apt-get install openssh-client",
@@ -103,16 +103,16 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
 
 def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
     words, _, fix = str(error).partition("\n  fix    ")
-    default = "see what it says, and run the same by hand"
+    default = "read its error, and run the same command yourself"
     return on_device(HERE, cause, what, " ".join(words.split()), wanted, fix or default)
 
 
 CLOUD = "the cloud"
 _WHAT: Mapping[Topic, str] = {
     "name": "the cloud has an object of a planned name, which this stack did not make.",
-    "location": "the cloud has no such location.",
-    "type": "the cloud has no such instance type.",
-    "image": "the cloud has no such image.",
+    "location": "the cloud does not have this location.",
+    "type": "the cloud does not have this instance type.",
+    "image": "the cloud does not have this image.",
     "capacity": "the location has too few instances of a type to give.",
     "quota": "the project's quota is too small.",
     "infiniband": "the InfiniBand network has too little room.",
@@ -135,13 +135,13 @@ def look_at_cloud(
 
 def _lack(topic: Topic, words: str) -> Finding:
     actual, _, fix = words.partition(": ")
-    default = "correct environment.provision, or see what the cloud's console has"
+    default = "correct environment.provision, or compare it with the cloud's console"
     return on_device(CLOUD, f"cloud-{topic}", _WHAT[topic], actual, "as planned", fix or default)
 
 
 def _unread(error: CloudError) -> Finding:
     words = " ".join(str(error).split())
-    what = "the cloud's API does not say what there is."
+    what = "the cloud's API does not list its objects."
     fix = "look at environment.provision and at the two secrets of its API"
     # A refusal is an answer: the keys are wrong or lack permission.
     severity = "error" if error.status in {401, 403} else "unreachable"
@@ -283,10 +283,10 @@ def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
     for chart in charts_without_images(spec, lock):
-        what = "the images of a chart are not known, so that their registries were not asked."
+        what = "the images of a chart are unknown, so their registries were not asked."
         actual = f"{chart.name} {chart.version} is not in the lock"
         wanted = "a chart whose images the lock names"
-        fix = "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand"
+        fix = "run `railyard pin SITE`; for a chart in the project's own folder, pull them yourself"
         yield on_device(HERE, "chart-images", what, actual, wanted, fix).rated("warning")
 
 

@@ -331,7 +331,7 @@ def judge_stranded(at: Situation) -> Iterator[Finding]:
         yield refusal(
             "stranded",
             f"{first} is lost, and {names} would leave the cluster over it.",
-            "the file removes nodes while its first server is not there",
+            "this update removes nodes while the first server is lost",
             f"put {names} back into the file, replace {first} with this update, then remove them"
             " with the next",
             first,

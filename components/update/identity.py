@@ -147,7 +147,7 @@ class _Claim:
     def __str__(self) -> str:
         if not self.proof:
             return f"{self.new.name} has the address that {self.old.name} had, {self.old.place}"
-        what = f"{self.new.name} is the {self.new.noun} that was {self.old.name}"
+        what = f"{self.new.name} is the {self.new.noun} formerly named {self.old.name}"
         return f"{what} ({self.proof})"
 
 
@@ -309,12 +309,12 @@ class _Compared:
             fix = f"`{command}`, or write {old} again" if self._may_move(new) else f"write {old}"
         elif gone:
             why = f"{old} leaves the file, and would be undone at the same address"
-            fix = f"take {old} out in an update of its own, and then let {new} have its address"
+            fix = f"remove {old} with one update, and give its address to {new} with the next"
         elif not first.proof:
             why = "addresses that move between devices in one update look like a mistake"
-            fix = f"give {old} its new address in an update of its own, and then {new}"
+            fix = f"give {old} its new address with one update, and {new} with the next"
         else:
-            why = "each of them would get the settings of another one"
+            why = "each machine would get the settings of another one"
             fix = "write the `ssh` of each machine under its own name again"
         return _refusal("; ".join(map(str, group)), why, fix)
 
@@ -331,8 +331,8 @@ class _Compared:
                 continue
             if not (self._is_proof(new) and new.host_key == was.host_key):
                 yield _refusal(
-                    f"{name} is not the {new.noun} that was {old}: neither its address nor its host"
-                    f" key is the recorded one ({was.place})",
+                    f"{name} is not the {new.noun} formerly named {old}: neither its address nor "
+                    f"its host key is the recorded one ({was.place})",
                     f"renamed, {new.place}",
                     f"take {name} out of `renamed`",
                 )

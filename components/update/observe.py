@@ -118,7 +118,7 @@ def _cluster(
         return None
     access = plan.acceptance.access.known(applied.instances)
     found = look_at_cluster(access, secrets, asked)
-    return found or Unreachable("no server has a kubeconfig: K3s has not started on any of them")
+    return found or Unreachable("no server has a kubeconfig: K3s did not start on any server")
 
 
 def _switch(

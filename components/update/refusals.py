@@ -168,7 +168,7 @@ def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> Finding:
 def _refusal(
     switch: SwitchPlan, changes: Sequence[Difference], policy: str, *, unread: bool
 ) -> Finding:
-    base = " (against what was last applied, since nothing was read)" if unread else ""
+    base = " (against the last applied settings, since nothing was read)" if unread else ""
     words = interrupted_words(switch, changes)
     return refusal(
         "disruption",
@@ -243,8 +243,8 @@ def changed_clients(steps: Iterable[RemoteStep], applied: Applied) -> Iterator[F
         yield refusal(
             "reach",
             f"{device} would be reached by another SSH client: {why}.",
-            f"the state holds {name}: this update would make new steps and then undo what the old"
-            " ones did",
+            f"step {name} of the state: this update would make new steps and then undo the old "
+            "ones",
             f"reach {device} as before; or take it out of the file with one update, and put it back"
             " with the next",
             device,
@@ -259,11 +259,11 @@ def judge_executors(at: Situation) -> Iterator[Finding]:
                 "executor",
                 f"{switch.name} was configured by a plain exec, and the file now says"
                 " `executor: device`.",
-                f"the state holds {switch.exec_step}: this update would remove it, and so reset the"
-                " switch to factory values",
-                f"remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state"
-                " delete`, which sends nothing; the values from before the first exec are not"
-                " recorded",
+                f"step {switch.exec_step} of the state: this update would remove it, and so reset"
+                " the switch to factory values",
+                f"remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state "
+                "delete`, which leaves the switch alone; the values from before the first exec "
+                "are not recorded",
                 switch.name,
             )
 
@@ -324,7 +324,8 @@ def judge_guards(at: Situation) -> Iterator[Finding]:
             if at.spec.guards.way(each.kind) == "refuse":
                 yield refusal(
                     "guards",
-                    f"{drift.device}: {each.setting}; it is not ours, and it breaks {each.breaks}",
+                    f"{drift.device}: {each.setting}; it is outside the plan, and it breaks"
+                    f" {each.breaks}",
                     f"{at.addresses.get(drift.device, '')}; guards.{each.kind} is refuse",
                     f"{plain_text(each.fix)}; to go on with a warning: guards.{each.kind}: warn",
                     drift.device,

@@ -66,7 +66,7 @@ def judge_losses(at: Situation) -> Iterator[Finding]:
         if not (each.allowed or (each.names and at.confirmed.issuperset(each.names))):
             confirm = f"; or, for one update, set RAILYARD_CONFIRM={','.join(each.names)}"
             fix = each.fix + (confirm if each.names else "")
-            yield refusal("protected", each.what, "this cannot be taken back", fix)
+            yield refusal("protected", each.what, "nothing can undo it", fix)
     names = {name for each in losses for name in each.names}
     if wrong := sorted(at.confirmed - names):
         lost = ", ".join(sorted(names)) or "nothing that can be confirmed"
@@ -85,8 +85,8 @@ def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     named = ", ".join(gone)
     which = "the only server" if len(had) == 1 else f"{len(gone)} of {len(had)} servers"
     yield Loss(
-        f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate authority and"
-        " all that is stored in it",
+        f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate authority and "
+        "all its data",
         all(ALLOWS_RESET in f"\n{stdin}" for stdin in stdins),
         f"put {named} back into the file; or put it back, {_RESET}, update, and then remove it",
     )
@@ -104,7 +104,7 @@ def _workers(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator
         yield Loss(
             f"all {len(had)} workers of the cluster {spec.name} would leave it at once",
             _may_reset(spec),
-            f"remove some of them, and the rest with another update; or {_RESET}",
+            f"remove some with this update, and the rest with another; or {_RESET}",
             (spec.name,),
         )
 
@@ -282,9 +282,9 @@ def judge_alignment(at: Situation) -> Iterator[Finding]:
         yield refusal(
             "alignment",
             f"the cluster was installed with {had or 'no alignment'}, and kubespray does not change"
-            " it on nodes that are there.",
+            " it on existing nodes.",
             Place(("kubernetes", "alignment"), str(wanted or "none")),
-            "take the edit back. By hand: drain a worker, write the fields into"
+            "undo the edit. To change it yourself: drain a worker, write the fields into"
             " /etc/kubernetes/kubelet-config.yaml, remove /var/lib/kubelet/cpu_manager_state, start"
             " its kubelet again",
         )

@@ -145,7 +145,7 @@ def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
     if not value:
         raise UsageError(
             f"`{_shown(reference.command or ())}` printed nothing, and its output is the"
-            " secret. Nothing was contacted.\n  fix    run it by hand"
+            " secret. Nothing was contacted.\n  fix    run it yourself"
         )
     return value
 
@@ -185,7 +185,7 @@ def run_program(words: tuple[str, ...]) -> str:
         raise UsageError(
             f"{shown} ended with status {status}. Nothing was contacted.\n"
             f"  stderr {said[:SHOWN]}\n"
-            "  fix    run it by hand until it prints the secret"
+            "  fix    run it yourself until it prints the secret"
         )
     try:
         return printed.decode()

@@ -102,9 +102,10 @@ def judge_upgrades(at: Situation) -> Iterator[Finding]:
         what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
         key = "kubernetes.version" if upgraded else "kubernetes.alignment"
         yield Finding(
-            f"{names} would be {what}, each of them out of service meanwhile",
+            f"{names} would be {what}, each out of service meanwhile",
             (Place(("disruption", "reboots"), policy), Place(("kubernetes", "version"), wanted)),
-            f"plan a window and set disruption.reboots to allow, or take the edit of {key} back",
+            "plan a maintenance window and set disruption.reboots to allow, or undo the edit of "
+            f"{key}",
             rule="disruption",
         )
 
@@ -209,14 +210,14 @@ def _words_of_servers(plan: ClusterPlan, servers: tuple[Part, ...], lost: list[P
         spare = left - needed
         more = f"{spare} more may be lost" if spare else "the loss of one more ends the API"
         return (
-            f"{len(lost)} of {len(servers)} servers are lost: {states}. Nothing of the cluster is"
-            f" lost: {left} hold all of it, and {more}. Next: {_next(plan, lost)}"
+            f"{len(lost)} of {len(servers)} servers are lost: {states}. The cluster lost no data: "
+            f"{left} hold all, and {more}. Next: {_next(plan, lost)}"
         )
     return (
-        f"the cluster has no quorum: {left} of {len(servers)} servers are well, and etcd needs"
-        f" {needed}: {states}. Jobs that run go on; nothing new starts. What is on the servers'"
-        f" disks is not lost. Next: {_next(plan, lost)}; if the disks of {needed} or more are lost,"
-        f" reset the cluster to one that has its data, or restore a snapshot: {_RESTORE}"
+        f"the cluster lacks a quorum: {left} of {len(servers)} servers are well, and etcd needs "
+        f"{needed}: {states}. Jobs that run go on; nothing new starts. The data on the servers' "
+        f"disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more are lost, "
+        f"reset the cluster to a server with its data, or restore a snapshot: {_RESTORE}"
     )
 
 
@@ -225,7 +226,7 @@ def _next(plan: ClusterPlan, lost: list[Part]) -> str:
     if away := [each.name for each in lost if not each.reached]:
         found.append(f"bring {', '.join(away)} back, or replace the machine and its host key")
     if any(each.reached for each in lost):
-        found.append(f"`pulumi up -s {plan.stack}` starts what does not run where the host answers")
+        found.append(f"`pulumi up -s {plan.stack}` starts the stopped ones on hosts that answer")
     return ", then ".join(found)
 
 
@@ -235,7 +236,7 @@ def _words_of_balancers(plan: ClusterPlan, down: list[Part], balancers: int) -> 
     what = (
         "the other balancer has the address, and its loss would cut users off"
         if len(hosts) < balancers
-        else "users and kubectl do not reach the API; nodes that have joined go on"
+        else "users and kubectl do not reach the API; joined nodes go on"
     )
     return f"{states}: {what}. Next: {_next(plan, down)}"
 
@@ -250,8 +251,8 @@ def judge_quorum(at: Situation) -> Iterator[Finding]:
         yield refusal(
             "quorum",
             f"{reached} of {len(servers)} servers answer, and etcd needs {needed}: {states}",
-            "no step of this update could end; what is on the servers' disks is not lost",
-            f"bring {needed - reached} of them back; if their disks are lost: {_RESTORE}",
+            "this update could never end; the data on the servers' disks is safe",
+            f"bring {needed - reached} back; if their disks are lost: {_RESTORE}",
         )
 
 
@@ -303,7 +304,7 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
     if gone:
         said.append(
             f"WILL LEAVE ETCD: {', '.join(gone)}, of {len(had)} servers; the file has"
-            f" {len(kept)}, and {(len(kept) - 1) // 2} of those may then be lost"
+            f" {len(kept)}, which can then lose {(len(kept) - 1) // 2} more"
         )
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
     known = [(step, was.stdin) for step in nodes if (was := applied.step(step.name)) and was.stdin]

@@ -238,7 +238,7 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "beside": (
         replace(QUIET, beside=(BESIDE,)),
         3,
-        ["n1           beside: 1 setting(s) outside the plan break RDMA traffic",
+        ["n1           foreign: 1 setting(s) outside the plan break RDMA traffic",
          f"               {WORDS}"],
     ),
 }  # fmt: skip

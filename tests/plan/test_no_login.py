@@ -77,11 +77,11 @@ def test_preflight_asks_none_of_them_and_this_machine_looks_for_images(
     assert "image" in {each.kind for each in fetched_here(Reach(spec, {}))}
     found = Preflight("shared-rdma", ("leaf-01",), (), (), plan.unreached)
     assert render_text(found) == (
-        "not looked at: node03, node04; nothing logs in to them (login: none).\n"
-        "shared-rdma: nothing lacks (1 device looked at, 2 without a login not looked at)."
+        "not read: node03, node04; nothing logs in to them (login: none).\n"
+        "shared-rdma: no problem (1 device read, 2 without a login not read)."
         " Nothing was touched."
     )
-    assert "no login: not looked at" in render_html(found)
+    assert "no login: not read" in render_html(found)
 
 
 def test_a_preview_names_them(spec: ClusterSpec, plan: ClusterPlan) -> None:

@@ -69,7 +69,7 @@ def test_every_form_of_the_report_has_them() -> None:
     assert render_text(found).splitlines() == [
         "routing  leaf-01: 2 of 2 BGP neighbours up",
         "routing  leaf-02: 1 of 2 BGP neighbours up; not: swp30 to spine-01:swp5: idle",
-        "site: nothing lacks (2 devices looked at). Nothing was touched.",
+        "site: no problem (2 devices read). Nothing was touched.",
     ]
     assert json.loads(render_json(found))["neighbors"][1] == {
         "device": "leaf-02",

@@ -43,8 +43,8 @@ LACKS: dict[str, tuple[dict[str, object], tuple[tuple[str, str], ...], str]] = {
     ),
     "cloud-capacity": ({"types": FEW}, (), "us-east1-a has 1 of h100-80gb-sxm-ib.8x to give"),
     "cloud-infiniband": ({"ib_slices": 8}, (), "the most is 8"),
-    "cloud-location": ({}, (("us-east1-a", "eu-iceland9-z"),), "no location eu-iceland9-z"),
-    "cloud-type": ({"types": cloud_config().types[:2]}, (), "no instance type h100-80gb"),
+    "cloud-location": ({}, (("us-east1-a", "eu-iceland9-z"),), "eu-iceland9-z does not"),
+    "cloud-type": ({"types": cloud_config().types[:2]}, (), "instance type h100-80gb"),
     "cloud-image": ({"images": (("ubuntu22.04", "2026-08-01"),)}, (), "sxm-docker"),
 }
 """Cause to what the cloud has, what the file says otherwise, and a part of the value shown."""

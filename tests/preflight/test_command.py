@@ -80,7 +80,7 @@ def test_a_file_needs_no_stack(
     done = railyard("preflight", str(pinned))
     assert (done.code, done.err) == (0, "")
     assert looked.secrets["switch_password"] == "pw"
-    assert "nothing lacks (1 device looked at)" in done.out
+    assert "no problem (1 device read)" in done.out
 
 
 def test_problems_are_exit_1_and_a_missing_answer_is_4(railyard: Call, looked: Looked) -> None:

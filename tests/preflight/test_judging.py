@@ -173,7 +173,7 @@ def test_a_text_says_a_cause_once_with_all_its_devices() -> None:
     assert text.count("run <chrony>") == 2
     assert re.search(r"clock: .*\n  where  gpu01  2 h.*\n         gpu02  2 h.*\n  fix", text)
     assert text.index("clock:") < text.index("swap (warning):")
-    assert text.endswith("2 problems, 1 warning (3 devices looked at). Nothing was touched.")
+    assert text.endswith("2 problems, 1 warning (3 devices read). Nothing was touched.")
 
 
 def test_the_other_forms_have_everything_and_are_whole() -> None:
@@ -191,11 +191,11 @@ def test_the_other_forms_have_everything_and_are_whole() -> None:
 def test_every_form_names_the_machines_that_the_update_makes() -> None:
     some = replace(report(find("gpu01")), unmade=("server-0", "worker-<0>"))
     assert json.loads(render_json(some))["unmade"] == ["server-0", "worker-<0>"]
-    assert "not looked at: server-0, worker-<0>; the update makes them" in render_text(some)
+    assert "not read: server-0, worker-<0>; the update makes them" in render_text(some)
     page = render_html(some)
     assert re.search(r"<td[^>]*>server-0</td><td>.*?not made yet", page)
     assert "worker-&lt;0&gt;" in page
-    assert "not looked at" not in render_text(report(find("gpu01")))
+    assert "not read" not in render_text(report(find("gpu01")))
     assert "not made yet" not in render_html(report(find("gpu01")))
     many = replace(some, unmade=tuple(f"worker-{number}" for number in range(30)))
     assert "worker-7 and 22 more; the update makes them" in render_text(many)

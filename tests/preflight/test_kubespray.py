@@ -54,7 +54,7 @@ def test_an_environment_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "bare.lock").write_text("ansible==11.13.0\n")
     (tmp_path / "good.lock").write_text("")
     bare = look(site(requirements="bare.lock"), tmp_path)["kubespray-environment"]
-    assert "ansible==11.13.0 has no hash" in bare.actual
+    assert "ansible==11.13.0 lacks a hash" in bare.actual
     no_python = look(site(requirements="good.lock"), tmp_path)["kubespray-environment"]
     assert "kubernetes.python: /none: " in no_python.actual
 

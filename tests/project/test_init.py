@@ -306,7 +306,7 @@ def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -
             patch.setenv(key, value)
         good = railyard("init", "x", "--check")
         assert (good.code, good.err) == (0, "")
-        assert "states at s3://ours: nothing lacks here" in good.out
+        assert "states at s3://ours: this machine has everything" in good.out
         program.write_text("#!/bin/sh\necho v3.99.0\n")
         old = railyard("init", "x", "--check")
         assert old.code == 1

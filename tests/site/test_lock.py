@@ -103,7 +103,7 @@ def assert_pinned_and_previewed(begun: Begun) -> None:
     checked = begun.railyard("check", stack_file).must()
     assert "not pinned" not in checked
     assert "no problems" in checked
-    assert "nothing lacks" in begun.railyard("preflight", begun.stack).must()
+    assert "no problem" in begun.railyard("preflight", begun.stack).must()
     resources = shown_resources(page_of(begun.example))
     assert f"+ {resources} to create" in begun.pulumi("preview").must()
     assert begun.snapshot() == before

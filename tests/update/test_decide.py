@@ -247,8 +247,8 @@ def test_with_nothing_read_every_difference_from_the_last_update_counts() -> Non
     drifts = decide(plan, as_applied(), {}).drifts
     (words,) = refused_disruptions(spec, plan, drifts, {}, as_applied())
     assert words.startswith(
-        "disruption: leaf-01 would interrupt traffic (against what was last applied, since nothing "
-        "was read): ports 1/1 to 1/4: mtu_bytes: 9216 -> 9400\n"
+        "disruption: leaf-01 would interrupt traffic (against the last applied settings, since "
+        "nothing was read): ports 1/1 to 1/4: mtu_bytes: 9216 -> 9400\n"
     )
     allowed = changed_spec(spec, disruption=Disruption(ports="allow", reboots="allow"))
     assert refused_disruptions(allowed, plan, drifts, {}, as_applied()) == ()

@@ -290,7 +290,7 @@ def test_nodes_leave_only_over_a_first_server_that_is_there(
     found = refusals(CRUSOE, leaving, (drift,))
     words = (
         "stranded: crusoe-k3s-0 is lost, and gpu98, gpu99 would leave the cluster over it.\n"
-        "  where  the file removes nodes while its first server is not there\n"
+        "  where  this update removes nodes while the first server is lost\n"
         "  fix    put gpu98, gpu99 back into the file, replace crusoe-k3s-0 with this update, then"
         " remove them with the next"
     )

@@ -59,8 +59,8 @@ def test_what_the_file_refuses_is_refused_at_once_and_what_it_warns_of_is_not() 
     only = Guards(switch=SwitchGuards(rewrite="refuse"))
     (words,) = refused_guards(only, PLAN, as_applied(), drifts)
     assert words == (
-        "guards: leaf-01: rewrite_dscp of port 1/1 is on, harmless is off; it is not ours, and it"
-        " breaks the class of RoCE at the next hop\n"
+        "guards: leaf-01: rewrite_dscp of port 1/1 is on, harmless is off; it is outside the"
+        " plan, and it breaks the class of RoCE at the next hop\n"
         "  where  leaf-01 (admin@192.168.1.5:22); guards.switch.rewrite is refuse\n"
         "  fix    interface ethernet 1/1 no qos rewrite dscp; to go on with a warning:"
         " guards.switch.rewrite: warn"

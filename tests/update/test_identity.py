@@ -110,14 +110,29 @@ def nothing(site: Cluster) -> None:
 REFUSED: list[tuple[Edit, tuple[str, ...]]] = [
     (
         rename_server,
-        ("mgmt02 is the machine that was mgmt01", "railyard rename host mgmt01 mgmt02"),
+        ("mgmt02 is the machine formerly named mgmt01", "railyard rename host mgmt01 mgmt02"),
     ),
-    (long_name, ("mgmt01-dc1 is the machine that was mgmt01",)),
-    (rename_and_move, ("mgmt02 is the machine that was mgmt01", "same host key")),
-    (rename_worker, ("gpu11 is the machine that was gpu01", "railyard rename host gpu01 gpu11")),
-    (rename_switch, ("leaf-02 is the switch that was leaf-01", "rename switch leaf-01 leaf-02")),
-    (swap_hosts, ("gpu01 is the machine that was gpu02", "gpu02 is the machine that was gpu01")),
-    (ring, ("mgmt01 is the machine that was gpu01", "gpu02 is the machine that was mgmt01")),
+    (long_name, ("mgmt01-dc1 is the machine formerly named mgmt01",)),
+    (rename_and_move, ("mgmt02 is the machine formerly named mgmt01", "same host key")),
+    (
+        rename_worker,
+        ("gpu11 is the machine formerly named gpu01", "railyard rename host gpu01 gpu11"),
+    ),
+    (
+        rename_switch,
+        ("leaf-02 is the switch formerly named leaf-01", "rename switch leaf-01 leaf-02"),
+    ),
+    (
+        swap_hosts,
+        ("gpu01 is the machine formerly named gpu02", "gpu02 is the machine formerly named gpu01"),
+    ),
+    (
+        ring,
+        (
+            "mgmt01 is the machine formerly named gpu01",
+            "gpu02 is the machine formerly named mgmt01",
+        ),
+    ),
     (take_address, ("gpu01 has the address that gpu02 had",)),
     (other_server, ("mgmt01 would be another machine", OTHER)),
     (move_server, ("mgmt01 would be another machine", OTHER)),
@@ -209,7 +224,7 @@ def test_a_declared_rename_does_not_hide_another_machine() -> None:
         site["renamed"] = {"hosts": {"gpu11": "gpu01"}}
 
     (text,) = _refusals(_edited(edit))
-    assert "gpu11 is not the machine that was gpu01" in text
+    assert "gpu11 is not the machine formerly named gpu01" in text
 
 
 def test_a_declared_rename_is_over_when_the_state_has_the_new_name() -> None:
@@ -314,7 +329,7 @@ def test_a_machine_is_known_by_its_id_at_another_address_with_another_key() -> N
 
     seen = Seen({"gpu11": HostState({"machine.id": MACHINE})})
     (text,) = _refusals(_edited(edit), seen, _recorded(gpu01=MACHINE))
-    assert f"gpu11 is the machine that was gpu01 (same identity {MACHINE})" in text
+    assert f"gpu11 is the machine formerly named gpu01 (same identity {MACHINE})" in text
 
 
 @pytest.mark.parametrize(

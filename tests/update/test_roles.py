@@ -86,7 +86,7 @@ def test_another_order_of_the_others_restarts_nothing() -> None:
 def test_members_of_etcd_that_leave_are_counted() -> None:
     said = describe_servers(make_plan(with_servers("mgmt01", "mgmt02"), "dev"), applied())
     assert said[0] == (
-        "WILL LEAVE ETCD: mgmt03, of 3 servers; the file has 2, and 0 of those may then be lost"
+        "WILL LEAVE ETCD: mgmt03, of 3 servers; the file has 2, which can then lose 0 more"
     )
 
 

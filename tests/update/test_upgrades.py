@@ -158,12 +158,12 @@ def test_two_minors_at_once_are_refused() -> None:
 def test_an_upgrade_is_refused_where_the_file_denies_it() -> None:
     (words,) = refused(NEW, reboots="deny")
     assert words == (
-        "disruption: mgmt01, gpu01, gpu02 would be upgraded to K3s v1.36.4+k3s1, each of them out"
+        "disruption: mgmt01, gpu01, gpu02 would be upgraded to K3s v1.36.4+k3s1, each out"
         " of service meanwhile\n"
         "  where  site.yaml:51  disruption.reboots = deny\n"
         "         site.yaml:41  kubernetes.version = v1.36.4+k3s1\n"
-        "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        " kubernetes.version back"
+        "  fix    plan a maintenance window and set disruption.reboots to allow, or undo the"
+        " edit of kubernetes.version"
     )
 
 
@@ -251,6 +251,6 @@ def test_another_alignment_is_refused_where_the_file_denies_it() -> None:
     plan, applied = make_plan(spec, "dev"), as_applied(plan_of(OLD))
     (words,) = texts(judge_upgrades, plan, applied, lines=LINES, spec=spec)
     assert words.startswith(
-        "disruption: gpu01, gpu02 would be restarted with another alignment, each of them out of"
+        "disruption: gpu01, gpu02 would be restarted with another alignment, each out of"
     )
-    assert "take the edit of kubernetes.alignment back" in words
+    assert "undo the edit of kubernetes.alignment" in words
