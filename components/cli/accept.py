@@ -89,7 +89,7 @@ def ready(
     wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for it.")] = 0.0,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.
+    """List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
 
     Changes nothing. Exit codes: 0 everything is ready, 1 something is not, 2 unknown stack, 4 the
     cluster did not answer.

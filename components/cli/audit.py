@@ -27,7 +27,7 @@ def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
     form: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
 ) -> None:
-    """Compare every device and the cluster with a site file; reads only, needs no stack.
+    """Compare every device and the cluster with a site file; reads only, works without a stack.
 
     For those who keep their own tools: nothing is changed, recorded or owned. Secrets come from
     the environment as RAILYARD_SECRET_NAME. Exit codes: 0 everything is as the file says, 1 the

@@ -47,7 +47,7 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.
+    """Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 
     Changes nothing on a host, and no existing value in the file. Exit codes: 0 the file is
     complete, 2 unknown host or file, 3 file and hosts differ, 4 a host did not answer.

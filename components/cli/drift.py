@@ -36,7 +36,7 @@ def drift(
     stack: StackName = "",
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Compare every device and every object of Kubernetes with what was last applied to it.
+    """Compare every device and every object of Kubernetes with its last applied state.
 
     Exit code 0: no drift, 3: drift, 4: something could not be read, or an update is running.
     """

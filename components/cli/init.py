@@ -64,7 +64,7 @@ def init(  # noqa: PLR0913 - one parameter for each option
         bool, typer.Option("--package", help="only bring the Railyard that runs now into DIR")
     ] = False,
 ) -> None:
-    """Write a project of your own, and say what it needs before its first preview.
+    """Write a project of your own, and list the steps before its first preview.
 
     On a terminal it asks for the numbers of rails and workers, unless they are given. It overwrites
     nothing; only --package writes requirements.txt and the wheel again. Exit codes: 0 written; 2

@@ -59,7 +59,7 @@ def pin(
     ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Ask where everything of a site comes from, and write what it is into the site's lock.
+    """Ask upstream for each artefact's version and checksum, and write them into the lock.
 
     Fetches files and charts and asks for images, so it needs a network; contacts no device. The
     lock is written whole, or not at all. Exit codes: 0 pinned, 1 the site has problems, or a source

@@ -68,7 +68,7 @@ def preview(
         Path | None, typer.Option(help="file for the whole text if the Markdown is cut")
     ] = None,
 ) -> None:
-    """Show what an update would do: settings old and new, and what it interrupts."""
+    """Show the effects of an update: old and new settings, and interruptions."""
     if full is not None:
         _write(full, "", mode="a")  # fails early if it cannot be written; keeps old content
     found = _against(stack, against) if against else _of_stack(stack, offline=offline)

@@ -59,7 +59,7 @@ def versions(
     ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Print which versions work together, who says so, how old that is, and what a site uses.
+    """Print which versions work together, with source and date, and the versions of a site.
 
     With a site, it also prints the findings of the rules on versions. Exit codes: 0 printed, 1 the
     site's versions are refused or it cannot be read, 2 unknown file.

@@ -105,7 +105,11 @@ def test_a_program_that_an_edit_adds_is_the_first_that_a_reviewer_reads(
             "release: 3.9.2504\n    serial: MT1",
             "leaf-01 in another way: serial: absent -> MT1",
         ),
-        ("reboots: allow", "reboots: deny", "may do: disruption.reboots: allow -> deny"),
+        (
+            "reboots: allow",
+            "reboots: deny",
+            "limits of an update: disruption.reboots: allow -> deny",
+        ),
         ("nccl-roce-test:1", "nccl-roce-test:2", "this edit changes what runs: jobs.image: "),
     ],
 )
