@@ -176,7 +176,7 @@ def _of_device(drift: DeviceDrift) -> Iterator[Message]:
     found: Mapping[str, list[str]] = {
         "cabling": [*drift.cabling],
         "placement": [each.text for each in drift.placement],
-        "beside": [*map(str, drift.beside)],
+        "foreign": [*map(str, drift.beside)],
         "routing": [*map(str, drift.routing)],
     }
     for kind, lines in found.items():
