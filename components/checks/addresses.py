@@ -12,6 +12,7 @@ from typing import Final
 from components.checks.rows import known, refuse, requires, rule, unique, values
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_nics
+from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
@@ -378,6 +379,7 @@ def _is_one_pool(spec: ClusterSpec) -> bool:
     return shares_resource(spec) and len({rail.subnet for rail in spec.rails}) == 1
 
 
+@needs("names", "rails", "hosts")
 def check_unused_rail(spec: ClusterSpec) -> Findings:
     """The site has a rail, and each rail has a NIC: jobs would wait for VFs of an empty rail.
 

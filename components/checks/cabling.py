@@ -8,6 +8,7 @@ from typing import Final
 from components.checks.rows import known, rule
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
+from components.core.judge import needs
 from components.core.problem import SpecPath
 from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
@@ -16,6 +17,7 @@ from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
 
+@needs("names", "rails", "hosts")
 def check_port_target(spec: ClusterSpec) -> Findings:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
     for port in list_ports(spec):
@@ -43,6 +45,7 @@ def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
     return None
 
 
+@needs("names", "hosts", "switches")
 def check_nic_cabling(spec: ClusterSpec) -> Findings:
     """If the file has switches, each NIC is plugged into exactly one port.
 
@@ -183,6 +186,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
             yield Finding(f"{port} is an LACP port on the RDMA rail {port.rail}.", where, fix)
 
 
+@needs("switches")
 def check_rail_switch(spec: ClusterSpec) -> Findings:
     """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
@@ -205,6 +209,7 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
         yield Finding(what, (port.place, other.place), fix, "warning")
 
 
+@needs("switches")
 def check_numa_leaf(spec: ClusterSpec) -> Findings:
     """NICs on one NUMA node of a host go to different leaves, if the host has cables to several.
 
@@ -238,5 +243,6 @@ RULES: Final = (
             "rails.*.name",
             "{owner} is on rail {value!r}, which the file lacks.",
         ),
+        needs=("names", "rails"),
     ),
 )

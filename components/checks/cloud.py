@@ -16,6 +16,7 @@ from components.catalogue.environments import (
 from components.checks.planes import with_role
 from components.checks.rows import known, rule, unique
 from components.checks.rule import Finding, Findings, at, places
+from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.environments import CrusoeProvision, Hypervisor, InstancePool, VirtualMachine
@@ -138,6 +139,7 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
             yield Finding(what, where, "choose networks that do not overlap.")
 
 
+@needs("roles")
 def check_cloud_balancer(spec: ClusterSpec) -> Findings:
     """Several control-plane instances have one balancer before them.
 
@@ -183,6 +185,7 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
             yield Finding(f"the file lists {host.name}, but the pools make the hosts.", where, fix)
 
 
+@needs("infiniband")
 def check_fabric_transport(spec: ClusterSpec) -> Findings:
     """A cloud with InfiniBand, and a site with `infiniband`, have that transport; no other has it.
 

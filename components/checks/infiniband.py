@@ -10,6 +10,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import list_plain
 from components.checks.rows import at_most, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
+from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
@@ -326,6 +327,7 @@ def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, Sp
         yield partition, (*_BLOCK, "partitions", p)
 
 
+@needs("hosts", "roles")
 def check_partition_member(spec: ClusterSpec) -> Findings:
     """Each member of a partition is a host of the file with known port GUIDs.
 

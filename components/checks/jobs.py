@@ -9,6 +9,7 @@ from typing import Final
 
 from components.checks.rows import at_most, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
+from components.core.judge import needs
 from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
@@ -129,6 +130,7 @@ _PAIR: Final = 2
 _SHARED_MODE: Final = "ReadWriteMany"
 
 
+@needs("roles")
 def check_perftest_case(spec: ClusterSpec) -> Findings:
     """Perftest accepts the options of a case together, and the site can run the case.
 
@@ -180,6 +182,7 @@ def _suite_without_pods(spec: ClusterSpec) -> Findings:
         yield Finding(what, (at(("acceptance", "suite"), suite),), fix)
 
 
+@needs("roles")
 def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
     """Each of DeepSpeed's workers fits on a separate node; else they stay Pending for ever.
 
@@ -369,6 +372,7 @@ RULES: Final = (
         "max-unavailable",
         "`max_unavailable` leaves a worker in service, unless the site has only one.",
         _all_down,
+        needs=("roles",),
     ),
     rule(
         "own-pods",

@@ -7,6 +7,7 @@ from typing import Final
 
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
+from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
@@ -16,6 +17,7 @@ from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 
+@needs("switches")
 def check_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between switches is named by the other end.
 
@@ -64,6 +66,7 @@ def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
     return f"{name} names {ports[name][far].to} there.", fix
 
 
+@needs("rails")
 def check_link_form(spec: ClusterSpec) -> Findings:
     """A link between switches is a trunk of rails or routed; a port to a host carries one rail.
 
@@ -318,6 +321,7 @@ def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
     return _ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")
 
 
+@needs("switches")
 def check_link_loop(spec: ClusterSpec) -> Findings:
     """The trunks between switches form no loop.
 

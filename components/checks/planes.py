@@ -8,6 +8,7 @@ from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
 from components.checks.rows import refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
+from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
 from components.kubernetes.kubespray.wanted import LEFT, is_owned_variable
@@ -26,6 +27,7 @@ def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
     return [(number, host) for number, host in enumerate(spec.hosts) if host.role == role]
 
 
+@needs("roles")
 def check_balancer(spec: ClusterSpec) -> Findings:
     """Several servers need a balancer, or two with one address; one server needs none.
 
@@ -291,6 +293,7 @@ def _few_workers(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "hosts"), "give at least two hosts the role worker.")
 
 
+@needs("roles")
 def check_etcd_members(spec: ClusterSpec) -> Findings:
     """The number of control-plane hosts is odd.
 
@@ -310,11 +313,13 @@ RULES: Final = (
         "control-plane",
         "The site has at least one control-plane host.",
         _no_servers,
+        needs=("roles",),
     ),
     rule(
         "worker-count",
         "The site has at least two workers: RDMA is proven between two hosts.",
         _few_workers,
+        needs=("roles",),
     ),
     rule(
         "existing-plane",

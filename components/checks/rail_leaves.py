@@ -16,6 +16,7 @@ from components.checks.topology import (
     list_nics,
     list_ports,
 )
+from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.fabric.links import LinkEnd, list_links, switches_of_rails
 from components.fabric.systems import system_of
@@ -61,6 +62,7 @@ def _part_text(leaf: str, part: IPv4Network) -> str:
     return f"{leaf}: {{subnet: {part}, gateway: {part.network_address + 1}}}"
 
 
+@needs("switches")
 def check_rail_leaf(spec: ClusterSpec) -> Findings:
     """On a rail with `leaves`, each leaf with hosts of that rail has a part of its subnet.
 
@@ -178,6 +180,7 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
             yield Finding(what, where, fix)
 
 
+@needs("switches")
 def check_spine_link(spec: ClusterSpec) -> Findings:
     """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 

@@ -10,6 +10,7 @@ from components.checks.rail_leaves import in_words, is_able_to_route, is_routed,
 from components.checks.rows import rule, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
+from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.systems import system_of
@@ -100,6 +101,7 @@ def _has_no_bfd(switch: Switch) -> bool:
     return switch.routing is None or not switch.routing.bfd
 
 
+@needs("switches")
 def check_rail_gateway(spec: ClusterSpec) -> Findings:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
@@ -276,5 +278,6 @@ RULES: Final = (
         find_wrong_numbers,
         _one_sided,
         _cautions,
+        needs=("switches",),
     ),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -161,28 +162,13 @@ class CheckedSite:
 
 _FREE: Final = frozenset({"sysctls", "switch_models", "nic_models"})
 """Mappings whose names the user chooses."""
-_RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
-"""Rules that search for a name; their results are wrong while a name, or a range of ports, is wrong
-or missing."""
-_RULES_BY_CABLE: Final = frozenset(
-    {"nic-cabling", "numa-leaf", "rail-switch", "rail-gateway", "routing", "link-ends", "link-loop"}
-    | {"rail-leaf", "spine-link"}
+_SECTIONS: Final = tuple(
+    dict.fromkeys(
+        part for rule in RULES for part in sorted(rule.needs) if part not in {"names", "roles"}
+    )
 )
-"""Rules that follow cables; their results are wrong while a port or a switch is unreadable."""
-_RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
-    "rails": frozenset({"port-target", "nic-rail", "unused-rail", "link-form"}),
-    "hosts": frozenset({"port-target", "unused-rail", "nic-cabling", "partition-member"}),
-    "infiniband": frozenset({"fabric-transport"}),
-    "switches": _RULES_BY_CABLE,
-    "kubernetes": frozenset({"payload-choice"}),
-    "containers": frozenset({"payload-choice"}),
-}
-"""Part of the file to the rules that search in it."""
-_RULES_BY_ROLE: Final = frozenset(
-    {"worker-count", "control-plane", "etcd-members", "balancer", "cloud-balancer"}
-    | {"max-unavailable", "deepspeed-workers", "perftest-case", "partition-member"}
-)
-"""Rules that count hosts of a role; their results are wrong while a role is wrong or missing."""
+"""The sections of the file that some rule needs. A rule may also need the `names` of all devices, a
+range of ports included, or their `roles`."""
 _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
 """Keys that identify devices; for other wrong values, such as a VLAN or MTU, only their own rules
 are silenced."""
@@ -190,11 +176,20 @@ are silenced."""
 
 def check_site(spec: ClusterSpec) -> tuple[Finding, ...]:
     """Run every rule on a spec, and leave out waived problems; paths only, no lines."""
-    return tuple(waive(spec, _run_rules(spec))[0])
+    found = [problem for rule in RULES for problem in rule.problems(spec)]
+    return tuple(waive(spec, found)[0])
 
 
-def _run_rules(spec: ClusterSpec) -> list[Finding]:
-    return [problem for rule in RULES for problem in rule.problems(spec)]
+def _run_rules(spec: ClusterSpec, wrong: AbstractSet[str] = frozenset()) -> list[Finding]:
+    """Run the rules that need no wrong part of the file.
+
+    While two devices have one name, a rule that searches for names or follows cables is not run.
+    """
+    (twins,) = (rule for rule in RULES if rule.name == "duplicate-name")
+    if any(twins.problems(spec)):
+        wrong = {*wrong, "names", "switches"}
+    sound = (rule for rule in RULES if wrong.isdisjoint(rule.needs))
+    return [problem for rule in sound for problem in rule.problems(spec)]
 
 
 def load_checked_site(path: Path) -> CheckedSite:
@@ -234,7 +229,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     pins, refused = (lock, ()) if lock else read_lock(loaded.path)
     found += refused
     if spec is not None:
-        ruled = _without_twins([*_run_rules(spec), *_check_beside(spec, loaded, pins)])
+        ruled = [*_run_rules(spec, _wrong_parts(loaded)), *_check_beside(spec, loaded, pins)]
         written = (_as_written(problem, spec) for problem in ruled)
         own = [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
         kept, waived = waive(spec, own)
@@ -246,14 +241,6 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
     read = None if wrong else loaded.spec
     return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
-
-
-def _without_twins(problems: list[Finding]) -> list[Finding]:
-    """Leave out problems of rules about cables while two devices have one name."""
-    if all(problem.rule != "duplicate-name" for problem in problems):
-        return problems
-    blind = _RULES_BY_NAME | _RULES_BY_CABLE
-    return [problem for problem in problems if problem.rule not in blind]
 
 
 def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
@@ -289,18 +276,6 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Fin
 
 def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
     """Whether a rule only found a value that replaced a wrong one."""
-    nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
-    short = any(_lacks_hosts(each) for each in loaded.problems)
-    nameless = nameless or short or any(each.rule == port_ranges.RULE for each in loaded.problems)
-    if nameless and problem.rule in _RULES_BY_NAME:
-        return True
-    roleless = short or any(path[-1:] == ("role",) for path in loaded.left_out)
-    if roleless and problem.rule in _RULES_BY_ROLE:
-        return True
-    lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
-    lost = tuple(path for path in lost if _is_shape(path, loaded))
-    if any(problem.rule in _rules_that_need(path) for path in lost):
-        return True
     return any(
         _touches(place.path, left_out, loaded)
         for place in problem.where
@@ -328,15 +303,22 @@ def _follows(problem: Finding, loaded: Loaded) -> bool:
     return problem.rule == "missing-key" and any(
         each.rule == "unknown-key"
         and each.where[0].path[:-1] == path[:-1]
-        and each.what.endswith((f"`{path[-1]}`?", "`template`?"))
+        and each.wanted in {path[-1], "template"}
         for each in loaded.problems
     )
 
 
-def _rules_that_need(path: SpecPath) -> frozenset[str]:
-    """Return the rules that search in that part of the file, or in the one that the user meant."""
-    part = get_close_matches(str(path[0]), _RULES_BY_PART, n=1)
-    return _RULES_BY_PART[part[0]] if part else frozenset()
+def _wrong_parts(loaded: Loaded) -> set[str]:
+    """Return the parts of the file that are wrong or missing, as rules name them in `needs`."""
+    lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
+    tops = [str(path[0]) for path in lost if _is_shape(path, loaded)]
+    # A section with a misspelt name is the one that the user meant.
+    found = {part for top in tops for part in get_close_matches(top, _SECTIONS, n=1)}
+    keys = {path[-1] for path in loaded.left_out if path}
+    short = any(_lacks_hosts(each) for each in loaded.problems)
+    if short or "name" in keys or any(each.rule == port_ranges.RULE for each in loaded.problems):
+        found.add("names")
+    return found | ({"roles"} if short or "role" in keys else set())
 
 
 def _is_shape(path: SpecPath, loaded: Loaded) -> bool:

@@ -26,6 +26,7 @@ from components.catalogue.version_pairs import (
 from components.checks.rows import refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
+from components.core.judge import needs
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, registry_of
@@ -39,6 +40,7 @@ _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 """Public registries: each accepts a push only after a login."""
 
 
+@needs("kubernetes", "containers")
 def check_payload_choice(spec: ClusterSpec) -> Findings:
     """A site has either `kubernetes` or `containers`.
 

@@ -313,6 +313,7 @@ def no_source(path: SpecPath) -> Finding:
         what=f"`{key}` is not a key of {render_path(path[:-1])}. Did you mean `{meant}`?",
         where=(Place(path, "(not shown)"),),
         fix=f"correct the spelling: {_FORMS}.",
+        wanted=meant,
     )
 
 

@@ -86,6 +86,12 @@ def show_value(value: object) -> str:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Suggest the nearest known word, as the end of a sentence; empty without one."""
+    meant = probably_meant(word, known)
+    return f" Did you mean `{meant}`?" if meant else ""
+
+
+def probably_meant(word: str, known: Sequence[str]) -> str:
+    """Return the nearest known word; empty without one."""
     by_lower = {each.lower(): each for each in reversed(known)}
     typed = word.lower()
     parts = _WORD.split(typed)
@@ -98,7 +104,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     near = near or (longer if len(longer) == 1 else [])  # a key without its unit
     # If the nearest word only differs in its number, suggest neither it nor a farther one.
     slip = bool(near) and not _other_number(near[0].lower(), typed)
-    return f" Did you mean `{near[0]}`?" if slip else ""
+    return near[0] if slip else ""
 
 
 def _other_number(one: str, other: str) -> bool:
@@ -173,7 +179,8 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
     what = f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}"
     fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
-    return _problem("unknown-key", path, detail["input"], what, fix)
+    found = _problem("unknown-key", path, detail["input"], what, fix)
+    return replace(found, wanted=probably_meant(str(path[-1]), known))
 
 
 def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
