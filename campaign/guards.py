@@ -27,7 +27,7 @@ from components.fabric.state import SwitchState
 from components.fabric.systems.base import flatten
 from components.preview import from_plans
 from components.remote import switch_session
-from components.update import refuse
+from components.update import judges
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -44,18 +44,16 @@ class Guard:
     off: Off
 
 
-def _without_refusal(*names: str) -> Off:
-    """The update does not ask the refusals that call one of these functions."""
+def _without_judge(name: str) -> Off:
+    """The update does not ask this judge.
 
-    def off() -> AbstractContextManager[Any]:
-        kept = tuple(each for each in refuse.REFUSALS if not {*names} & {*_names_of(each)})
-        return patch.object(refuse, "REFUSALS", kept)
-
-    return off
-
-
-def _names_of(function: Callable[..., object]) -> tuple[str, ...]:
-    return (function.__name__, *function.__code__.co_names)
+    Raises:
+        ValueError: There is no such judge.
+    """
+    kept = tuple(each for each in judges.JUDGES if each.name != name)
+    if len(kept) == len(judges.JUDGES):
+        raise ValueError(f"no judge is called {name}")
+    return _patched(judges, "JUDGES", kept)
 
 
 def _patched(target: object, name: str, value: object) -> Off:
@@ -150,19 +148,19 @@ GUARDS: Final[dict[str, Guard]] = {
         1,
         1,
         "a device under another name, and exchanged devices, are refused",
-        _without_refusal("identity_refused"),
+        _without_judge("identity"),
     ),
     "protected": Guard(
         1,
         4,
         "the last server, a majority of servers and all workers are protected",
-        _without_refusal("losses_refused"),
+        _without_judge("losses"),
     ),
     "deny": Guard(
         1,
         4,
         "an update that would interrupt is refused where the file says `deny`",
-        _without_refusal("disruptions_refused"),
+        _without_judge("disruptions"),
     ),
     "preview": Guard(
         1,
@@ -192,7 +190,7 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         3,
         "a switch under another name is refused, so that our values are not recorded as its own",
-        _without_refusal("identity_refused"),
+        _without_judge("identity"),
     ),
     "given-back": Guard(
         2,

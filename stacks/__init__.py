@@ -10,7 +10,7 @@ from components.core.start import start_quickly
 
 if TYPE_CHECKING:
     from components.plan.make import Part
-    from stacks.program import Guarded
+    from stacks.guard import Guarded
 
 
 def run() -> None:
@@ -24,7 +24,7 @@ def run() -> None:
 def guarded(
     site: Path | None = None, parts: Collection[Part] = ("switches", "hosts", "cluster")
 ) -> Guarded:
-    """Check a site for a program of your own, as the whole program does (`stacks.program.guarded`).
+    """Check a site for a program of your own, as the whole program does (`stacks.guard.guarded`).
 
     Args:
         site: The site file; by default the one in the stack's configuration.
@@ -34,7 +34,7 @@ def guarded(
         RunError: The site is wrong, or an update must not start. No device was changed.
     """
     start_quickly()
-    from stacks.program import guarded as guard  # noqa: PLC0415 - the quick start comes first
+    from stacks.guard import guarded as guard  # noqa: PLC0415 - the quick start comes first
 
     return guard(site, parts)
 

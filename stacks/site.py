@@ -22,8 +22,9 @@ from components.core.plain_text import instances_in
 from components.plan.make import PARTS, ClusterPlan, Part
 from components.reading.load import parse_site
 from components.remote.step import railyard_program
+from stacks.guard import guarded, refusal
 from stacks.inputs import given_secrets, wait_for
-from stacks.program import compose, guarded, refusal
+from stacks.program import compose
 
 T = TypeVar("T")
 _SITES: Final = dict[str, str]()

@@ -8,8 +8,8 @@ from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.remote.step import railyard_program
 from components.update.decide import judge_drift
-from components.update.refuse import Situation, refuse_update
-from components.update.seen import Seen
+from components.update.judges import judge_situation
+from components.update.seen import Seen, Situation
 
 
 def rename_refused(
@@ -27,5 +27,5 @@ def rename_refused(
     )
     seen = Seen()
     drifts = judge_drift(plan, applied, seen)
-    refused = refuse_update(Situation(renamed, plan, applied, seen, drifts))
-    return refused[0].splitlines()[0] if refused else ""
+    found = judge_situation(Situation(renamed, plan, applied, seen, drifts), "update")
+    return next((each.what for each in found if each.severity == "error"), "")

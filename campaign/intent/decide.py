@@ -1,6 +1,6 @@
 """The product's own decision on a site file, without an engine: everything up to the resources.
 
-`stacks.program.guarded` runs as it is. Only what would leave this process is put in its place: the
+`stacks.guard.guarded` runs as it is. Only what would leave this process is put in its place: the
 stack's settings, its own state, what a look at the devices finds, and the composition of resources.
 `campaign/intent/record.py` says what that composition would have registered, and a sample of seeds
 runs the recording engine beside it, so that the short way stays true (`same_by_engine`).
@@ -24,7 +24,7 @@ from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
 from components.update.begin import Message
 from components.update.seen import Seen
-from stacks import program
+from stacks import guard
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "refused_unpinned": giving(""),
     "look_at_existing": giving(()),
 }
-"""Of `stacks.program`: what would leave this process, or is about pins and the lab."""
+"""Of `stacks.guard`: what would leave this process, or is about pins and the lab."""
 
 
 def secret_of(name: str) -> str:
@@ -114,7 +114,7 @@ def decide(site: Site, at: Circumstances) -> Decision:
     made = Decision()
     with _in_place(site, at, made):
         try:
-            ready = program.guarded()
+            ready = guard.guarded()
         except pulumi.RunError as error:
             made.refused = str(error)
             return made
@@ -141,7 +141,7 @@ def _in_place(site: Site, at: Circumstances, made: Decision) -> Generator[None]:
     if at.checked is not None:
         own["check_config_value"] = giving(at.checked)
     with (
-        patch.multiple(program, **own),
+        patch.multiple(guard, **own),
         patch.object(pulumi, "Config", giving(_Config(site, at))),
     ):
         yield

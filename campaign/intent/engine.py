@@ -16,7 +16,7 @@ from components import testing
 from components.model.cluster import ClusterSpec
 from components.testing import Graph, Run
 from components.update.secrets import secret_names
-from stacks import program
+from stacks import guard
 from tests.graph.whole_program import record_main
 
 MARKER = secret_of("")
@@ -35,7 +35,7 @@ def by_engine(
     }
     run = Run(config=config, secrets=names, stdout=printed, stack=at.stack)
     own: dict[str, Any] = {**ASIDE, "read_own_state": at.applied.follow, "_observe": at.finds}
-    with patch.multiple(program, **own):
+    with patch.multiple(guard, **own):
         try:
             return record_main(run), ""
         except pulumi.RunError as error:

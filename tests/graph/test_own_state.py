@@ -20,7 +20,7 @@ from components.remote.step import Endpoint
 from components.testing import Graph, Run
 from components.testing.engine import unwrap
 from components.update.seen import Facts, Seen
-from stacks import program
+from stacks import guard
 from tests.graph.dev_site import (
     CERTIFICATE_END,
     STDOUT,
@@ -55,7 +55,7 @@ class SeeFacts:
             del plan, secrets, applied
             return Seen(dict(facts))
 
-        self.patch.setattr(program, "observe_site", observed)
+        self.patch.setattr(guard, "observe_site", observed)
 
 
 def run_number(graph: Graph) -> int:

@@ -23,7 +23,7 @@ from components.testing import Graph
 from components.update.identity import judge_identity, renames_of
 from components.update.seen import Facts, Seen
 from lab.keys import host_key
-from stacks import program
+from stacks import guard
 from tests.graph.dev_site import clean_facts, dev_cluster, dev_plan, dev_run, next_run
 from tests.graph.whole_program import record_main
 from tests.update.judged import texts
@@ -159,7 +159,7 @@ def _looked(monkeypatch: pytest.MonkeyPatch, site: Cluster) -> None:
     def observed(*_: object) -> Seen:
         return Seen(dict(facts))
 
-    monkeypatch.setattr(program, "observe_site", observed)
+    monkeypatch.setattr(guard, "observe_site", observed)
 
 
 @pytest.mark.parametrize("observe", ["always", "never"])
