@@ -20,9 +20,8 @@ from components.acceptance.evidence import (
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
-from components.acceptance.probes.probe_plan import plan_probes
+from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
 from components.acceptance.probes.suites import Budget
-from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.fabric_plan import switch_endpoint

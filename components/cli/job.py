@@ -18,7 +18,7 @@ from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
-from components.jobs.torchrun import TorchForm
+from components.jobs.mpi import TorchForm
 from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Collective

@@ -14,14 +14,13 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
-from components.acceptance.probes.nccl import nccl_command, scan_call
 from components.acceptance.probes.perftest import user_perftest
+from components.acceptance.probes.probe_job import nccl_command, scan_call
 from components.core.errors import Bug
 from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command
-from components.jobs.mpi import launched_job, mpi_job
+from components.jobs.mpi import TorchForm, launched_job, mpi_job, torch_objects
 from components.jobs.templates import RUN, fit_name
-from components.jobs.torchrun import TorchForm, torch_objects
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

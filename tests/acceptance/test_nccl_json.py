@@ -14,7 +14,7 @@ from components.acceptance.logs.log_model import (
     ParseProblem,
     RankLine,
 )
-from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl import parse_nccl_json
 
 
 def test_json_is_read_up_to_a_limit() -> None:

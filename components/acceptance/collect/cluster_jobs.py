@@ -12,10 +12,12 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.acceptance.collect.patience import ALONE, Patience, ProbeWait
 from components.acceptance.collect.waits import (
+    ALONE,
     Api,
     Body,
+    Patience,
+    ProbeWait,
     end_of,
     is_launcher,
     pods_of,

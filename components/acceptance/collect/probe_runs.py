@@ -31,9 +31,8 @@ from components.acceptance.collect.counters import (
     read_snapshot,
     routing_faults_on_path,
 )
-from components.acceptance.collect.patience import ALONE, Patience
 from components.acceptance.collect.turn import Turn
-from components.acceptance.collect.waits import NOT_PLACED, Api
+from components.acceptance.collect.waits import ALONE, NOT_PLACED, Api, Patience
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Hop, Outcome, ProbeEvidence, Unreachable
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe

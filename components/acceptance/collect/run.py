@@ -20,7 +20,6 @@ from components.acceptance.collect.cluster_jobs import (
     PodList,
     lend_class,
 )
-from components.acceptance.collect.patience import Patience
 from components.acceptance.collect.probe_runs import (
     Round,
     numbered_objects,
@@ -28,7 +27,7 @@ from components.acceptance.collect.probe_runs import (
     try_probe,
 )
 from components.acceptance.collect.turn import PROGRESS, Hindrance, Turn
-from components.acceptance.collect.waits import Api
+from components.acceptance.collect.waits import Api, Patience
 from components.acceptance.evidence import MAX_AGE_DAYS, Evidence, LeftOut
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look

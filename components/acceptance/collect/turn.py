@@ -13,11 +13,10 @@ from typing import Any, Final, Literal
 
 from components.acceptance.acceptance_plan import Policy, ProbePlan
 from components.acceptance.collect.cluster_jobs import pause
-from components.acceptance.collect.patience import Patience
-from components.acceptance.collect.waits import Api
+from components.acceptance.collect.waits import Api, Patience
 from components.acceptance.evidence import ProbeEvidence
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import NOT_ASKED
+from components.acceptance.judge.workload_findings import judge_image
 from components.core.errors import DeviceError
 from components.jobs.templates import GPU
 from components.kubernetes.live.why import troubles_of

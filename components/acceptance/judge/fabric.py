@@ -22,8 +22,7 @@ from components.acceptance.evidence import (
     has_two_directions,
     sends_back,
 )
-from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
-from components.acceptance.judge.path import DARK
+from components.acceptance.judge.path import DARK, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
 
 _IDLE_SPREAD_SHARE: Final = 0.01

@@ -22,8 +22,7 @@ from components.acceptance.logs.ib_facts import (
     PathAnswer,
     SubnetManager,
 )
-from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
-from components.acceptance.probes.ib_paths import PathAsk, RailLimit
+from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit, PathAsk, RailLimit
 
 FABRIC: Final = "fabric"
 """Subject of the rows about the whole fabric."""

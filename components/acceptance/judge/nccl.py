@@ -31,7 +31,7 @@ from components.acceptance.judge.verdict import (
     row,
     verdict_for,
 )
-from components.acceptance.logs.causes import first_cause
+from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
 from components.core.plain_text import counted

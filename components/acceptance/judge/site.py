@@ -13,15 +13,21 @@ from functools import cached_property
 from typing import Final
 
 from components.acceptance.evidence import Evidence, Limits, Probe, ProbeEvidence, RailLimit
-from components.acceptance.judge.amount import claimed_s
 from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.fabric import judge_causes, judge_fabric, warn_spread
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.node import judge_node
-from components.acceptance.judge.path import fail_losses, judge_losses, judge_path, split_shared
-from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
+from components.acceptance.judge.path import (
+    claimed_s,
+    fail_losses,
+    judge_losses,
+    judge_path,
+    judge_storms,
+    name_paused,
+    split_shared,
+    warn_pauses,
+)
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     judge_perftest_run,
@@ -38,7 +44,12 @@ from components.acceptance.judge.verdict import (
     row,
     verdict_for,
 )
-from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import (
+    judge_image,
+    judge_mpi,
+    judge_scan,
+    judge_training,
+)
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.seen import Seen

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.logs.causes import has_hint
+from components.acceptance.logs.failures import has_hint
 from components.acceptance.logs.log_model import Channels, Hca, HostNetwork
 
 _PREFIX = re.compile(

@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.failures import launched_finder
+from components.acceptance.logs.failures import FailureFinder, launched_finder
 from components.acceptance.logs.lines import number, read_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from components.acceptance.probes.perftest import perftest_command
 from components.acceptance.probes.probe_job import kind_suffix, other_rates
-from components.containers.mpi import (
+from components.containers.container_plan import (
     find_devices,
     in_container,
     mpirun,
