@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from components.acceptance.collect.cluster_jobs import Absent
-from components.acceptance.collect.run import open_cluster
+from components.acceptance.collect.probe_runs import open_cluster
 from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site

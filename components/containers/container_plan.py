@@ -22,7 +22,7 @@ from components.drift.device_drift import Watched
 from components.jobs.environment import find_hcas, job_environment
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.jobs import Containers, ImageBuild, registry_of
+from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
@@ -128,7 +128,6 @@ def _host_config(spec: ClusterSpec) -> list[str]:
 
 
 def _container_config(spec: ClusterSpec) -> list[str]:
-    """The config of root in a host's container."""
     return [
         *_entries(spec),
         "Host *",
@@ -148,29 +147,13 @@ ever."""
 
 
 def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
-    """Call `mpirun` over the hosts: one slot per host, or one per GPU if `ranks` counts GPUs.
-
-    Args:
-        hosts: Workers with the same number of GPUs, or any workers with one rank each.
-        ranks: Processes in all: the number of workers, or that of their GPUs.
-        program: What every rank runs.
-    """
+    """Call `mpirun` over hosts: one rank on each, or one per GPU on hosts with the same number."""
     slots = max(1, ranks // max(1, len(hosts)))
+    places = (host.address if slots == 1 else f"{host.address}:{slots}" for host in hosts)
     return (
-        "mpirun",
-        "--allow-run-as-root",
-        "-H",
-        ",".join(host.address if slots == 1 else f"{host.address}:{slots}" for host in hosts),
-        "-np",
-        str(ranks),
-        "--mca",
-        "oob_tcp_if_exclude",
-        BRIDGES,
-        "--mca",
-        "btl_tcp_if_exclude",
-        BRIDGES,
-        *program,
-    )
+        "mpirun", "--allow-run-as-root", "-H", ",".join(places), "-np", str(ranks),
+        "--mca", "oob_tcp_if_exclude", BRIDGES, "--mca", "btl_tcp_if_exclude", BRIDGES, *program,
+    )  # fmt: skip
 
 
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
@@ -262,11 +245,7 @@ def _mpicont() -> str:
 
 
 def mpicont_text(container: str) -> str:
-    """The forced command for one container, as it is installed, comments included.
-
-    Raises:
-        Bug: The file lacks the line for the container's name.
-    """
+    """The forced command for one container, as it is installed, comments included."""
     return _mpicont().replace(_NAME_LINE, f"container={container} #")
 
 
@@ -332,7 +311,6 @@ class PayloadPlan:
     base_login: RemoteStep | None
     """On the first worker: stores the password of the base image's registry."""
     image: RemoteStep | None
-    """Build and push, on the first worker."""
     hosts: tuple[HostPayload, ...]
     watched: tuple[Watched, ...]
 
@@ -351,9 +329,7 @@ class PayloadPlan:
 def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | None:
     """Plan the containers of a site without Kubernetes; None for a site with it.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder of the records on the hosts; default the cluster's name.
+    The stack, by default the cluster's name, names the folder of the records on the hosts.
 
     Raises:
         Bug: The site has no worker; the check `worker-count` refuses that before.
@@ -367,9 +343,10 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
     planned = [_container(spec, containers, host, stack) for host in spec.workers]
     first = spec.workers[0]
     build = containers.build
+    base = build.login if build else None
     return PayloadPlan(
         keys=f"payload keys --stack {stack}",
-        base_login=_base_store(build, first, stack) if build else None,
+        base_login=_login_store(first, stack, "base_registry", base) if base else None,
         image=_build_step(containers, build, first, stack) if build else None,
         hosts=tuple(
             HostPayload(_stores(containers, host, stack), watched.step)
@@ -380,22 +357,17 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
 
 
 def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
-    stores = [_store(host, stack, ("payload-keys", "keys", KEYS))]
-    if containers.login is not None:
-        secret = containers.login.password.name
-        stores.append(_store(host, stack, ("registry-password", "registry-password", secret)))
-    return tuple(stores)
+    keys = _store(host, stack, "payload-keys", "keys", KEYS)
+    login = containers.login
+    return (keys, _login_store(host, stack, "registry", login)) if login else (keys,)
 
 
-def _base_store(build: ImageBuild, host: Host, stack: str) -> RemoteStep | None:
-    if build.login is None:
-        return None
-    secret = build.login.password.name
-    return _store(host, stack, ("base-registry-password", "base_registry-password", secret))
+def _login_store(host: Host, stack: str, registry: str, login: RegistryLogin) -> RemoteStep:
+    work = f"{registry.replace('_', '-')}-password"
+    return _store(host, stack, work, f"{registry}-password", login.password.name)
 
 
-def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
-    work, file, secret = what
+def _store(host: Host, stack: str, work: str, file: str, secret: str) -> RemoteStep:
     head = {"stack": stack, "file": file}
     return RemoteStep(
         name=f"{host.name}-{work}",
@@ -409,22 +381,10 @@ def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
     )
 
 
-def _registry(containers: Containers) -> dict[str, str]:
-    if containers.login is None:
+def _registry(image: str, login: RegistryLogin | None, prefix: str = "") -> dict[str, str]:
+    if login is None:
         return {}
-    return {
-        "registry": registry_of(containers.image),
-        "registry_user": containers.login.user,
-    }
-
-
-def _base_registry(build: ImageBuild) -> dict[str, str]:
-    if build.login is None:
-        return {}
-    return {
-        "base_registry": registry_of(build.base),
-        "base_registry_user": build.login.user,
-    }
+    return {f"{prefix}registry": registry_of(image), f"{prefix}registry_user": login.user}
 
 
 def _head(containers: Containers, host: Host, stack: str) -> dict[str, str]:
@@ -449,7 +409,8 @@ def build_digest(build: ImageBuild) -> str:
 
 
 def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:
-    lines = _arguments(build) | _registry(containers) | _base_registry(build)
+    lines = _arguments(build) | _registry(containers.image, containers.login)
+    lines |= _registry(build.base, build.login, "base_")
     lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
     head = _head(containers, host, stack)
     return RemoteStep(
@@ -511,7 +472,7 @@ def _peer_digests(spec: ClusterSpec) -> dict[str, str]:
 def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str) -> Watched:
     desired = desired_state(spec, containers, host)
     head, peers = _head(containers, host, stack), peer_list(spec)
-    more = {**_registry(containers), "peers": peers.digest, "stack": stack}
+    more = {**_registry(containers.image, containers.login), "peers": peers.digest, "stack": stack}
     step = RemoteStep(
         name=f"{host.name}-container",
         endpoint=host_endpoint(host),

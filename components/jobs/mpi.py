@@ -41,11 +41,8 @@ class MpiWorkers:
     gpus: int
     attachment: PodAttachment
     nodes: tuple[str, ...]
-    """Names of the nodes that may take them."""
     mounts: tuple[JsonObject, ...] = ()
-    """More mounts of every worker."""
     volumes: tuple[JsonObject, ...] = ()
-    """The volumes behind them."""
     selector: dict[str, str] = field(default_factory=dict[str, str])
     """Labels of the nodes that take workers; empty for any."""
     before: tuple[str, ...] = ()
@@ -55,15 +52,7 @@ class MpiWorkers:
 def mpi_job(
     spec: ClusterSpec, name: str, workers: MpiWorkers, launcher: JsonObject, **pod: JsonValue
 ) -> Body:
-    """An MPIJob of one run.
-
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        workers: Its workers.
-        launcher: The launcher's container.
-        pod: More keys of the launcher's pod.
-    """
+    """An MPIJob of one run, from its launcher's container; `pod` has more keys of that pod."""
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -114,24 +103,26 @@ def rail_pod(
 ) -> JsonObject:
     """The pod template of a job's workers: on the rails, and one on a node.
 
-    Args:
-        spec: The site.
-        workers: The workers of the job.
-        own: Labels that the pods of this job alone have.
-        container: The container, from `rail_container`.
+    `own` are labels that the pods of this job alone have; `rail_container` makes the container.
     """
     volumes: list[JsonValue] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}},
-        *_topology_volume(spec),
         *workers.volumes,
     ]
+    if file := spec.jobs.topology_file:
+        # `File`: a node without it refuses the pod; another type would make an empty folder.
+        source: JsonObject = {"path": file.host_path, "type": "File"}
+        volumes.insert(1, {"name": _TOPOLOGY, "hostPath": source})
+    # Workers of the file alone: in an update that removes some, those still are nodes.
+    names: list[JsonValue] = [*workers.nodes]
+    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
     apart: JsonObject = {
         "labelSelector": {"matchLabels": own},
         "topologyKey": "kubernetes.io/hostname",
     }
     pod: JsonObject = {
         "affinity": {
-            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_nodes(workers)]}},
+            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
             "podAntiAffinity": {_REQUIRED: [apart]},
         },
         "containers": [container],
@@ -149,21 +140,15 @@ def rail_pod(
     return outside_meshes(template)
 
 
-def _on_nodes(workers: MpiWorkers) -> JsonObject:
-    """Workers of the file alone: in an update that removes some, those still are nodes."""
-    names: list[JsonValue] = [*workers.nodes]
-    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    return {"matchExpressions": [here]}
-
-
 def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObject:
     """A container with GPUs on the rails, and the environment of jobs."""
     limits = make_limits(workers.attachment.resources, workers.gpus) | _own_cpus(spec)
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
-        *_topology_mount(spec),
         *workers.mounts,
     ]
+    if file := spec.jobs.topology_file:
+        mounts.insert(1, {"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True})
     more: JsonObject = {"env": env_list(job_environment(spec)), "volumeMounts": mounts}
     return make_container(workers.image, name, limits) | more
 
@@ -174,21 +159,6 @@ def _own_cpus(spec: ClusterSpec) -> JsonObject:
     if alignment is None:
         return {}
     return {"cpu": str(alignment.job_cpus), "memory": f"{alignment.job_memory_gib}Gi"}
-
-
-def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:
-    file = spec.jobs.topology_file
-    if file is None:
-        return []
-    return [{"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True}]
-
-
-def _topology_volume(spec: ClusterSpec) -> list[JsonValue]:
-    """`File`: a node without the file refuses the pod; another type would make an empty folder."""
-    file = spec.jobs.topology_file
-    if file is None:
-        return []
-    return [{"name": _TOPOLOGY, "hostPath": {"path": file.host_path, "type": "File"}}]
 
 
 def launched_job(
@@ -202,13 +172,7 @@ def launched_job(
 ) -> Body:
     """The MPIJob that runs a command of `mpirun_command` over all workers of a kind.
 
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        kind: The workers.
-        command: `mpirun` with all its arguments.
-        image: Of launcher and workers.
-        twice: Run it again over TCP afterwards.
+    `twice` runs it again over TCP afterwards.
     """
     workers = MpiWorkers(
         image=image,
@@ -233,7 +197,8 @@ PORT: Final = 29500
 _NODE: Final = "node"
 """The container, and the replicated job, that Trainer looks for."""
 _INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
+_GROUP: Final = "trainer.kubeflow.org"
+_TRAINER: Final = f"{_GROUP}/v1alpha1"
 
 
 def torch_objects(
@@ -250,14 +215,8 @@ def torch_objects(
     a container called `node`; in a plain Job they are set here, to the same values. Sources: the
     documentation of torchrun and of Indexed Jobs; Kubeflow Trainer v2.3.0 (lab/sources.md#trainer).
 
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        kind: The workers: one pod on each, with all its GPUs.
-        image: An image with `torchrun`.
-        program: The script and its arguments.
-        form: `job`: a headless Service and an Indexed Job. `trainjob`: a runtime of the site's own
-            and a TrainJob.
+    One pod on each worker has all its GPUs. The form `job` is a headless Service and an Indexed
+    Job; `trainjob` is a runtime of the site's own and a TrainJob.
     """
     workers = MpiWorkers(
         image=image,
@@ -359,11 +318,7 @@ def _trained(
         "kind": "TrainJob",
         "metadata": make_metadata(spec, name),
         "spec": {
-            "runtimeRef": {
-                "apiGroup": "trainer.kubeflow.org",
-                "kind": "TrainingRuntime",
-                "name": job,
-            },
+            "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": job},
             "trainer": {"numNodes": workers.count, "numProcPerNode": workers.gpus},
         },
     }

@@ -162,20 +162,13 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
             raise answer
         else:
             found, lost[device] = answer
-            counters |= {(device, name): each.counted for name, each in found.items()}
-            unread |= {(device, name): each.unread for name, each in found.items() if each.unread}
+            counters |= {(device, name): counted for name, (counted, _) in found.items()}
+            unread |= {(device, name): odd for name, (_, odd) in found.items() if odd}
     return Snapshot(counters, unreachable, unread, lost)
 
 
-@dataclass(frozen=True, slots=True)
-class _Interface:
-    """One interface's counters, and the answers that could not be read."""
-
-    counted: Counters
-    unread: tuple[Unread, ...] = ()
-
-
-_Read = tuple[Mapping[str, _Interface], tuple[RoutingFault, ...]]
+_Read = tuple[Mapping[str, tuple[Counters, tuple[Unread, ...]]], tuple[RoutingFault, ...]]
+"""Each interface's counters and the answers that could not be read; then lost routes."""
 
 
 async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
@@ -183,13 +176,13 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
         ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
-        counted = {n: _Interface(flatten_port(port), port.unread) for n, port in ports.items()}
+        counted = {name: (flatten_port(port), port.unread) for name, port in ports.items()}
         return counted, lost
     each = (READ.format(name=name, rdma=RDMA) for name in source.interfaces)
     command = READ_ADAPTERS if on_fabric else "".join((SHOW, *each))
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
-    return {name: _Interface(counted) for name, counted in found.items()}, ()
+    return {name: (counted, ()) for name, counted in found.items()}, ()
 
 
 def _read_switch(
@@ -350,7 +343,6 @@ def describe_unread(unread: Unread) -> str:
 
 
 def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
-    """The growth of one hop's counters, as fields of `Hop`."""
     found = _losses(grown)
     data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
@@ -387,7 +379,8 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
     """The bytes of a NIC by priority, or why its driver does not tell them."""
     for driver, each, total in NIC_NAMES:
         classes = _by_number(grown, each.format(way))
-        whole = _sum(grown, total.format(way))
+        sums = [value for name, value in grown.items() if re.fullmatch(total.format(way), name)]
+        whole = sum(sums) if sums else None
         used = _positive(classes).values()
         if classes and (total == "-" or len({*used}) == len(used)):
             whole = sum(classes.values()) if whole is None else whole
@@ -417,8 +410,3 @@ def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
 
 def _positive(grown: Mapping[KeyT, int]) -> dict[KeyT, int]:
     return {key: value for key, value in grown.items() if value}
-
-
-def _sum(grown: Counters, pattern: str) -> int | None:
-    values = [value for name, value in grown.items() if re.fullmatch(pattern, name)]
-    return sum(values) if values else None

@@ -66,7 +66,6 @@ class Wait:
     words: str
     """What waits and why, in the cluster's words."""
     look: str
-    """The command that shows more."""
 
     @property
     def hint(self) -> str:

@@ -195,15 +195,9 @@ KINDS: Final[Mapping[str, Kind]] = {
 class PairResult:
     """One test from a sender to a receiver on one rail.
 
-    Attributes:
-        share: Bandwidth over line rate; None if it ended without one.
-        failed: It failed by its own findings.
-        test: Tool and message size: only alike tests are compared.
-        gpu_memory: Its data was in GPU memory.
-        leaves: Of sender and receiver, as far as known.
-        ports: Switch ports of sender and receiver, `leaf-3 swp7`.
-        uplinks: `leaf-3 swp51`, if all its bytes are known to have taken them.
-        elsewhere: Its hosts whose NIC counted the bytes while their switch port did not.
+    `share` is its bandwidth over the line rate. Leaves and ports (`leaf-3 swp7`) are those of
+    sender and receiver; all bytes took the uplinks. The NIC of a host `elsewhere` counted the bytes
+    while its switch port did not. Only tests with the same `test` are compared.
     """
 
     probe: str

@@ -159,7 +159,6 @@ def _sweeps(sizes: Sequence[int]) -> list[list[int]]:
 
 
 def _gap(sizes: Sequence[int], slack: int) -> str:
-    """The first gap between neighbouring sizes, or an empty text."""
     shown = [size for size in sizes if size > slack * _LARGEST_STEP] or list(sizes)
     pairs = [(one, other) for one, other in pairwise(shown) if one > 0]
     if not pairs:
@@ -333,7 +332,6 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
 
 
 def _worst(rows: Sequence[NcclRow]) -> tuple[float, str]:
-    """The least bus bandwidth of rows in GB/s, and the size that had it."""
     worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
     size = show_bytes(worst.size_bytes)
     return worst.worst_busbw_gb_s, f"{worst.worst_busbw_gb_s:.2f} GB/s at {size}"

@@ -45,17 +45,12 @@ _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The bytes that pass one rail in one direction.
-
-    Attributes:
-        least: The fewest bytes that are right.
-        most: The most bytes that are right.
-        is_certain: The log gives the exact number; else both are bounds over all algorithms.
-    """
+    """The fewest and the most bytes that may pass one rail in one direction."""
 
     least: int
     most: int
     is_certain: bool
+    """The log gives the exact number; else both are bounds over all algorithms."""
 
     @property
     def text(self) -> str:
@@ -69,12 +64,8 @@ def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     A perftest prints the exact number. A collective sends an amount that depends on the algorithm:
     if its log names none, it is between that of the thriftiest and that of the most wasteful one.
     On InfiniBand it is the sum over all adapters of a worker. A training benchmark does not say how
-    much it sends: 0.
-
-    Args:
-        item: The probe as it ran.
-        back: For several perftests, the bytes from the server to the client: those of the read
-            tests.
+    much it sends: 0. `back` asks for the bytes from the server of several perftests to the client:
+    those of the read tests.
     """
     if item.perftest is not None:
         rows = item.perftest.rows
@@ -263,6 +254,7 @@ _LOSSES: Final = (
 )
 """Field of `Hop`, its words, and its limit."""
 _CLASS: Final = "traffic class"
+_COUNTERS: Final = ": counters of every hop"
 _LOSS_STEP: Final = "look for congestion, a wrong class, or a bad cable at that port"
 _ERROR_STEP: Final = (
     "clean or replace the cable and its transceivers, then the NIC or switch port; the limit is "
@@ -318,7 +310,6 @@ def fail_losses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def _lost(
     item: ProbeEvidence, priority: int | None, losses: LossLimits
 ) -> Iterator[tuple[Finding, bool]]:
-    """Each loss as a finding, and whether it fails the probe."""
     least = sent_bytes(item).least
     for hop in item.hops:
         moved = max(hop.total_bytes or 0, least)
@@ -349,7 +340,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     if len(dark) == len(hops):
         # This is unproven, and a login would not help.
         places = " -> ".join(hop.place for hop in dark)
-        return row(_CLASS, item.probe.name, "skipped", _counters(where), DARK).because(places)
+        return row(_CLASS, item.probe.name, "skipped", f"{where}{_COUNTERS}", DARK).because(places)
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
@@ -459,12 +450,8 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
     step = "make every device of the path reachable and run acceptance again"
-    found = row(_CLASS, item.probe.name, "error", _counters(where), "not observed", step)
+    found = row(_CLASS, item.probe.name, "error", f"{where}{_COUNTERS}", "not observed", step)
     return found.because(why)
-
-
-def _counters(where: str) -> str:
-    return f"{where}: counters of every hop"
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
@@ -523,7 +510,6 @@ def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
 
 
 def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits: Limits) -> Hop:
-    """The part of one probe in a hop that several crossed."""
     share = own["bytes"] / (together["bytes"] or 1)
     _, wanted = _class_of(hop, limits)
     others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}

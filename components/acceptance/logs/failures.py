@@ -26,15 +26,10 @@ _MOST_WARNINGS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One row of a table.
+    """One row of a table: a class of failure, its usual meaning and the place to look at.
 
-    Attributes:
-        pattern: Text in the line. Parts that may be long are bounded.
-        kind: A short name of the class of failure.
-        meaning: Its usual meaning, and the place to look at.
-        late: It follows from a failure elsewhere.
-        since: The first release of NCCL with one of its texts; empty for programs other than NCCL.
-        until: The last one.
+    `late`: it follows from a failure elsewhere. `since` and `until` are the first and the last
+    release of NCCL with one of its texts; empty for other programs.
     """
 
     pattern: re.Pattern[str]
@@ -94,13 +89,10 @@ def _has_hint(shape: str) -> bool:
 
 @dataclass(slots=True)
 class FailureFinder:
-    """Searches a log line by line.
+    """Searches a log line by line; the first row of its tables that fits a line names it.
 
-    Attributes:
-        tables: The rows, in their order: the first that fits a line names it.
-        warning: A line with this text that fits no row is a warning of unknown meaning.
-        started: The run has begun. Launcher messages before it do not tell how the run ends.
-        names: Names of hosts, which the search skips.
+    A line with the text `warning` that fits no row is a warning of unknown meaning. Before the run
+    has `started`, launchers' messages do not tell how it ends. The search skips names of hosts.
     """
 
     tables: Sequence[Cause]

@@ -394,7 +394,6 @@ def is_nccl(line: str) -> bool:
 
 
 def _part_of(line: str) -> int | None:
-    """The place of a comment of nccl-tests in a run."""
     for part, pattern in enumerate((_VERSION_LINE, _STARTING, _PREAMBLE, _RANK)):
         if pattern.search(line):
             return part
@@ -429,8 +428,6 @@ _MOST_RUNS: Final = 200
 
 @dataclass(slots=True)
 class _Reader:
-    """The runs found so far."""
-
     runs: list[Run] = field(default_factory=lambda: [Run()])
     markup: int = 0
     page: int = 0
@@ -508,15 +505,11 @@ def _is_known(run: Run, log: NcclLog) -> bool:
     return run.is_nccl_tests or bool(run.paths.counts["nccl"] or log.rows) or said
 
 
-def _failures(run: Run) -> tuple[LogFailure, ...]:
-    """The failures, without aborts at the end of a good PyTorch run, which are normal."""
-    counts = run.is_nccl_tests or run.paths.counts["destroy"]
-    return tuple(it for it in run.finder.explained() if counts or it.kind != COMM_ABORT)
-
-
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
+    # Aborts at the end of a good PyTorch run are normal.
+    aborts = run.is_nccl_tests or paths.counts["destroy"]
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
@@ -545,7 +538,7 @@ def _log(run: Run) -> NcclLog:
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
         topology_files=tuple(paths.topology),
         topology_unread=tuple(paths.topology_unread),
-        failures=_failures(run),
+        failures=tuple(it for it in run.finder.explained() if aborts or it.kind != COMM_ABORT),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,

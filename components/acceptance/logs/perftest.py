@@ -90,7 +90,6 @@ def _document(value: object) -> Document:
 
 
 def _part(value: object, name: str) -> dict[str, str]:
-    """The texts and numbers of one part of a document."""
     part = cast("dict[str, object]", value).get(name) if isinstance(value, dict) else None
     if not isinstance(part, dict):
         raise ValueError(f"no {name}")  # noqa: TRY004 - the fault of a document
@@ -154,8 +153,6 @@ NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected",
 
 @dataclass(slots=True)
 class _Run:
-    """The results of one run so far."""
-
     columns: tuple[str, ...] = ()
     unit: str = ""
     inside: bool = False

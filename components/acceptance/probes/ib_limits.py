@@ -31,14 +31,12 @@ class PathAsk(Seen):
     """The name of the answer: `training.1`."""
     partition: str
     source: str
-    """Port GUID of the host that asks."""
     target: str
     to: str
     """The other port, for people: `gpu02/hca-0`."""
     pkey: int
     """With the bit of full members if the asking port has it."""
     wanted: bool
-    """A path must exist."""
 
     @property
     def words(self) -> str:
@@ -181,11 +179,14 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
     if fabric is None or not _asked(spec):
         return None
     own = spec.sm_switches if fabric.subnet_manager == "switch" else ()
+    # Every port is in Default, full or limited: else it cannot reach the subnet manager.
+    members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
+    default = PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
     return IbLimits(
         hcas=fabric.hcas,
         rate_gbit_s=fabric.rate_gbit_s,
         mtu_bytes=fabric.mtu_bytes,
-        partitions=(_default(spec), *_partitions(spec, fabric)),
+        partitions=(default, *_partitions(spec, fabric)),
         master_priority=own[0].sm_priority if own else None,
         standbys=len(own) - 1 if own else None,
         adaptive_routing=fabric.adaptive_routing,
@@ -214,18 +215,16 @@ def _cables(spec: ClusterSpec) -> dict[str, str]:
     }
 
 
-def _default(spec: ClusterSpec) -> PartitionLimit:
-    """Require every port in Default, full or limited: else it cannot reach the subnet manager."""
-    members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
-    return PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
-
-
 def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, ...]:
     return tuple(
         PartitionLimit(
             name=partition.name,
             pkey=partition.pkey,
-            members=_members(spec, partition),
+            members={
+                host.name: kind
+                for host in on_infiniband(spec)
+                if (kind := partition.membership_of(host.name)) is not None
+            },
             ports={
                 host.name: member.ports_of(host.hca_guids) if member else host.hca_guids
                 for host in on_infiniband(spec)
@@ -236,15 +235,6 @@ def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, 
         )
         for partition in fabric.partitions
     )
-
-
-def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, Membership]:
-    found: dict[str, Membership] = {}
-    for host in on_infiniband(spec):
-        kind = partition.membership_of(host.name)
-        if kind is not None:
-            found[host.name] = kind
-    return found
 
 
 @cache

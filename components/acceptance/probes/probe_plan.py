@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from components.acceptance.evidence import Probe, Unproven, WorkerGroup
-from components.acceptance.probes.perftest import (
+from components.acceptance.probes.probe_job import (
     PERFTEST_SECONDS,
     PairTest,
-    perftest_job,
-    programs_of,
-)
-from components.acceptance.probes.probe_job import (
     ProbeJob,
     memlock_job,
     nccl_job,
     node_job,
+    perftest_job,
+    programs_of,
     scan_job,
 )
 from components.acceptance.probes.suites import (
@@ -77,6 +75,7 @@ def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
 
 def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) -> ProbeJob:
     mine = [job.probe for job in jobs if job.image == image]
+    has_v100 = any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
     kinds = {probe.kind for probe in mine}
     programs = spec.jobs.programs
     linked = [
@@ -98,7 +97,7 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
         image=image,
         programs=tuple(needed),
         nccl_least=NCCL_ON_MACVLAN if any(_hides_gids(spec, kind) for kind in kinds) else "",
-        nccl_suspect=NCCL_SUSPECT_ON_V100 if _has_v100(spec) else "",
+        nccl_suspect=NCCL_SUSPECT_ON_V100 if has_v100 else "",
     )
     settings = {
         "programs": " ".join(needed),
@@ -119,10 +118,6 @@ def _hides_gids(spec: ClusterSpec, kind: str) -> bool:
     in_host = kind == "deepspeed_scan" and sample is not None and sample.host_network
     runs_nccl = kind in ("nccl", "deepspeed_scan") and spec.jobs.gid_index is None
     return runs_nccl and way_of(spec) == "macvlan" and not in_host
-
-
-def _has_v100(spec: ClusterSpec) -> bool:
-    return any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
 
 
 def _perftests(jobs: Iterable[ProbeJob], image: str) -> list[str]:
@@ -171,7 +166,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         return ClusterProbes()
     looked = _looked(spec)
     looks = [node_job(spec, host) for host in looked]
-    alone = [*_case_probes(spec), *_collectives(spec), *_scan(spec)]
+    alone = [*_case_probes(spec), *_collectives(spec)]
     others_s = _others_s(spec, looks, alone)
     parts = plan_pairs(spec, others_s)
     found = [(1, job) for job in looks]
@@ -189,7 +184,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         jobs=_pulling_jobs(spec, jobs),
         rounds=tuple(number for number, _ in found),
         images=_pulling_jobs(spec, image_jobs(spec, jobs)),
-        memlock=_pulling(spec, (memlock_job(spec, host) for host in spec.workers)),
+        memlock=tuple(pulling(spec, memlock_job(spec, host)) for host in spec.workers),
         budget=_budget(spec, parts, len(looks), alone, others_s),
     )
 
@@ -233,11 +228,9 @@ def _budget(
 
 
 def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob, ...]:
-    return tuple(replace(job, objects=_pulling(spec, job.objects)) for job in jobs)
-
-
-def _pulling(spec: ClusterSpec, bodies: Iterable[Body]) -> tuple[Body, ...]:
-    return tuple(pulling(spec, body) for body in bodies)
+    return tuple(
+        replace(job, objects=tuple(pulling(spec, body) for body in job.objects)) for job in jobs
+    )
 
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
@@ -265,22 +258,12 @@ def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
             nccl_job(spec, replace(kind, hosts=hosts), name, f"-half-{number}")
             for kind in kinds
             if len(kind.hosts) >= 2 * PAIR
-            for number, hosts in enumerate(_halves(kind.hosts), 1)
+            for middle in (len(kind.hosts) // 2,)
+            for number, hosts in enumerate((kind.hosts[:middle], kind.hosts[middle:]), 1)
             for name in names
         ]
-    return found
-
-
-def _halves(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
-    middle = len(hosts) // 2
-    return hosts[:middle], hosts[middle:]
-
-
-def _scan(spec: ClusterSpec) -> list[ProbeJob]:
     sample, scan = spec.jobs.deepspeed, spec.acceptance.deepspeed_scan
-    if sample is None or scan is None or not spec.jobs.mpi_operator:
-        return []
-    return [scan_job(spec, sample, scan)]
+    return found + ([scan_job(spec, sample, scan)] if sample and scan else [])
 
 
 def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:

@@ -192,12 +192,14 @@ def render_html(report: Report, before: Report | None = None) -> str:
     evidence = report.evidence
     title = f"{evidence.cluster}: acceptance {report.verdict}"
     note = "<p><small>They do not fail a probe.</small></p>"
+    if unproven := unproven_lines(report):
+        unproven += [f"{place}: {since}" for place, since in places_not_proven(report)]
     parts = (
         _head(report),
         _lab_banner(report),
         _next_steps(report),
         _probe_table(report),
-        _listed("Not proven in this run", _unproven(report)),
+        _listed("Not proven in this run", unproven),
         topology(report),
         heat_maps(report),
         plots(report, before.evidence if before else None),
@@ -275,14 +277,7 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
 
 
 def _listed(title: str, lines: Sequence[str], note: str = "") -> str:
-    """Plain lines below a heading; empty without lines."""
     return section(title, note, bullets(lines)) if lines else ""
-
-
-def _unproven(report: Report) -> list[str]:
-    lines = unproven_lines(report)
-    places = places_not_proven(report) if lines else ()
-    return lines + [f"{place}: {since}" for place, since in places]
 
 
 _NAMED: Final = 6
