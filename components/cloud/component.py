@@ -14,14 +14,7 @@ from components.remote.step import env_name
 
 
 class Instances(pulumi.ComponentResource):
-    """Make network, firewall, IB partition and instances, and wait until they answer.
-
-    Args:
-        name: Name of the component; each step is named after its object.
-        plan: From `plan_cloud`, with a higher generation for each object that is gone.
-        remote: Secrets and repair notes of this run.
-        opts: Resource options of the component.
-    """
+    """Make network, firewall, IB partition and instances, and wait until they answer."""
 
     ready: InstancesReady
 

@@ -71,14 +71,7 @@ def observe_cloud(
 ) -> CloudFacts:
     """Read every object that this stack made, with one list for each kind.
 
-    Args:
-        plan: The wanted objects; those that were never applied are skipped.
-        applied: The recorded state, which has the ids.
-        secrets: Secret name to value.
-        patience: How long to wait for the API.
-
-    Raises:
-        UsageError: A secret of the API is missing.
+    Objects of the plan that were never applied are skipped; the recorded state has the ids.
     """
     api = open_api(plan.api, secrets, patience)
     ids = {item.step: _recorded(applied, item.step).get("id", "") for item in plan.objects}

@@ -26,13 +26,6 @@ class Reboots(pulumi.ComponentResource):
     """Take hosts out of service for waiting changes, and return them.
 
     A failed host does not stop the others in its group, but it stops the following groups.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        groups: From `plan_reboots`, in work order.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the hosts, after their converge steps.
-        opts: Resource options of the component.
     """
 
     ready: HostsReady
@@ -78,15 +71,7 @@ class Reboots(pulumi.ComponentResource):
 
 
 class Upgrades(pulumi.ComponentResource):
-    """Upgrade K3s nodes: servers one at a time, then workers in groups.
-
-    Args:
-        name: Name of the component; steps are named after their node.
-        groups: From `chosen`, in work order.
-        remote: Secrets of this run.
-        hosts: The previous stage's handoff.
-        opts: Resource options of the component.
-    """
+    """Upgrade K3s nodes: servers one at a time, then workers in groups."""
 
     ready: HostsReady
 
@@ -122,14 +107,7 @@ class Upgrades(pulumi.ComponentResource):
 
 
 class Departures(pulumi.ComponentResource):
-    """Drain the nodes that left the file, before the switches reset their ports.
-
-    Args:
-        name: Name of the component.
-        step: From `choose_departures`.
-        remote: Secrets of this run.
-        opts: Resource options of the component.
-    """
+    """Drain the nodes that left the file, before the switches reset their ports."""
 
     ready: NodesDrained
 

@@ -20,11 +20,7 @@ _OK: Final = 200
 
 
 def read_nodes(calls: Calls) -> Nodes:
-    """Return all nodes of the cluster.
-
-    Raises:
-        DeviceError: The cluster refuses to list them.
-    """
+    """Return all nodes of the cluster."""
     answer = calls.call("GET", "/api/v1/nodes")
     if answer.status != _OK:
         raise DeviceError(f"the nodes of the cluster cannot be listed: {answer.words}")
@@ -47,18 +43,8 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     """Refuse to take a server out of service while another one is unhealthy.
 
     With one or two servers it is permitted, since no better time will come: the rest has no
-    majority, so the API is down while the server boots.
-
-    Args:
-        calls: The cluster.
-        host: The server to take out of service.
-        planned: All servers of the file; empty for an existing cluster, whose labels count.
-
-    Returns:
-        The loss while the server boots, in words; empty if the others have a majority.
-
-    Raises:
-        DeviceError: A server is not Ready, or the API reports a fault of etcd.
+    majority, so the API is down while the server boots. That loss is returned, in words. `planned`
+    has all servers of the file; it is empty for an existing cluster, whose labels count.
     """
     nodes = read_nodes(calls)
     servers = {name for name, node in nodes.items() if _is_server(node)} | set(planned)

@@ -49,11 +49,7 @@ class Node:
     """Our cordon is on it, as far as this run knows."""
 
     def read(self) -> Body | None:
-        """Return the node, or None if the cluster does not have it.
-
-        Raises:
-            DeviceError: The cluster refuses to say.
-        """
+        """Return the node, or None if the cluster does not have it."""
         answer = self.calls.call("GET", f"/api/v1/nodes/{self.name}")
         if answer.status == _NOT_FOUND:
             return None
@@ -62,10 +58,9 @@ class Node:
         return answer.body
 
     def cordon(self, *, ends_vfs: bool) -> None:
-        """Stop new pods; a node with another cordon stays unchanged.
+        """Stop new pods; `ends_vfs`: the VFs go, so the node will not offer them again.
 
-        Args:
-            ends_vfs: This run removes VFs, so the node will not offer them again.
+        A node with another cordon stays unchanged.
         """
         node = self.read() or {}
         ours, cordoned = is_ours(node), is_cordoned(node)
@@ -82,9 +77,8 @@ class Node:
     def drain(self, deadline_s: float) -> None:
         """Evict all evictable pods, and wait until they are gone.
 
-        Raises:
-            DeviceError: A pod has no owner to recreate it, or pods remain after the deadline; the
-                text has their names and why they stay.
+        DeviceError: a pod has no owner to recreate it, or pods remain after the deadline; the text
+        has their names and why they stay.
         """
         left = self._pods()
         _refuse_orphans(self.name, left)
@@ -111,11 +105,7 @@ class Node:
                 self.pause(POLL_S)
 
     def restart_device_plugins(self) -> None:
-        """Restart the device plugins, because they count devices only at their start.
-
-        Raises:
-            DeviceError: The cluster refuses it.
-        """
+        """Restart the device plugins, because they count devices only at their start."""
         plugins = [pod for pod in self._all_pods() if _is_device_plugin(pod)]
         for pod in plugins:
             meta = pod["metadata"]
@@ -129,12 +119,7 @@ class Node:
     def await_service(self, over: Collection[str], deadline_s: float) -> None:
         """Wait until the node is ready after its latest boot, and offers its resources again.
 
-        Args:
-            over: Earlier boot ids; the node shows the last one until its kubelet reports.
-            deadline_s: Seconds.
-
-        Raises:
-            DeviceError: The deadline ended first.
+        The node shows an earlier boot id, one of `over`, until its kubelet reports.
         """
         ends_at_s = self.now() + deadline_s
         while True:
@@ -241,13 +226,7 @@ def open_node(
 def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
     """Refuse a host that is a node under another name, since a reboot would kill its jobs.
 
-    Args:
-        calls: The cluster, without a node of the host's name.
-        host: Its name in the file.
-        boot_id: Its boot id, which a kubelet reports and no other machine has.
-
-    Raises:
-        DeviceError: The host is a node of another name.
+    A kubelet reports the boot id of its host, and no other machine has it.
     """
     for name, node in read_nodes(calls).items():
         if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:

@@ -49,12 +49,7 @@ class LeaveRun:
     passed_over: dict[str, str] = field(default_factory=dict[str, str])
 
     def perform(self) -> dict[str, object]:
-        """Cordon all nodes, then drain them; return the evidence.
-
-        Raises:
-            DeviceError: A node cannot leave; the text has the reason, the changes so far and the
-                next command.
-        """
+        """Cordon all nodes, then drain them; return the evidence."""
         calls = self.cluster() if self.request.nodes else None
         nodes = self._nodes(calls) if calls is not None else []
         fresh = [node for node in nodes if not node.held]
@@ -111,12 +106,7 @@ class LeaveRun:
 
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `LeaveRun.perform`.
-    """
+    """Perform the request on stdin; the evidence is indented JSON."""
     request = parse_leave(text)
     run = run_on_hosts(request.endpoints, environ)
 
@@ -144,10 +134,8 @@ class PortsRun(LeaveRun):
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
         """Keep the nodes behind some ports out of service; yields the drained ones.
 
-        Raises:
-            DeviceError: The cluster cannot spare them, or a pod does not leave, whose name is in
-                the text. Then they take pods again. Or the change failed: then they take pods again
-                only if the switch is unchanged, and the text names them.
+        After a DeviceError about the cluster or a pod they take pods again; after a failed change
+        only if the switch is unchanged, and the text names them.
         """
         names, calls = self.ports.behind(ports), self.cluster()
         if calls is None:
@@ -232,12 +220,7 @@ def _may_be_held(node: Node) -> bool:
 
 
 def run_apply_drained(text: str, environ: Mapping[str, str]) -> str:
-    """Apply a switch's request after the nodes behind its ports left service.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `components.fabric.device.run_apply` and `PortsRun.out_of_service`.
-    """
+    """Apply a switch's request after the nodes behind its ports left service."""
     asked = json.dumps(json.loads(as_json(text)).get(FIELD))
     ports = read_request(_LEAVE, asked, "request to drain hosts behind ports")
     run = run_on_hosts(ports.endpoints, environ)

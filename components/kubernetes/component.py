@@ -22,15 +22,7 @@ from components.remote.step import RemoteStep
 
 
 class Cluster(pulumi.ComponentResource):
-    """Install Kubernetes on prepared hosts.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        plan: What `plan_kubernetes` decided.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Install Kubernetes on prepared hosts."""
 
     access: ClusterAccess
 

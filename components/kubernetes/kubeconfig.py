@@ -84,13 +84,7 @@ def _parse(text: str) -> _Kubeconfig:
 def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
     """Make a server's own kubeconfig usable from elsewhere.
 
-    Args:
-        raw: Content of `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, every name `default`.
-        server_url: Address of the API for its users.
-        cluster: Name for cluster, user and context.
-
-    Raises:
-        DeviceError: The text is not an administrator's kubeconfig.
+    `raw` is `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, and every name is `default`.
     """
     parsed = _parse(raw)
     server: dict[str, JsonValue] = {
@@ -107,13 +101,7 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
 def choose_context(raw: str, context: str | None, cluster: str) -> str:
     """Make a kubeconfig with one context, its cluster and its user, out of a user's.
 
-    Args:
-        raw: A kubeconfig with any number of contexts.
-        context: The one to keep; None for the current one.
-        cluster: Name of cluster, user and context in the answer.
-
-    Raises:
-        DeviceError: The text is not a kubeconfig, or does not have that context.
+    Without `context` it is the current one; `cluster` is the name of all three in the answer.
     """
     try:
         parsed = _AnyKubeconfig.model_validate(yaml.safe_load(raw))
@@ -151,11 +139,7 @@ def _render(cluster: str, server: dict[str, JsonValue], user: dict[str, JsonValu
 
 
 def client_certificate_end(kubeconfig: str) -> datetime:
-    """When the client certificate ends, in UTC.
-
-    Raises:
-        DeviceError: The kubeconfig does not have a readable client certificate.
-    """
+    """When the client certificate ends, in UTC; DeviceError if it is not readable."""
     encoded = _parse(kubeconfig).users[0].user.certificate
     try:
         pem = base64.b64decode(encoded, validate=True)

@@ -1,7 +1,4 @@
-"""The plan of the control plane: kubespray's one step, or the steps of another plane.
-
-kubespray has one step that runs its playbooks, and access from the first server's disk.
-"""
+"""The plan of the control plane: kubespray's one step, or the steps of another plane."""
 
 from __future__ import annotations
 
@@ -45,11 +42,7 @@ class Kubespray:
     """kubespray on the hosts of the site."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan the one step of all nodes.
-
-        Raises:
-            Bug: No control-plane host exists; the check `control-plane` refuses that before.
-        """
+        """Plan the one step of all nodes."""
         plane = spec.kubespray
         if plane is None or not spec.servers:
             raise Bug("a plan of kubespray needs a control-plane host")
@@ -94,11 +87,7 @@ def _access(spec: ClusterSpec, url: str) -> RemoteStep:
 
 
 def plan_request(spec: ClusterSpec, stack: str) -> Request:
-    """Plan the request of the step.
-
-    Raises:
-        Bug: The site has another control plane.
-    """
+    """Plan the request of the step."""
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
@@ -143,11 +132,7 @@ class Existing:
     """A plan without a step: the secret's kubeconfig is the access."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan access to the cluster.
-
-        Raises:
-            Bug: The site installs its own control plane.
-        """
+        """Plan access to the cluster."""
         del stack
         plane = spec.kubernetes
         if not isinstance(plane, ExistingPlane):
@@ -177,10 +162,8 @@ PLANES: Final[Mapping[str, ControlPlane]] = {
 def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan | None:
     """Plan the control plane of the site; None for a site without Kubernetes.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder on the hosts that records what this stack installed; default the
-            cluster's name.
+    `stack` names the folder on the hosts that records what this stack installed; by default it is
+    the cluster's name.
     """
     if spec.kubernetes is None:
         return None

@@ -94,9 +94,6 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     plugins if the site leaves them to the operator, and nv-ipam if pods get addresses from it;
     otherwise the pod network installs them, or pods do not need them: with whole HCAs, NCCL needs
     no interface in the pod.
-
-    Raises:
-        SpecError: The site wants the operator's driver container, and its tag is not known.
     """
     wanted: Body = {
         **_device_plugin(spec, operator),

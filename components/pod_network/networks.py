@@ -34,9 +34,7 @@ _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 def probe_network(rail: Rail, leaf: str = "") -> str:
     """Name of the attachment whose one address belongs to a rail's perftest server.
 
-    Args:
-        rail: The rail.
-        leaf: The server's leaf, if the rail has several.
+    `leaf` is the server's leaf, if the rail has several.
     """
     return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
@@ -161,11 +159,8 @@ def make_chain(
 ) -> list[Addresses]:
     """The plugin that makes an interface, and the plugins that change it afterwards.
 
-    Args:
-        spec: The site.
-        main: The first plugin, without its address management.
-        ipam: Its address management; empty if the interface gets no address.
-        sets_mtu: The first plugin has its own key for the MTU.
+    An interface without an address has an empty `ipam`. `sets_mtu` says that the first plugin has
+    its own key for the MTU.
     """
     network = spec.pod_network
     if ipam.get("type") == "static" and "addresses" not in ipam:
@@ -193,11 +188,7 @@ def make_attachment(
 ) -> Body:
     """Make the NetworkAttachmentDefinition of a chain of CNI plugins.
 
-    Args:
-        namespace: The namespace of the jobs.
-        name: Name of the attachment.
-        plugins: The plugin that makes the interface, and those chained after it.
-        resource: Multus gives the first plugin a device of this resource.
+    Multus gives the first plugin a device of the `resource`.
     """
     head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
@@ -314,11 +305,7 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
 
 
 def rail_master(spec: ClusterSpec, rail: Rail) -> str:
-    """The network device of a rail on all workers.
-
-    Raises:
-        SpecError: It differs between workers, and an attachment can name only one.
-    """
+    """The network device of a rail on all workers: an attachment can name only one."""
     names = {
         nic.netdev: host.name
         for host in reversed(spec.workers)

@@ -153,9 +153,6 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
 
     It is also empty if the network operator's policy publishes the HCAs: then a pod gets them
     without an interface or an address.
-
-    Raises:
-        SpecError: The pod network cannot do what the site wants; the text explains it.
     """
     if spec.kubernetes is None:
         return PodNetworkPlan(())

@@ -67,13 +67,8 @@ def reference_cni_daemon_set(
 ) -> Body:
     """Install one reference plugin that K3s lacks, macvlan or tuning, in K3s' folder.
 
-    Only this plugin: the image's other plugins would overwrite those that K3s links there.
-
-    Args:
-        plugin: Name of its program.
-        image: The image of the reference plugins.
-        paths: The CNI folders of every node.
-        keep: Leave an existing program unchanged: the cluster belongs to others.
+    Only this plugin: the image's other plugins would overwrite those that K3s links there. With
+    `keep` an existing program stays unchanged: the cluster belongs to others.
     """
     return daemon_set(
         f"{plugin}-cni",
@@ -143,11 +138,8 @@ def dhcp_daemon_set(image: str, paths: CniPaths, *, keep: bool) -> Body:
 def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = False) -> Body:
     """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
 
-    Args:
-        image: The image of whereabouts.
-        paths: The CNI folders of every node.
-        own_path: Mount the node's files under their own path too, which attachments use: it reads
-            attachments to free the addresses of deleted pods.
+    With `own_path` the node's files are also mounted under their own path, which attachments use:
+    it reads attachments to free the addresses of deleted pods.
     """
     places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
     main: JsonObject = {

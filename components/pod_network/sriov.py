@@ -41,9 +41,8 @@ from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
 def device_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the device plugin: one resource per rail, or one shared by all rails.
 
-    Raises:
-        SpecError: One PF name means different rails on different hosts; the plugin's configuration
-            is the same on all nodes, so it could not tell them apart.
+    All nodes have the same configuration, so a PF name must not mean different rails on different
+    hosts.
     """
     _check_pf_names(spec)
     named = {
@@ -126,11 +125,8 @@ def ib_device_plugin_config(spec: ClusterSpec) -> str:
 
     It selects by PCI address, and not by link type: the plugin knows the link type only of network
     devices, and an HCA without IPoIB does not have one. VFs are selected by their PF in
-    `rootDevices`; a whole HCA is selected in `pciAddresses`.
-
-    Raises:
-        SpecError: One PCI address is different rails on different hosts; the plugin's configuration
-            is the same on all nodes.
+    `rootDevices`; a whole HCA is selected in `pciAddresses`. A PCI address must not mean different
+    rails on different hosts, since all nodes have the same configuration.
     """
     key = "rootDevices" if spec.pod_network.mode == "sriov" else "pciAddresses"
     owners: dict[str, str] = {}
@@ -159,11 +155,7 @@ def ib_device_plugin_config(spec: ClusterSpec) -> str:
 
 
 def function_plugin_config(spec: ClusterSpec) -> str:
-    """`config.json` of the SR-IOV device plugin on either fabric.
-
-    Raises:
-        SpecError: See `ib_device_plugin_config`.
-    """
+    """`config.json` of the SR-IOV device plugin on either fabric."""
     if spec.rdma.transport == "infiniband":
         return ib_device_plugin_config(spec)
     return device_plugin_config(spec)

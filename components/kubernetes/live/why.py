@@ -200,12 +200,7 @@ class NodeTrouble:
 
 
 def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTrouble]:
-    """The faults that keep pods off a node.
-
-    Args:
-        node: The Node object.
-        tolerations: The tolerations of the pods; a taint that they tolerate is not a fault.
-    """
+    """The faults that keep pods off a node; a taint that `tolerations` covers is none."""
     conditions: list[Body] = list(node.get("status", {}).get("conditions") or [])
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
     if ready is None or ready.get("status") != "True":

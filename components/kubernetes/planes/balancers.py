@@ -64,12 +64,6 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
 
     HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
     host itself has that address (a cloud's public address is translated by the cloud).
-
-    Args:
-        spec: The checked site.
-        host: The balancer.
-        plane: The API's port, the same here and on the servers, and the address of two balancers.
-        stack: Names the folder on the host with the backup of earlier files.
     """
     settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
     if host.way.address != host.address:

@@ -192,12 +192,7 @@ class ControlPlane(Protocol):
     """One way to install Kubernetes: a module here, and a line in `kubernetes_plan.py`."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan the control plane and its nodes.
-
-        Args:
-            spec: The checked site.
-            stack: Names the folder on the hosts that says what this stack installed.
-        """
+        """Plan the control plane and its nodes; `stack` names its folder on the hosts."""
         ...
 
 

@@ -69,11 +69,7 @@ class K3s:
     """K3s on the hosts of the site."""
 
     def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan all nodes.
-
-        Raises:
-            Bug: No control-plane host exists; the check `control-plane` refuses that before.
-        """
+        """Plan all nodes."""
         if not spec.servers:
             raise Bug("a K3s plan needs a control-plane host")
         first, plane = spec.servers[0], k3s_plane(spec)
@@ -110,11 +106,7 @@ class K3s:
 
 
 def k3s_plane(spec: ClusterSpec) -> K3sPlane:
-    """The K3s part of a K3s site.
-
-    Raises:
-        Bug: The site has another control plane: only a K3s site is planned here.
-    """
+    """The K3s part of a K3s site."""
     if spec.k3s is None:
         raise Bug("a K3s plan needs kubernetes.plane: k3s")
     return spec.k3s
