@@ -33,11 +33,7 @@ from components.artefacts.naming import (
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import FoundImage, RegistryClient, find_image
 from components.artefacts.resolve import chart_archive
-from components.artefacts.web import (
-    FetchError,
-    WrongContentError,
-    download,
-)
+from components.artefacts.web import FetchError, WrongContentError, download
 from components.core.errors import RailyardError, SpecError, UnreachableError
 from components.model.cluster import ClusterSpec
 

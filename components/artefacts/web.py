@@ -189,8 +189,7 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
         request.add_unredirected_header("Authorization", sent)
     deadline, trusted = Deadline(call.deadline_s), ssl.create_default_context(cadata=access.ca)
     opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=timed(trusted)),
-        _SameServer(),
+        urllib.request.HTTPSHandler(context=timed(trusted)), _SameServer()
     )
     try:
         with end_within(deadline), opener.open(request, timeout=TIMEOUT_S) as raw:

@@ -119,9 +119,7 @@ class CloudPlan:
         return _render(PreflightRequest(self.api, claims))
 
 
-def _render(
-    request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest,
-) -> str:
+def _render(request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest) -> str:
     """JSON without empty values, indented so a preview shows the changed setting."""
     document = {key: value for key, value in asdict(request).items() if value != ""}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"

@@ -19,11 +19,7 @@ class Instances(pulumi.ComponentResource):
     ready: InstancesReady
 
     def __init__(
-        self,
-        name: str,
-        plan: CloudPlan,
-        remote: Remote,
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, plan: CloudPlan, remote: Remote, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("railyard:cloud:Instances", name, {"instances": len(plan.instances)}, opts)
         self._printed: dict[str, pulumi.Output[str]] = {}

@@ -201,13 +201,7 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         name=hypervisor.name,
         endpoint=endpoint,
         desired=desired,
-        watched=Watched(
-            hypervisor.name,
-            converge,
-            desired,
-            hypervisor_call("observe"),
-            PARAMETERS,
-        ),
+        watched=Watched(hypervisor.name, converge, desired, hypervisor_call("observe"), PARAMETERS),
         reboot=RebootStep(
             f"{hypervisor.name}-reboot",
             _request(spec, hypervisor, stack, asked=False),

@@ -68,11 +68,7 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _chain(
-        self,
-        plan: KubernetesPlan,
-        step: RemoteStep,
-        remote: Remote,
-        after: list[pulumi.Resource],
+        self, plan: KubernetesPlan, step: RemoteStep, remote: Remote, after: list[pulumi.Resource]
     ) -> pulumi.Resource:
         """All steps of one node, one after the other."""
         shared = remote

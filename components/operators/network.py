@@ -58,10 +58,7 @@ def network_operator_values(spec: ClusterSpec) -> Body:
         values |= discovery_values(spec)
     paths = cni_paths(spec)
     if paths != UPSTREAM:  # the chart's own defaults
-        values["operator"] = {
-            "cniBinDirectory": paths.bin,
-            "cniNetworkDirectory": paths.net_d,
-        }
+        values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
     if vfs_by_operator(spec):
         values |= _sriov_operator_values(spec, paths)
     if firmware_by_operator(spec):

@@ -216,10 +216,7 @@ _SOCKETS: Final = {
 def shared_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the plugin: the resources to publish, and the cards of each."""
     entries: list[JsonValue] = [_entry(spec, device) for device in spec.pod_network.shared_devices]
-    config = {
-        "periodicUpdateInterval": spec.pod_network.periodic_update_s,
-        "configList": entries,
-    }
+    config = {"periodicUpdateInterval": spec.pod_network.periodic_update_s, "configList": entries}
     return json.dumps(config, indent=1) + "\n"
 
 

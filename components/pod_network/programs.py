@@ -267,10 +267,7 @@ def _controller(image: str) -> JsonObject:
             "--ippools-namespace=$(POD_NAMESPACE)",
         ],
         "env": [from_field("POD_NAMESPACE", "metadata.namespace")],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "livenessProbe": {
             "httpGet": {"path": "/healthz", **probe},
             "initialDelaySeconds": 15,

@@ -77,14 +77,7 @@ def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue
     return {
         "resourceName": name,
         "resourcePrefix": spec.pod_network.resource_prefix,
-        "selectors": [
-            {
-                "vendors": [MELLANOX],
-                **chosen,
-                "pfNames": [*names],
-                "isRdma": True,
-            }
-        ],
+        "selectors": [{"vendors": [MELLANOX], **chosen, "pfNames": [*names], "isRdma": True}],
     }
 
 
@@ -314,10 +307,7 @@ def _network(
     main, *others = chain
     if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
         others.append({"type": "rdma"})
-    wanted: Body = {
-        "resourceName": rail.resource,
-        "networkNamespace": spec.pod_network.namespace,
-    }
+    wanted: Body = {"resourceName": rail.resource, "networkNamespace": spec.pod_network.namespace}
     fields = {"vlan": "vlan", "spoofchk": "spoofChk", "trust": "trust", "link_state": "linkState"}
     wanted |= {fields[key]: main[key] for key in fields if key in main}
     if main.get("ipam"):

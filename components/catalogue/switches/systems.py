@@ -225,7 +225,7 @@ FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "sonic": (
         re.compile(r"((Enterprise_)?SONiC[-_](OS[-_])?)?\d\.\d+(\.\d+)?([-_].*)?", re.IGNORECASE),
         "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
-    ),
+    )
 }
 """System to the release form of another edition, and the name of that edition.
 
@@ -285,11 +285,7 @@ RECOMMENDED: Final[Mapping[str, tuple[Recommended, ...]]] = {
             0, 150, 1500, 100, f"the general template is made for no NIC of RoCE; {_NVIDIA}"
         ),
         Recommended(
-            400,
-            2048,
-            12_480,
-            15,
-            "AMD's GPU cluster networking guide, DCQCN on a Dell Z9664F",
+            400, 2048, 12_480, 15, "AMD's GPU cluster networking guide, DCQCN on a Dell Z9664F"
         ),
     ),
 }

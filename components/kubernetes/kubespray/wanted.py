@@ -268,11 +268,7 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     """All files of the inventory, by their relative path."""
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
-    groups = {
-        "kube_control_plane": servers,
-        "etcd": servers,
-        "kube_node": wanted.of_role("worker"),
-    }
+    groups = {"kube_control_plane": servers, "etcd": servers, "kube_node": wanted.of_role("worker")}
     hosts: dict[str, JsonValue] = {
         name: _variables(wanted, name, endpoints[name]) for name in names
     }

@@ -150,10 +150,7 @@ def _scheduling(pod: Body) -> Iterator[str]:
 def _containers(pod: Body) -> Iterator[str]:
     """The containers that wait or ended, with the message of their last end."""
     status = map_at(pod, "status")
-    for each in (
-        *list_at(status, "initContainerStatuses"),
-        *list_at(status, "containerStatuses"),
-    ):
+    for each in (*list_at(status, "initContainerStatuses"), *list_at(status, "containerStatuses")):
         waiting = map_at(each, "state", "waiting")
         if not waiting:
             continue

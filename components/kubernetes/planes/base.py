@@ -14,9 +14,7 @@ from components.core.key_values import parse_state
 from components.core.plain_text import Facts, fill_known
 from components.core.to_json import OMIT_EMPTY
 from components.drift.device_drift import Watched
-from components.kubernetes.manifest import (
-    RegistryAccount,
-)
+from components.kubernetes.manifest import RegistryAccount
 from components.model.cluster import ClusterSpec
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
