@@ -194,11 +194,18 @@ class Bundle:
         """The file of an artefact; SpecError if the bundle lacks it, or its digest differs."""
         found = self.entries.get((artefact.kind, artefact.address))
         if found is None:
-            raise SpecError(lacks(self.folder, artefact.name))
+            raise SpecError(
+                f"the bundle {self.folder} lacks {artefact.name}.\n"
+                "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
+            )
         path = self.folder / found.file
         have = digest_of(path) if path.is_file() else "none"
         if have != sha256:
-            raise SpecError(differs(self.folder, artefact.name, have, sha256))
+            raise SpecError(
+                f"the bundle {self.folder} has {artefact.name} with the checksum {have}, want"
+                f" {sha256}.\n  fix    make it again with `railyard bundle SITE DIR`; it was made"
+                " of another lock, or was altered"
+            )
         return path
 
     def problems(self, wanted: Sequence[tuple[Artefact, str]]) -> Iterator[tuple[Artefact, str]]:
@@ -241,23 +248,6 @@ class Bundle:
 def blob_path(folder: Path, digest: str) -> Path:
     """Path of a blob in an image layout."""
     return folder / "images" / "blobs" / "sha256" / digest.removeprefix("sha256:")
-
-
-def lacks(folder: Path, name: str) -> str:
-    """The message for an artefact that the bundle lacks."""
-    return (
-        f"the bundle {folder} lacks {name}.\n"
-        "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
-    )
-
-
-def differs(folder: Path, name: str, have: str, want: str) -> str:
-    """The message for an artefact whose checksum differs."""
-    return (
-        f"the bundle {folder} has {name} with the checksum {have}, want {want}.\n"
-        "  fix    make it again with `railyard bundle SITE DIR`; it was made of another lock, or "
-        "was altered"
-    )
 
 
 def open_bundle(folder: str | Path | None) -> Bundle | None:

@@ -16,9 +16,9 @@ from components.disruption.disruption_plan import (
 )
 from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
 from components.disruption.request import groups_file, groups_text
+from components.kubernetes.objects import access_environment
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate
-from components.remote.step import env_name
 from components.remote.tools import keep_current, keep_text
 
 
@@ -58,11 +58,9 @@ class Reboots(pulumi.ComponentResource):
     ) -> pulumi.Resource:
         """Run `railyard device reboot-host`; a repair or a waiting change runs it again."""
         request = step.request
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in request.endpoints:
-            environment |= remote.environment(endpoint)
-        if request.cluster is not None and (name := request.cluster.kubeconfig_secret):
-            environment[env_name(name)] = remote.secrets.require_secret(name)
+        environment = remote.environment(request.endpoint)
+        if request.cluster is not None:
+            environment |= access_environment(request.cluster, remote)
         notes = filter(None, (remote.note(step.serves), remote.note(step.name)))
         stdin = remote.filled(request.render("; ".join(notes)))
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
@@ -97,9 +95,8 @@ class Upgrades(pulumi.ComponentResource):
         if not (step.kept or pulumi.runtime.is_dry_run()):
             for text in request.texts:
                 keep_text(text)
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in request.endpoints:
-            environment |= remote.environment(endpoint)
+        environment = remote.environment(request.endpoint)
+        environment |= access_environment(request.cluster, remote)
         stdin = step.kept or remote.filled(request.render())
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         call = LocalCall(step.name, UPGRADE_VERB, stdin, environment)
@@ -119,9 +116,7 @@ class Departures(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:departures:Departures", name, {}, opts)
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in step.request.endpoints:
-            environment |= remote.environment(endpoint)
+        environment = access_environment(step.request.cluster, remote)
         stdin = step.kept or step.request.render()
         call = LocalCall(STEP, DRAIN_VERB, stdin, environment)
         self.ready = NodesDrained(local_call(call, pulumi.ResourceOptions(parent=self)))

@@ -269,15 +269,15 @@ def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -
     }
 
 
+def config_map(name: str, data: JsonObject, **more: JsonValue) -> Body:
+    """A ConfigMap of `kube-system`."""
+    body: Body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name), **more}
+    return {**body, "data": data}
+
+
 def plugin_config_map(name: str, config: str) -> Body:
     """A device plugin's configuration, which cannot be edited; `config_name` gives the reason."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(config_name(name, config)),
-        "immutable": True,
-        "data": {"config.json": config},
-    }
+    return config_map(config_name(name, config), {"config.json": config}, immutable=True)
 
 
 def device_plugin_daemon_set(image: str, config: str, prefix: str) -> Body:

@@ -108,6 +108,13 @@ def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     )
 
 
+def named_addresses(spec: ClusterSpec, rail: Rail, pool: Pool | None) -> tuple[str, Addresses]:
+    """Name and addresses of an attachment for jobs, or for the probe's server of a pool."""
+    if pool is None:
+        return rail.network, job_addresses(spec, rail)
+    return probe_network(rail, pool.leaf), server_addresses(spec, pool)
+
+
 def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     """Address management of an IPoIB interface; empty if its rail has no subnet."""
     if rail.subnet is None:
@@ -279,18 +286,9 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
     }
 
 
-def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail for jobs."""
-    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
-
-
-def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, which a perftest client knows beforehand."""
-    name = probe_network(rail, pool.leaf)
-    return _attachment(spec, rail, name, server_addresses(spec, pool))
-
-
-def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
+def macvlan_attachment(spec: ClusterSpec, rail: Rail, pool: Pool | None = None) -> Body:
+    """The NetworkAttachmentDefinition of a rail; see `named_addresses`."""
+    name, ipam = named_addresses(spec, rail, pool)
     macvlan: dict[str, JsonValue] = {
         "type": "macvlan",
         "master": rail_master(spec, rail),

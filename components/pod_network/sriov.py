@@ -28,11 +28,9 @@ from components.model.places import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.networks import (
     ipoib_addresses,
-    job_addresses,
     make_attachment,
     make_chain,
-    probe_network,
-    server_addresses,
+    named_addresses,
 )
 from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail
 from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
@@ -81,21 +79,12 @@ def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue
     }
 
 
-def attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail for jobs."""
-    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
-
-
-def probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, which a perftest client knows beforehand."""
-    name = probe_network(rail, pool.leaf)
-    return _attachment(spec, rail, name, server_addresses(spec, pool))
-
-
-def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
-    plugins = sriov_chain(spec, rail, ipam)
+def sriov_attachment(spec: ClusterSpec, rail: Rail, pool: Pool | None = None) -> Body:
+    """The NetworkAttachmentDefinition of a rail; see `named_addresses`."""
+    name, ipam = named_addresses(spec, rail, pool)
     resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
-    return make_attachment(spec.pod_network.namespace, name, plugins, resource)
+    chain = sriov_chain(spec, rail, ipam)
+    return make_attachment(spec.pod_network.namespace, name, chain, resource)
 
 
 def sriov_chain(
@@ -291,10 +280,8 @@ def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
             made.append((rail.name, _network(spec, "SriovIBNetwork", rail, rail.network, chain)))
         return made
     for rail in spec.rails:
-        ipams = {rail.network: job_addresses(spec, rail)}
-        for pool in pools_of(spec)[rail.name]:
-            ipams[probe_network(rail, pool.leaf)] = server_addresses(spec, pool)
-        for name, ipam in ipams.items():
+        for pool in (None, *pools_of(spec)[rail.name]):
+            name, ipam = named_addresses(spec, rail, pool)
             chain = sriov_chain(spec, rail, ipam)
             made.append((rail.name, _network(spec, "SriovNetwork", rail, name, chain)))
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from components.core.key_values import parse_state
 from components.core.plain_text import Facts, fill_known
@@ -184,14 +184,6 @@ def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
 def node_in(step: RemoteStep) -> str:
     """The name of the node in an install step of K3s."""
     return parse_state(step.desired).values["node"]
-
-
-class ControlPlane(Protocol):
-    """One way to install Kubernetes: a module here, and a line in `kubernetes_plan.py`."""
-
-    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan the control plane and its nodes; `stack` names its folder on the hosts."""
-        ...
 
 
 DEFAULT_API_PORT: Final = 6443
