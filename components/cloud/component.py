@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pulumi
 
-from components.cloud.calls import CloudCall, list_calls
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import CloudCall, CloudPlan, list_calls
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import InstancesReady, gate
 from components.remote.step import env_name

@@ -17,15 +17,15 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import Final, cast
 
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
-from components.disruption.health import check_quorum, is_ready
 from components.disruption.leave_plan import FIELD, NodesLeave, PortsLeave, parse_leave
-from components.disruption.node import Node, is_ours, open_node
+from components.disruption.node import Node, check_quorum, is_ours, is_ready, open_node
 from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
@@ -109,10 +109,7 @@ def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
     """Perform the request on stdin; the evidence is indented JSON."""
     request = parse_leave(text)
     run = run_on_hosts(request.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(request.cluster, ", ".join(request.nodes), run, environ)
-
+    cluster = partial(open_cluster, request.cluster, ", ".join(request.nodes), run, environ)
     busy = "another run has been draining nodes of this stack"
     with hold_lock(f"drain-{request.stack}", busy, LOCK_DEADLINE_S):
         evidence = LeaveRun(request, cluster).perform()
@@ -224,10 +221,7 @@ def run_apply_drained(text: str, environ: Mapping[str, str]) -> str:
     asked = json.dumps(json.loads(as_json(text)).get(FIELD))
     ports = read_request(_LEAVE, asked, "request to drain hosts behind ports")
     run = run_on_hosts(ports.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(ports.leave.cluster, ports.switch, run, environ)
-
+    cluster = partial(open_cluster, ports.leave.cluster, ports.switch, run, environ)
     busy = "hosts behind the ports of another switch are out of service"
     with hold_lock(f"ports-{ports.leave.stack}", busy, 2 * ports.leave.drain_deadline_s):
         away = PortsRun(ports.leave, cluster, ports=ports)

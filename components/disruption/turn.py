@@ -8,19 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
-from components.disruption.health import Nodes, check_quorum, is_ready, read_nodes
 from components.disruption.leave_plan import how_to_allow
-from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
+from components.disruption.node import (
+    POLL_S,
+    Node,
+    Nodes,
+    check_quorum,
+    is_cordoned,
+    is_ours,
+    is_ready,
+    read_nodes,
+)
+from components.disruption.request import HostReboot, NodeUpgrade
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.planes.base import ClusterRef
 from components.model.texts import unfold_names
 from components.remote.host_session import Run, run_call, run_on_hosts
 from components.remote.one_run import hold_lock
-from components.remote.step import Endpoint, secrets_from
+from components.remote.step import secrets_from
 from components.remote.tools import ToolCall
+
+Asked: TypeAlias = HostReboot | NodeUpgrade
+"""A request on stdin: one node, and its cluster."""
 
 
 def open_cluster(
@@ -43,31 +55,7 @@ def open_cluster(
     return None if kubeconfig is None else connect(kubeconfig)
 
 
-class Leaving(Protocol):
-    """A host that wants to leave service."""
-
-    @property
-    def node_name(self) -> str:
-        """Name of its node."""
-        ...
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """The nodes that may be out of service together."""
-        ...
-
-    @property
-    def workers(self) -> str:
-        """The nodes that count, as a list of names with ranges."""
-        ...
-
-    @property
-    def max_unavailable(self) -> int:
-        """The limit of counted nodes out of service."""
-        ...
-
-
-def check_allowance(calls: Calls, request: Leaving) -> None:
+def check_allowance(calls: Calls, request: Asked) -> None:
     """Refuse if this worker would exceed the file's limit of workers out of service.
 
     The hosts of a group ask at the same time. So each asks before its cordon, to refuse without
@@ -112,35 +100,6 @@ def _is_away(nodes: Nodes, name: str) -> bool:
 
 LOCK_DEADLINE_S: Final = 60.0
 """Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
-
-
-class Asked(Leaving, Protocol):
-    """A request on stdin: one node, and its cluster."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Its host."""
-        ...
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """All SSH endpoints of the step."""
-        ...
-
-    @property
-    def role(self) -> str:
-        """`control_plane`, `worker`, or another role of a host."""
-        ...
-
-    @property
-    def cluster(self) -> ClusterRef | None:
-        """Its cluster, or None."""
-        ...
-
-    @property
-    def drain_deadline_s(self) -> float:
-        """Seconds for its pods to leave."""
-        ...
 
 
 _Request = TypeVar("_Request", bound=Asked)

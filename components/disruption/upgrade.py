@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.health import is_ready, part_of
-from components.disruption.node import POLL_S, Node, open_node
+from components.disruption.node import POLL_S, Node, is_ready, open_node, part_of
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
 from components.kubernetes.client import Body, Calls

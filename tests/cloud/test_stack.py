@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.cli.cloud import run_verb
-from components.cloud.calls import INSTANCE_CLAIMS, PREFLIGHT_STEP
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import INSTANCE_CLAIMS, PREFLIGHT_STEP, CloudPlan
 from components.cloud.crusoe_api import CloudError, OutOfStockError
 from components.cloud.kinds import Item
 from components.cloud.observe import cloud_drift, observe_cloud
