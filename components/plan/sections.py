@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 import yaml
 
-from components.cloud.calls import CloudCall, list_calls
+from components.cloud.cloud_plan import CloudCall, list_calls
 from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
