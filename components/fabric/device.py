@@ -154,11 +154,8 @@ def run_apply(
 ) -> str:
     """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
 
-    Args:
-        text: The request.
-        environ: Its secrets and the recorded values.
-        out_of_service: With `ports: drain`, keeps hosts out of service while ports change.
-        groups: Which of the interrupted ports change together.
+    With `ports: drain`, `out_of_service` keeps hosts out of service while their ports change, one
+    of the `groups` of interrupted ports after the other.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies a needed interruption.
@@ -288,8 +285,6 @@ def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> 
 
 @dataclass(slots=True)
 class _Step:
-    """A step that changes one switch, in one part or in several."""
-
     request: SwitchRequest
     environ: Mapping[str, str]
     gate: Gate
@@ -298,7 +293,6 @@ class _Step:
     """Traffic leaves the switch before it changes."""
 
     def _prove(self, exchange: Exchange) -> None:
-        """Refuse to go on unless this is the recorded switch."""
         last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
         baseline = self.request.baseline
         was = last or (baseline.identity if baseline else None)

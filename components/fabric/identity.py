@@ -101,13 +101,7 @@ def _commands(*fields: Field | None) -> tuple[str, ...]:
 
 
 def refuse_other(where: str, now: Identity | None, was: Identity | None, serial: str) -> None:
-    """End a step before its first write if the switch is another one than the file says.
-
-    Args:
-        where: The switch and its address.
-        now: Its own answer; None if no answer is published for its system.
-        was: Its recorded identity.
-        serial: The serial number in the file, which wins over `was`; empty without one.
+    """Refuse another switch, by its serial number; the one in the file wins over the recorded one.
 
     Raises:
         DeviceError: It has another serial number.

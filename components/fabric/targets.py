@@ -167,13 +167,9 @@ def target_of_restore(
     baseline: SwitchState,
     vlan_holders: Mapping[int, Iterable[str]],
 ) -> SwitchState:
-    """The state of a switch after an undo.
+    """The state of a switch after an undo of the applied keys of `owned` to the recorded baseline.
 
-    Args:
-        actual: Its present state.
-        owned: The applied state: only its keys move.
-        baseline: The state recorded before the first apply.
-        vlan_holders: VLAN to foreign ports that use it; such a VLAN stays.
+    A VLAN with foreign ports, in `vlan_holders`, stays.
     """
     owned = _with_one_shot_effects(owned, actual, baseline)
     target = restore(actual, owned, baseline)
@@ -286,7 +282,6 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restored_port(
     actual: PortState, owned: PortState, baseline: PortState, target: PortState
 ) -> PortState:
-    """Keep the settings of a port consistent after an undo."""
     changes: dict[str, object] = {}
     if owned.mode is not None:
         changes["access_vlan"] = baseline.access_vlan

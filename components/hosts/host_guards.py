@@ -137,7 +137,6 @@ _REPAIRS: Final = (
 
 
 def _card(spec: ClusterSpec, kind: str) -> Mapping[str, str]:
-    """The values that a kind of guard sets on each card."""
     if kind == "dscp_map":
         ours = {spec.rdma.dscp, spec.rdma.cnp_dscp}
         return {

@@ -32,12 +32,7 @@ OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host li
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
     """The firmware settings that will be written to each host's cards, and when they take effect.
 
-    Args:
-        plans: The hosts as planned.
-        facts: Device name to its observed state; a host without one is left out.
-
-    Returns:
-        One text for each host with changes: a line, and an indented line for each card.
+    One text for each observed host with changes: a line, and an indented line for each card.
     """
     found: list[str] = []
     for plan in plans:
@@ -50,12 +45,8 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
 def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
     """The settings whose change moves running traffic to another class or interrupts it briefly.
 
-    No rule refuses them: jobs go on, and existing connections keep their class.
-
-    Args:
-        plans: The hosts as planned.
-        facts: Device name to its observed state, or else the last applied one; a host without jobs
-            is left out.
+    No rule refuses them: jobs go on, and existing connections keep their class. `facts` has the
+    observed, or else the last applied, state; a host without jobs is left out.
     """
     found: list[str] = []
     for plan in plans:
@@ -139,8 +130,6 @@ def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
 
 
 class _Card:
-    """One PF: its wanted and its observed settings."""
-
     def __init__(self, plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool) -> None:
         self._host = plan.name
         self._wanted = plan.desired.values
@@ -303,25 +292,15 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
 
 
 _VERSIONS: Final = (
-    (
-        "driver.gpu_host",
-        "gpu-driver-version",
+    ("driver.gpu_host", "gpu-driver-version",
         "the GPU driver has another version than the file says.",
-        "install that version, or correct host_defaults.gpu_driver_version",
-    ),
-    (
-        "driver.gpu_modules",
-        "gpu-modules",
+        "install that version, or correct host_defaults.gpu_driver_version"),
+    ("driver.gpu_modules", "gpu-modules",
         "the GPU kernel modules are of the other kind than the file needs.",
-        "install nvidia-open, or set host_defaults.gpu_direct: peermem",
-    ),
-    (
-        "driver.dma_buf",
-        "dma-buf",
-        "the kernel's RDMA stack lacks DMA-BUF.",
-        "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem",
-    ),
-)
+        "install nvidia-open, or set host_defaults.gpu_direct: peermem"),
+    ("driver.dma_buf", "dma-buf", "the kernel's RDMA stack lacks DMA-BUF.",
+        "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem"),
+)  # fmt: skip
 
 
 def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Finding, ...]:

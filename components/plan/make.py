@@ -271,11 +271,6 @@ def _check_stack(stack: str) -> None:
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. It makes no decisions itself.
 
-    Args:
-        spec: A spec that passed `check_site`.
-        stack: Name of the stack; devices keep one baseline per stack.
-        lock: The site's lock; without it, only the site's own checksums apply.
-
     Raises:
         UsageError: The name cannot name a folder on a device.
     """

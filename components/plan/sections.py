@@ -80,16 +80,9 @@ LONG_OBJECT: Final = 200
 _SHORT_OBJECT: Final = 40
 """Most values of a printed object: attachments, patches and configuration."""
 _PLUMBING: Final = frozenset(
-    {
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CustomResourceDefinition",
-        "Namespace",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-    }
-)
+    {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Role",
+        "RoleBinding", "ServiceAccount"}
+)  # fmt: skip
 """Kinds that a component needs, without decisions for the site."""
 _SHORT_SCRIPT: Final = 200
 """Most characters of a printed one-line text; it names its tool."""
@@ -119,10 +112,8 @@ def list_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of a plan in a possible update order.
 
-    Args:
-        plan: The whole plan.
-        scripts: Print complete scripts, commands and objects, not only their names.
-        lines: Print every line of a switch, instead of one for all equal ports.
+    `scripts` prints complete scripts, commands and objects; `lines` every line of a switch, instead
+    of one for all equal ports.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     return (

@@ -111,11 +111,7 @@ def _put(document: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
 
 
 def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
-    """Return the value at a step, created if missing.
-
-    Raises:
-        ValueError: Earlier lines put another type of value there.
-    """
+    """Return the value at a step, created if missing."""
     if isinstance(place, dict) and isinstance(step, str):
         return place.setdefault(step, new)
     if isinstance(place, list) and isinstance(step, int):
@@ -139,11 +135,6 @@ _Request = TypeVar("_Request")
 
 def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
     """Parse and validate a request.
-
-    Args:
-        adapter: The adapter of its class.
-        text: The text from stdin.
-        what: Its name in errors: `reboot request`.
 
     Raises:
         UsageError: The text is not such a request; the message names the first fault.

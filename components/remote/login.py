@@ -239,17 +239,9 @@ async def start_sudo(
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
     """Start a command as root; afterwards its standard input is free.
 
-    Args:
-        connection: The connection to the host.
-        endpoint: The host, for errors.
-        command: A command that begins with AS_ROOT.
-        password: The password for sudo.
+    Returns the process, and its stderr so far without sudo's messages.
 
-    Returns:
-        The process, and its stderr so far without sudo's messages.
-
-    Raises:
-        DeviceError: sudo refuses the password.
+    Raises: DeviceError: sudo refuses the password.
     """
     asking = new_asking()
     process = await connection.create_process(asking.command(command))

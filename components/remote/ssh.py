@@ -49,14 +49,7 @@ class Doing:
 
 
 def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Client) -> DeviceError:
-    """Explain why no answer came.
-
-    Args:
-        endpoint: The device.
-        error: The SSH client's exception.
-        doing: The part of the session that failed.
-        client: Its record of the server's answers.
-    """
+    """Explain why no answer came, by the error and the client's record of the server's answers."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostKeyError(_changed_key(endpoint, client.presented))
     if isinstance(error, asyncssh.PermissionDenied):
@@ -210,7 +203,6 @@ _UNKNOWN: Final = (
 
 
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
-    """Explain a question and its fix, as further lines of a message."""
     found = next(
         (texts for pattern, *texts in _MEANINGS if pattern.search(text)), default and [*default]
     )
@@ -230,11 +222,7 @@ def is_question(text: str) -> bool:
 def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
     """Describe the last line that a switch printed, and its meaning, for the end of a message.
 
-    Args:
-        endpoint: The switch.
-        text: Its output, without escapes.
-        waits: The switch waits for an answer, so a last line other than a prompt needs an
-            explanation.
+    If it waits for an answer, a last line other than a prompt needs an explanation.
     """
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-LINES:]
     if not lines:
@@ -266,12 +254,8 @@ class JumpHosts:
     ) -> asyncssh.SSHClientConnection | None:
         """Return the connection to the last jump host, or None without jump hosts.
 
-        Args:
-            hops: The jump hosts in order.
-            secrets: Secrets for these hosts; by default, those of the run.
-
-        Raises:
-            DeviceError: A jump host cannot be reached, or refuses; this run does not try it again.
+        Raises: DeviceError: A jump host cannot be reached, or refuses; this run does not try it
+        again.
         """
         if not hops:
             return None
@@ -312,12 +296,6 @@ async def login(
     deadline_s: float,
 ) -> asyncssh.SSHClientConnection:
     """Log in to one SSH server with a pinned key.
-
-    Args:
-        endpoint: The server.
-        secrets: Secret name to value.
-        through: The connection to the previous jump host, or None.
-        deadline_s: Seconds for the login.
 
     Raises:
         UnreachableError: No session within the deadline; the text has the reason.

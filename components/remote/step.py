@@ -253,9 +253,6 @@ def railyard_program(folder: Path | None = None) -> str:
     The engine runs a step in the project folder, without the virtual environment on PATH. So the
     relative path names the environment in that folder; without one, the engine's PATH finds
     `railyard`.
-
-    Args:
-        folder: The project folder; by default the working directory, as in a program.
     """
     beside = folder or Path()
     found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
@@ -267,10 +264,6 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
 
     A step with an undo keeps its tool on the target until the undo has run; other steps need it
     only while they run.
-
-    Args:
-        step: The step with target, deadline and name.
-        call: `step.apply`, `step.undo`, or another verb of its tool.
 
     Raises:
         Bug: The call does not fit the dialect.
@@ -309,12 +302,6 @@ def render_call(
     `timeout` runs as root, because a user's `timeout` cannot signal processes of sudo. On ESXi,
     root logs in directly, `sudo` is missing, and `timeout` may be missing: tools for its `ash` end
     themselves.
-
-    Args:
-        call: The tool and verb.
-        deadline_s: Seconds after which the verb is ended on the host.
-        ash: The host is an ESXi host.
-        more: Arguments after those of the call.
     """
     loader = shlex.quote(_ASH_LOADER if ash else _LOADER)
     words = _words(call, deadline_s, more, ash=ash)
@@ -339,10 +326,6 @@ def render_remote_command(script: str, deadline_s: float) -> str:
 
     This is for single readings outside steps. The script is in a quoted here-document and arrives
     byte for byte; stdin stays free. If the shell cannot store the document, the command fails.
-
-    Args:
-        script: POSIX shell text.
-        deadline_s: Seconds after which the script is ended on the host.
 
     Raises:
         Bug: The script contains the fence line itself.

@@ -213,17 +213,11 @@ class Terminal:
 
 
 def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
-    """Log in to a switch with a pinned host key.
+    """Log in to a switch with a pinned host key, then open a terminal, each `within_s`.
 
-    Args:
-        endpoint: Address, user, host key and jump hosts.
-        secrets: Secret name to value.
-        within_s: Seconds for the login, and again for the terminal.
-
-    Raises:
-        UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
-        HostKeyError: The host key differs from the pinned one, or none is pinned.
-        DeviceError: The login is refused.
+    Raises: UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
+    HostKeyError: The host key differs from the pinned one, or none is pinned. DeviceError: The
+    login is refused.
     """
     _BACKGROUND.enter()
     try:
@@ -377,12 +371,6 @@ def _why(error: OSError | HTTPException, deadline_s: float) -> str:
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:
-    """Return a login at an API; it sends nothing before the first request.
-
-    Args:
-        endpoint: Address, user, and the SHA-256 of the certificate.
-        secrets: Secret name to value.
-        deadline_s: Seconds for all requests together.
-    """
+    """Return a login at an API; it sends nothing before the first request."""
     password = secrets[endpoint.password_secret or ""]
     return HttpsSession(endpoint, password, Deadline(deadline_s))

@@ -81,17 +81,10 @@ class CommandLine:
         return self.read(self.ends_after(line), ends_at_s)
 
     def read(self, ends: Callable[[str], bool], ends_at_s: float, *, asks: bool = False) -> str:
-        """Read until `ends` accepts the end of the text.
+        """Read until `ends` accepts the end; with `asks`, stop early at a known question.
 
-        Args:
-            ends: Tests the end.
-            ends_at_s: Deadline on the clock `time.monotonic`.
-            asks: Stop early at a known question with nothing after it.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            TooLongError: The answer exceeds the limit.
-            EOFError: The session ended first.
+        Raises: TimeoutError: The deadline passed first. TooLongError: The answer exceeds the limit.
+        EOFError: The session ended first.
         """
         pieces, size = list[str](), 0
         while not ends(self.tail):
@@ -215,18 +208,11 @@ def _answer(raw: str, command: str, line: CommandLine) -> str:
 def open_session(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession:
-    """Log in to a switch with a pinned host key.
+    """Log in to a switch with a pinned host key; the deadline includes the login.
 
-    Args:
-        endpoint: Address, user and host key.
-        profile: The command line of its system.
-        secrets: Secret name to value.
-        deadline_s: Seconds for the whole session, including the login.
-
-    Raises:
-        UnreachableError: Nothing listens or answers in time, or the session breaks.
-        HostKeyError: The host key differs from the pinned one.
-        DeviceError: The login, the password of `enable`, or that of sudo is refused.
+    Raises: UnreachableError: Nothing listens or answers in time, or the session breaks.
+    HostKeyError: The host key differs from the pinned one. DeviceError: The login, the password of
+    `enable`, or that of sudo is refused.
     """
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
     terminal = open_terminal(endpoint, secrets, within_s)
@@ -255,10 +241,6 @@ def _prepare(
 
     Nothing is typed before a prompt appears, since it could answer a question, such as one for a
     new password.
-
-    Raises:
-        UnreachableError: No prompt came, or the session ended; the text has the last output.
-        DeviceError: See `_rise`.
     """
     ends_at_s = time.monotonic() + within_s
     first, *others = line.profile.prepare or ("",)
@@ -288,9 +270,6 @@ def _rise(
 
     The sudo credential is valid for this terminal, as long as the switch's sudoers permit (15
     minutes in Debian), and each use restarts that time.
-
-    Raises:
-        DeviceError: The switch refuses the password, or forgets it at once.
     """
     if endpoint.enable_secret is not None and line.profile.enables:
         said = _give(line, "enable", secrets.get(endpoint.enable_secret, ""), ends_at_s)

@@ -148,8 +148,6 @@ class Run:
 
 
 class _Fakes(mocks.Mocks):
-    """Answer as the providers do: outputs of commands, and the recorded state."""
-
     def __init__(self, run: Run) -> None:
         self.run = run
 

@@ -166,7 +166,6 @@ def _variables() -> str:
 
 
 def _parameters() -> Mapping[str, str]:
-    """Firmware setting to mlxconfig's name for it."""
     return {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
 
 
@@ -179,9 +178,7 @@ def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: s
 def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str, str]:
     """Group the rows that share a command; rows without a command fall to the default branch.
 
-    Args:
-        command: The command for a key of this row.
-        whole: Name each key, even if all keys with the same beginning share a command.
+    With `whole`, name each key, even if all keys with the same beginning share a command.
     """
     groups: dict[str, list[HostKey]] = {}
     for row in KEYS:

@@ -155,12 +155,7 @@ def _require_pool(actual: SwitchState, target: SwitchState) -> None:
 
 
 def _require_free(actual: SwitchState, target: SwitchState) -> None:
-    """A port cannot be in a VLAN while it is routed or in a bundle; the daemons do not refuse it.
-
-    Raises:
-        Unsettable: Such ports should join a VLAN; the text names them, with the commands that free
-            them.
-    """
+    """A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it."""
     joins = {
         name
         for name, port in target.ports.items()

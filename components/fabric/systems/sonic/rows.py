@@ -82,11 +82,8 @@ class CellRow:
 
 
 ROWS: Final = (
-    CellRow(
-        "trust",
-        QOS,
-        {"dscp_to_tc_map": OUR_NAME, "dot1p_to_tc_map": "", "tc_to_queue_map": OUR_NAME},
-    ),
+    CellRow("trust", QOS,
+        {"dscp_to_tc_map": OUR_NAME, "dot1p_to_tc_map": "", "tc_to_queue_map": OUR_NAME}),
     # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
     CellRow("pfc", QOS, {"pfc_enable": lambda p, _: ",".join(map(str, p.pfc_priorities or ()))}),
     CellRow("buffers", QOS, {"tc_to_pg_map": OUR_NAME, "pfc_to_queue_map": OUR_NAME}),
@@ -100,7 +97,7 @@ ROWS: Final = (
             )
         },
     ),
-)
+)  # fmt: skip
 """In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
 APART: Final = ("mode", "cable", "pfc_watchdog")
 """Settings whose cells depend on the switch; the names of those in `ROWS` give their cells."""
