@@ -58,7 +58,6 @@ TABLE: Final = (
     *_rows(SwitchState),
     *(Row("switch", name, each) for name, each in ADDRESSES.items()),
 )
-"""Every setting of a switch."""
 
 
 @cache

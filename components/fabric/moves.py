@@ -132,7 +132,6 @@ _BESIDE: Final = "ports beside the file's"
 _MOST_LINES: Final = 20
 """Lines of a text that a message shows: a whole configuration may have thousands."""
 _WIDEST: Final = 200
-"""Characters that it shows of each line of an answer."""
 
 
 def describe_moves(

@@ -49,11 +49,6 @@ def read_list(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else _LIST.validate_json(text)
 
 
-def write_fields(fields: Mapping[str, str]) -> str:
-    """Names and their values as one text."""
-    return write_text(fields)
-
-
 def read_fields(text: str | None) -> dict[str, str]:
     """Read fields back; empty if nothing, or only the source, was recorded."""
     return {} if text in {None, WRITTEN, DEFAULT} else _FIELDS.validate_json(text or "")
@@ -128,7 +123,6 @@ class BgpState(Frozen):
     """The BGP of the default VRF; empty: the switch runs no BGP there."""
 
     asn: Annotated[int | None, Setting(text="bgp_asn", does=_RESTARTS)] = None
-    """Autonomous system number."""
     router_id: Annotated[str | None, Setting(text="bgp_router_id", does=_RESTARTS)] = None
     neighbors: Annotated[dict[str, str], Setting("shared", "bgp_neighbor_{}", does=_ROUTES)] = {}
     """Port or address of each neighbour to its number. We want `external`, any number but the
@@ -149,12 +143,9 @@ class BgpState(Frozen):
     forwards: Annotated[
         bool | None,
         OMIT_NONE,
-        Setting(
-            text="ip_routing",
-            blank=False,
-            does=Impact(TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
-        ),
-    ] = None
+        Setting(text="ip_routing", blank=False, does=Impact(TRAFFIC, "nothing is routed", NONE,
+                {"on": NONE})),
+    ] = None  # fmt: skip
     """Whether it routes IPv4, also over ports without an IPv4 address, if a separate line sets that
     (EOS); None: not managed, or off."""
 

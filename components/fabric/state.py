@@ -160,22 +160,15 @@ class PortState(_Frozen):
     """Priorities that PFC keeps from being dropped, if each port has its own list (EOS, SONiC)."""
     strict_classes: Annotated[
         tuple[int, ...] | None,
-        Setting(
-            "shared",
-            "tc{}_schedule",
-            always("strict"),
-            native="schedule_{}",
-            asked=(),
-            does=_SERVED,
-        ),
-    ] = None
+        Setting("shared", "tc{}_schedule", always("strict"), native="schedule_{}", asked=(),
+                does=_SERVED),
+    ] = None  # fmt: skip
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: Annotated[dict[int, int], Setting("kept", None)] = {}
     """Weights of the classes without strict priority: read from devices, to put them back."""
     pfc_watchdog: Annotated[
         bool | None, OMIT_NONE, Setting(native="pfc_watchdog", does=_WATCHDOG)
     ] = None
-    """The watchdog over pause storms."""
     pfc_watchdog_ms: Annotated[
         tuple[int, int] | None,
         OMIT_NONE,
@@ -216,15 +209,9 @@ class PortState(_Frozen):
     lossless_buffers: Annotated[
         tuple[int, ...] | None,
         OMIT_NONE,
-        Setting(
-            "one",
-            "priority_{}_buffer",
-            always("lossless"),
-            native="buffers",
-            puts_back=False,
-            does=_ROOM,
-        ),
-    ] = None
+        Setting("one", "priority_{}_buffer", always("lossless"), native="buffers",
+                puts_back=False, does=_ROOM),
+    ] = None  # fmt: skip
     """Priorities that we own with a lossless buffer on this port (SONiC)."""
     cable_m: Annotated[int | None, OMIT_NONE, Setting(say=if_any, native="cable", does=_ROOM)] = (
         None

@@ -84,8 +84,6 @@ class _Case:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """One harmful setting."""
-
     setting: str
     actual: str
     harmless: str
@@ -199,7 +197,6 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
     "switch.dscp_map": _dscp_map,
     "switch.other_vlans": _other_vlans,
 }
-"""Kind to the rule that checks each port of the file."""
 _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
 """The switch's own interface in a VLAN: no port."""
 

@@ -104,11 +104,9 @@ class HostLook:
     cards: tuple[CardFact, ...] = ()
     gpus: tuple[PciFunction, ...] = ()
     nodes: int = 1
-    """NUMA nodes of the machine."""
     seen: bool = False
     """The host was read: an empty list then means that it has no cards."""
     name: str = ""
-    """The host's own name."""
     uplink: tuple[str, ...] = ()
     """Network devices of the default routes and of the SSH session, and the devices below them: a
     bond's, a VLAN's."""

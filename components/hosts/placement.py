@@ -66,9 +66,7 @@ class Pair:
     """A GPU and its card."""
 
     gpu: str
-    """PCI address of the GPU."""
     card: str
-    """PCI address of the card."""
     distance: Distance
 
 

@@ -222,11 +222,9 @@ class PendingBoot:
 
     pci: str
     parameter: str
-    """mlxconfig's name for it."""
     current: str
     """The active value; `hidden` if the card's firmware does not show it yet."""
     next: str
-    """The value for the next start."""
     needs: Needs
     set: bool = False
     """It is already set, and only waits."""

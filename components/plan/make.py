@@ -150,7 +150,6 @@ class ClusterPlan:
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by its upgrade group; an update keeps only the due ones."""
     look_s: float = field(default=OBSERVE_DEADLINE_S, metadata=HIDDEN)
-    """Seconds to read a host."""
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that left the file; None if no node ever existed."""
     ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Final
 
@@ -52,19 +52,14 @@ class HostAnswer:
     exit_status: int
 
 
+@dataclass(frozen=True, slots=True)
 class HostSession:
     """An open connection to a host; several commands may run on it at once."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        connection: asyncssh.SSHClientConnection,
-        sudo_password: str | None = None,
-    ) -> None:
-        """Take over an open connection; `sudo_password` is None if sudo does not ask."""
-        self._endpoint = endpoint
-        self._connection = connection
-        self._sudo_password = sudo_password
+    _endpoint: Endpoint
+    _connection: asyncssh.SSHClientConnection
+    _sudo_password: str | None = field(default=None, repr=False)
+    """None if sudo does not ask."""
 
     async def run(
         self, command: str, *, stdin: str = "", deadline_s: float, limit: int = ANSWER_BYTES

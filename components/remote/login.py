@@ -22,7 +22,6 @@ from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 AGENT: Final = "SSH_AUTH_SOCK"
-"""Variable with the socket of ssh-agent(1)."""
 SSH_RSA: Final = "ssh-rsa"
 """RSA signed with SHA-1 (RFC 4253, section 6.6), refused by OpenSSH since 8.8."""
 RSA_SHA2: Final = ("rsa-sha2-512", "rsa-sha2-256")

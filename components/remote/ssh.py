@@ -138,7 +138,6 @@ def _fingerprint(key_line: str) -> str:
 
 
 def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
-    """Explain a failed negotiation: another type of host key, or only old algorithms."""
     offered = re.split(r"[\s,]+", said.partition(" and received ")[2])
     is_rsa = endpoint.host_key.startswith(RSA)
     about_key = "host key" in said.lower()
@@ -235,7 +234,6 @@ def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
 CONNECT_DEADLINE_S: Final = 20.0
 """Seconds for the login on a host; a host that is down does not answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
-"""Seconds to close a finished connection cleanly."""
 
 
 class JumpHosts:

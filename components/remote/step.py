@@ -59,13 +59,10 @@ class Endpoint:
     password_secret: str | None = None
     private_key_secret: str | None = None
     passphrase_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """Passphrase of the private key."""
     agent: bool = field(default=False, metadata=OMIT_EMPTY)
     """The user's SSH agent has the key."""
     sudo_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password for `sudo`."""
     enable_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password for `enable` on a switch."""
     legacy_algorithms: bool = field(default=False, metadata=OMIT_EMPTY)
     """Accept SHA-1, for an old switch."""
     read_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)

@@ -23,7 +23,6 @@ from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -261,18 +260,35 @@ LONGEST_ANSWER: Final = 64 << 20
 
 
 @dataclass(slots=True)
-class HttpsSession:
-    """One login at an API. No connection is open between two requests."""
+class DeviceSession:
+    """A login at a switch. Use it in one thread, and as a context manager."""
 
     endpoint: Endpoint
-    password: str = field(repr=False)
-    deadline: Deadline
-    """For all requests together."""
 
     @property
     def where(self) -> str:
         """The device and its address, as errors name them."""
         return self.endpoint.where
+
+    def close(self) -> None:
+        """Close the connection, if one stays open between two commands."""
+
+    def __enter__(self) -> Self:
+        """Return the session itself, already open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection, even if the switch has closed it already."""
+        self.close()
+
+
+@dataclass(slots=True)
+class HttpsSession(DeviceSession):
+    """One login at an API. No connection is open between two requests."""
+
+    password: str = field(repr=False)
+    deadline: Deadline
+    """For all requests together."""
 
     def run(self, command: str) -> str:
         """Send one request, `GET /path` or `POST /path {…}`; `{user}` in a path is the login.
@@ -340,18 +356,6 @@ class HttpsSession:
         login = f"{self.endpoint.user}:{self.password}".encode()
         headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
         return headers | ({"Content-Type": "application/json"} if body else {})
-
-    def __enter__(self) -> Self:
-        """Return the session itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Do nothing, since no connection is open."""
 
 
 def _unverified() -> ssl.SSLContext:

@@ -6,8 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, TooLongError
@@ -16,6 +15,7 @@ from components.remote.ssh import is_question, no_session, printed_last
 from components.remote.step import COMMAND_S, Endpoint
 from components.remote.switch_channels import (
     CHUNK_BYTES,
+    DeviceSession,
     HttpsSession,
     PlainStream,
     Terminal,
@@ -110,19 +110,13 @@ class CommandLine:
 
 
 @dataclass(slots=True)
-class SwitchSession:
-    """An open session. Use it in one thread, and as a context manager."""
+class SwitchSession(DeviceSession):
+    """An open session at a command line."""
 
-    endpoint: Endpoint
     line: CommandLine
     ends_at_s: float
     deadline_s: float
     sent: int = 0
-
-    @property
-    def where(self) -> str:
-        """The device and its address, as errors name them."""
-        return self.endpoint.where
 
     def run(self, command: str) -> str:
         """Send one line and return its output, without echo, prompt and escapes.
@@ -166,17 +160,8 @@ class SwitchSession:
         """Restart the deadline, to restore changed values."""
         self.ends_at_s = time.monotonic() + self.deadline_s
 
-    def __enter__(self) -> Self:
-        """Return the session itself, already open."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection, even if the switch has closed it already."""
+    def close(self) -> None:
+        """Close the terminal."""
         self.line.terminal.close()
 
 

@@ -26,7 +26,6 @@ from components.core.errors import UsageError
 from components.core.to_json import HIDDEN
 
 TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
-"""Folder on a Linux host."""
 ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
 """Folder on ESXi: on the datastore with the previous values, since its `/var/lib` is a RAM disk.
 The pattern may match a datastore by its name and by its UUID: both are the same folder."""

@@ -83,7 +83,6 @@ class Unread:
     """Counters in an answer whose form the driver does not know."""
 
     way: CounterWay
-    """The kind of counter."""
     command: str
     text: str
     """The answer as it came."""
@@ -168,7 +167,6 @@ class Guard:
     rollback_s: int
     """After this time the switch itself takes back an unconfirmed change, whoever is connected."""
     list_command: str
-    """The command that lists the present candidates."""
     find_stale: Callable[[str], tuple[str, ...]]
     """From that answer: candidates that our earlier runs left behind, as `{id}`; raises
     `Unreadable`, and `Occupied` if another user's change is in the way."""
@@ -236,7 +234,6 @@ class ByHand:
     """How a person splits a port, if an undo by Railyard could not lead back exactly."""
 
     why: str
-    """Why no update does it."""
     lines: tuple[str, ...]
     """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
 

@@ -25,11 +25,7 @@ def _read_span(part: str) -> tuple[str, range]:
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
-    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` mean no VLANs.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` mean no VLANs."""
     text = text.strip()
     words = [] if text.lower() in {"", "n/a", "none"} else re.split(r"\s*,\s*|\s+", text)
     vlans = {number for word in words for number in _read_span(word)[1]}

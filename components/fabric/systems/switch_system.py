@@ -89,11 +89,8 @@ class RoutedForm:
     sessions: str = "nv show vrf default router bgp neighbor"
     """The command for all sessions, for people."""
     session: str = "nv show vrf default router bgp neighbor {}"
-    """The command for one neighbour."""
     bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
-    """The command for BFD."""
     routes: str = "sudo vtysh -c 'show ip route bgp'"
-    """The command for the next hops in use."""
     route: str = "sudo vtysh -c 'show bgp ipv4 unicast {}'"
     """The command for all ways to one network, in use or not."""
     cautions: tuple[Caution, ...] = ()
@@ -121,7 +118,6 @@ class LinkForm:
     """Speed and lanes are one word. Every part of a port is always there, and that word is what
     splits the port; elsewhere a split is a setting of the whole port."""
     since: Release = (0, 0, 0)
-    """First release with the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +145,6 @@ class SwitchSystem:
     parse_release: Callable[[str], Release] = parse_release
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
-    """A release as the system writes it."""
     native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
     """The `native` of an untouched switch of a release. It replaces the driver's own if the words
     of lines follow the release."""

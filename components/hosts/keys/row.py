@@ -107,7 +107,6 @@ class HostKey:
     idle: str = ""
     """The value that changes, loads and leaves nothing."""
     parameter: str = ""
-    """mlxconfig's name for it."""
     part: Part = "system"
 
 
@@ -140,7 +139,6 @@ class Place:
     """A variable part of a key."""
 
     expression: str
-    """As a regular expression."""
     globs: tuple[str, ...] = ("*",)
     """Shell patterns; together they cover every valid part."""
     check: str = ""

@@ -156,11 +156,7 @@ def find_stale(text: str) -> tuple[str, ...]:
 
 
 def find_id(text: str, name: str) -> str:
-    """The revision applied under our name; blank if none awaits confirmation.
-
-    Raises:
-        Unreadable: The answer is not a table of revisions.
-    """
+    """The revision applied under our name; blank if none awaits confirmation."""
     waiting = _waiting(text)
     return next(
         (revision for revision, row in waiting.items() if name in row), next(iter(waiting), "")

@@ -86,11 +86,7 @@ class Row:
         return self.new[1:] if is_new else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
-        """The written value, in either form.
-
-        Raises:
-            ValueError: The setting cannot have this value.
-        """
+        """The written value, in either form."""
         for path in self.paths:
             if (said := value_at(entry, path)) is not None:
                 return Cell(self._value(entry, path, said), written=True)

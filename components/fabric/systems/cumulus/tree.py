@@ -316,7 +316,6 @@ def read_counters(
 
 
 def _count(answer: Answer, path: str) -> int:
-    """A number, or the size that the text form prints in its place."""
     with answer.reading():
         value = str(value_at(load_tree(answer.command, answer.text), path))
     count = int(value) if value.isdigit() else _read_size(value)

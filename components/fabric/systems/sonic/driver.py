@@ -82,11 +82,7 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-    """The ordered way from `actual` to `target`; empty when they agree.
-
-    Raises:
-        Unsettable: Our lines cannot reach the target.
-    """
+    """The ordered way from `actual` to `target`; empty when they agree."""
     _require_pool(actual, target)
     _require_free(actual, target)
     plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]

@@ -25,7 +25,7 @@ from components.fabric.parts import (
     is_default,
     read_fields,
     read_list,
-    write_fields,
+    write_text,
 )
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Script
@@ -313,7 +313,7 @@ def named_rows(cells: Cells) -> set[str]:
 def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
     """The cells of each setting, as `PortState.native` holds them."""
     return {
-        setting: write_fields({f"{row} {field}": value for (row, field), value in each.items()})
+        setting: write_text({f"{row} {field}": value for (row, field), value in each.items()})
         for setting, each in cells.items()
     }
 
@@ -350,11 +350,7 @@ _SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
 
 
 def numbers_of(text: str) -> set[int]:
-    """The numbers of `3,4`.
-
-    Raises:
-        ValueError: It is not such a list.
-    """
+    """The numbers of `3,4`."""
     if text and not re.fullmatch(r"\d(,\d)*", text):
         raise ValueError(f"{text!r} is not a list of priorities")
     return {int(part) for part in text.split(",") if part}
