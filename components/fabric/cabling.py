@@ -31,8 +31,7 @@ _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 
 
 MOST_PATHS: Final = 64
-"""FRR and EOS, as configured, use at most this many equal paths. With more links it is not known
-which ones they use."""
+"""FRR and EOS, as configured, use at most this many equal paths; of more it is not known which."""
 Networks = Mapping[str, tuple[str, ...]]
 """Switch to the networks that it announces."""
 

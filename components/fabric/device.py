@@ -63,8 +63,7 @@ BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Variable in which the command provider passes this step's last evidence, if asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
-"""Keeps the hosts behind some ports out of service; an empty name means every port. It gives the
-names of their nodes."""
+"""Keeps hosts behind ports (empty: every port) out of service; gives the names of their nodes."""
 Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 """Which of some ports change together, one group after the other."""
 
@@ -219,10 +218,7 @@ def observe_switch(
 def look_at_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
 ) -> tuple[SwitchState, Identity]:
-    """As `observe_switch`, errors included, with the identity and the rights of the login.
-
-    Read-only.
-    """
+    """As `observe_switch`, errors included, with the identity and the rights of the login."""
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()

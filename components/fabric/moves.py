@@ -23,8 +23,7 @@ from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans
 
 Stage = Literal["none", "open", "forced"]
-"""`none`: no lines are held back; `open`: lines are held back; `forced`: they are in force, but not
-confirmed."""
+"""`open`: lines are held back; `forced`: they are in force, but not confirmed; `none`: neither."""
 EXAMPLE_ID: Final = "<revision>"
 """A plan shows this to people if the switch itself names the candidate."""
 

@@ -16,8 +16,7 @@ from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, alw
 WRITTEN: Final = "written"
 """The configuration says this setting in words."""
 DEFAULT: Final = "default"
-"""No line of the configuration sets it: the value is the system's default. Undo leaves no line
-behind."""
+"""No line sets it: the value is the system's default. Undo leaves no line behind."""
 WHOLE: Final = "whole"
 """Key of a switch's `native` that holds words on the whole configuration."""
 _LIST: Final = TypeAdapter(tuple[str, ...])
@@ -221,8 +220,7 @@ class IbState(Frozen):
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(puts_back=False, does=Impact(NONE, "it is only read"))
     ] = None
-    """The routing engine in use spreads packets over equal paths; None: not asked. It is only read,
-    so an undo does not put it back."""
+    """The routing engine spreads packets over equal paths; None: not asked. Only read."""
     partitions: Annotated[
         dict[str, PartitionState], Setting("shared", where="partition {}", each="shared")
     ] = {}

@@ -232,10 +232,7 @@ class Look:
 
 
 def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignSetting, ...]:
-    """Every foreign setting of a switch that breaks our traffic.
-
-    `classes` is the file's plan; None on a switch without RoCE.
-    """
+    """Every foreign setting that breaks our traffic; `classes` is None on a switch without RoCE."""
     if classes is None or look.found.others is None:
         return ()
     ours = {**look.was.settings(), **look.wanted.settings()}

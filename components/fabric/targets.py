@@ -167,10 +167,7 @@ def target_of_restore(
     baseline: SwitchState,
     vlan_holders: Mapping[int, Iterable[str]],
 ) -> SwitchState:
-    """The state of a switch after an undo of the applied keys of `owned` to the recorded baseline.
-
-    A VLAN with foreign ports, in `vlan_holders`, stays.
-    """
+    """The state after an undo of what we own; a VLAN of foreign ports in `vlan_holders` stays."""
     owned = _with_one_shot_effects(owned, actual, baseline)
     target = restore(actual, owned, baseline)
     going = {name for name, left in (target.addresses or {}).items() if not left}

@@ -44,10 +44,7 @@ class Hosts(pulumi.ComponentResource):
 
 
 class GuestProofs(pulumi.ComponentResource):
-    """Check on virtual machines the settings that need a restart of their hypervisors.
-
-    `hosts` is the handoff of the stage that performs the pending restarts.
-    """
+    """Check on virtual machines the settings that need a restart of their hypervisors."""
 
     ready: HostsReady
 

@@ -108,8 +108,7 @@ class HostLook:
     """The host was read: an empty list then means that it has no cards."""
     name: str = ""
     uplink: tuple[str, ...] = ()
-    """Network devices of the default routes and of the SSH session, and the devices below them: a
-    bond's, a VLAN's."""
+    """Network devices of default routes and of the SSH session, and the devices below them."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -187,10 +186,7 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
-        pci=pci,
-        device=place.device,
-        numa=place.numa,
-        path=place.path,
+        *(pci, place.device, place.numa, place.path),
         netdev=netdev,
         rdma=fields.get("rdma", ""),
         link=_link(fields, "link"),

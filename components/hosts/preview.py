@@ -203,32 +203,30 @@ def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ..
     return tuple(found for look in looks for found in look(plan.name, wanted, seen))
 
 
+_CARD_FAULTS: Final = {
+    "netdev": ("netdev",
+        "the network device of the card at {} has another name than the file says.",
+        "write the name that the host uses in hosts[].nics[].netdev"),
+    "eswitch_now": ("eswitch", "the embedded switch of the card at {} is in another mode.",
+        "say which mode you want: hosts[].nics[].sriov.eswitch"),
+    "lldpad": ("lldpad", "lldpad runs, and would overwrite PFC and DCBX.",
+        "systemctl disable --now lldpad.socket lldpad.service"),
+    "serial": ("serial", "another card is at {} than the file says.",
+        "correct hosts[].nics[]: `railyard discover` reads address and serial"),
+}  # fmt: skip
+
+
 def _refused_cards(
     device: str, wanted: Mapping[str, str], seen: Mapping[str, str]
 ) -> Iterator[Finding]:
     for key, want in wanted.items():
-        if not key.startswith("nic."):
-            continue
         pci, _, setting = key.removeprefix("nic.").rpartition(".")
-        has = seen.get(key, "")
-        if has == want or (has in _NO_VALUE and setting != "lldpad"):
-            continue
-        if setting == "netdev":
-            what = f"the network device of the card at {pci} has another name than the file says."
-            fix = "write the name that the host uses in hosts[].nics[].netdev"
-            yield on_device(device, "netdev", what, has, want, fix)
-        elif setting == "eswitch_now":
-            what = f"the embedded switch of the card at {pci} is in another mode."
-            fix = "say which mode you want: hosts[].nics[].sriov.eswitch"
-            yield on_device(device, "eswitch", what, has, want, fix)
-        elif setting == "lldpad" and has == "running":
-            what = "lldpad runs, and would overwrite PFC and DCBX."
-            fix = "systemctl disable --now lldpad.socket lldpad.service"
-            yield on_device(device, "lldpad", what, has, "not running", fix)
-        elif setting == "serial":
-            what = f"another card is at {pci} than the file says."
-            fix = "correct hosts[].nics[]: `railyard discover` reads address and serial"
-            yield on_device(device, "serial", what, has, want, fix)
+        has, runs = seen.get(key, ""), setting == "lldpad"
+        differs = has == "running" if runs else has != want and has not in _NO_VALUE
+        if key.startswith("nic.") and setting in _CARD_FAULTS and differs:
+            rule, what, fix = _CARD_FAULTS[setting]
+            right = "not running" if runs else want
+            yield on_device(device, rule, what.format(pci), has, right, fix)
 
 
 def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -249,31 +247,18 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
             yield on_device(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
 
 
-def _not_present(device: str, there: str, wanted: str) -> Finding:
-    """Report that an expected driver is another one, too old, or not running.
-
-    Args:
-        device: The host.
-        there: `<kind> <version>`, and a word for its fault, as the look answers.
-        wanted: `<flavour>`, or `<flavour> <oldest version>`.
-    """
-    flaw = there.split()[2:]
-    if flaw == ["without-modules"]:
-        what = "the RDMA driver lacks modules for the running kernel."
-        fix = "build them for it (dkms autoinstall), or boot the kernel they were built for"
-    elif flaw == ["not-loaded"]:
-        what = "the RDMA driver is installed, and other modules are loaded."
-        fix = "restart the host, or: /etc/init.d/openibd restart"
-    elif flaw == ["too-old"]:
-        what = "the RDMA driver is older than the file says."
-        fix = "update it, or write the oldest version that the site runs in driver.at_least"
-    else:
-        what = "the RDMA driver that the file expects is not on the host."
-        fix = (
-            "install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
-            " doca_ofed and a source; {kind: inbox} is the kernel's own driver"
-        )
-    return on_device(device, "rdma-driver", what, there, wanted, fix)
+_DRIVER_FLAWS: Final = {
+    "without-modules": ("the RDMA driver lacks modules for the running kernel.",
+        "build them for it (dkms autoinstall), or boot the kernel they were built for"),
+    "not-loaded": ("the RDMA driver is installed, and other modules are loaded.",
+        "restart the host, or: /etc/init.d/openibd restart"),
+    "too-old": ("the RDMA driver is older than the file says.",
+        "update it, or write the oldest version that the site runs in driver.at_least"),
+    "": ("the RDMA driver that the file expects is not on the host.",
+        ("install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
+         " doca_ofed and a source; {kind: inbox} is the kernel's own driver")),
+}  # fmt: skip
+"""By the last word of the look's `<kind> <version> <flaw>`."""
 
 
 def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -284,7 +269,9 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
         yield on_device(device, "rdma-driver", what, has, kind, fix)
     present, there = wanted.get("driver.present", ""), seen.get("driver.present", "")
     if present and there and there != present:
-        yield _not_present(device, there, present)
+        flaw = " ".join(there.split()[2:])
+        what, fix = _DRIVER_FLAWS.get(flaw, _DRIVER_FLAWS[""])
+        yield on_device(device, "rdma-driver", what, there, present, fix)
     for key, cause, what, fix in _VERSIONS:
         want, runs = wanted.get(key, ""), seen.get(key, "")
         if want and runs and runs not in {want, "unsupported"}:

@@ -142,7 +142,7 @@ class ClusterPlan:
     reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts that may have to leave service, in their groups."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    """Parts that are neither set nor read, in words. A change here needs no new acceptance."""
+    """Parts that Railyard neither sets nor reads, in words; no change here repeats acceptance."""
     foreign_fabric: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Required settings for switches outside the file, in words; empty if the file has switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
@@ -153,10 +153,9 @@ class ClusterPlan:
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that left the file; None if no node ever existed."""
     ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)
-    """Switch to the hosts that leave service while its ports change, with `disruption.ports:
-    drain`."""
+    """Switch to the hosts that leave service while its ports change (`disruption.ports: drain`)."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
-    """The part of acceptance that this run needs; None for all of it."""
+    """Acceptance, as far as this run needs it; None: all of it."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:

@@ -75,8 +75,7 @@ def _run(names: Sequence[str]) -> str:
 
 
 LONG_OBJECT: Final = 200
-"""Lines of YAML above which even `--scripts` does not print an object (the MPIJob CRD has 9,000).
-"""
+"""Most YAML lines that `--scripts` prints of an object (the MPIJob CRD has 9,000)."""
 _SHORT_OBJECT: Final = 40
 """Most values of a printed object: attachments, patches and configuration."""
 _PLUMBING: Final = frozenset(
@@ -97,8 +96,7 @@ class Section:
     lines: tuple[str, ...] = ()
     devices: frozenset[str] = frozenset()
     family: str = ""
-    """Sections of one family are similar: a page may print the first one, and only differences of
-    the others."""
+    """Of similar sections, a page may print the first, and only differences of the others."""
     tail: tuple[str, ...] = ()
     """Lines that a page always prints, even for equal sections."""
 

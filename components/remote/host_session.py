@@ -37,8 +37,7 @@ from components.remote.step import (
 from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4
-"""Logins until a host counts as unreachable: an sshd that just started, or is handling many logins,
-may drop one."""
+"""Logins until a host counts as unreachable: a busy or just started sshd may drop one."""
 PAUSE_S: Final = 2.0
 _ENDPOINT: Final = TypeAdapter(Endpoint)
 
@@ -253,10 +252,7 @@ async def look_with(
     *,
     ash: bool = False,
 ) -> tuple[HostAnswer, bool]:
-    """Run a verb on an open session; send the text of a missing tool for this one run.
-
-    Returns the answer, and whether the host had the tool.
-    """
+    """As `run_call`, on an open session; return too whether the host had the tool."""
     answer = await run(render_call(call, deadline_s, ash=ash))
     if answer.exit_status != TOOL_MISSING:
         return answer, True

@@ -27,8 +27,7 @@ _EQUALS: Final = " = "
 _NOTE: Final = "repair"
 """Without a note the line is left out."""
 _LAST: Final = ("settings", _NOTE)
-"""Keys that change with every edit or repair: they come last, so the engine shows no unchanged
-lines after them."""
+"""Keys that change with every edit or repair: last, so no unchanged lines follow in a diff."""
 _MOST: Final = 16_000_000
 """Most characters of one request: acceptance of 1,000 hosts has about 3,000,000."""
 Path = tuple[str | int, ...]

@@ -33,8 +33,7 @@ it since 6.2. A server without it uses the default."""
 _SHA1_EXCHANGE: Final = "diffie-hellman-group14-sha1"
 _OLD_CIPHERS: Final = "+aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc"
 _OLD_MACS: Final = "+hmac-md5,hmac-sha1-96,hmac-md5-96"
-"""Algorithms that asyncssh offers only on request: OpenSSH last accepted them by default in 6.6
-(March 2014)."""
+"""Offered by asyncssh only on request: OpenSSH last accepted them by default in 6.6 (2014)."""
 
 
 class Client(asyncssh.SSHClient):

@@ -52,10 +52,7 @@ REQUEST: Final = TypeAdapter(SendRequest)
 def plan_sending(
     endpoint: Endpoint, tools: Iterable[Tool], place: tuple[ToolCall, str] | None = None
 ) -> RemoteStep:
-    """Plan the step that sends tools to one host.
-
-    On ESXi, `place` is the verb that prints the folder, and its stdin.
-    """
+    """Plan the step that sends tools to one host; on ESXi, `place` prints their folder."""
     all_tools = distinct(tools)
     more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
     parts = {name: {"digest": each.digest, "stdin": each.stdin} for name, each in more.items()}

@@ -23,8 +23,7 @@ from components.remote.step import RSA, Endpoint
 SHOWN: Final = 200
 """Most characters of a device's line in a message."""
 LINES: Final = 6
-"""Lines at the end of a login to search for a known question: an expired password on Debian prints
-four (sonic-mgmt#6628)."""
+"""Last lines to search for a question: an expired password prints four (sonic-mgmt#6628)."""
 
 
 @dataclass(frozen=True, slots=True)

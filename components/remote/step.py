@@ -30,8 +30,7 @@ TargetKind = Literal["host", "switch", "jump"]
 RSA: Final = "ssh-rsa "
 """Start of an RSA public key line, for any signature algorithm."""
 REPAIR_LINE = "repair="
-"""Start of the last stdin line of a host step with a repair note; it is not a key of a host's
-state."""
+"""Start of the last stdin line of a host step with a repair note; not a key of its state."""
 OBSERVE_DEADLINE_S: Final = 60.0
 """Seconds to read a host: connect, script, answer. Reading takes about a second, but up to ten
 times as long if training keeps all cores busy."""
@@ -126,8 +125,7 @@ class RemoteStep:
     """`<target>-<work>`; this becomes the resource name, so it is an API."""
     endpoint: Endpoint
     dialect: Literal["sh", "ash", "device"]
-    """`sh`: a tool on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard device …`
-    on this machine."""
+    """`sh`: a tool on Linux over one SSH exec; `ash`: on ESXi; `device`: `railyard device` here."""
     desired: str
     """Desired state on stdin: sorted `key=value` lines (`sh`), or `path = value` (`device`)."""
     apply: ToolCall | str

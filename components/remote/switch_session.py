@@ -26,13 +26,11 @@ from components.remote.switch_channels import (
 CONNECT_S: Final = 10.0
 """Seconds to connect and log in: a running switch answers in about one second."""
 TAIL: Final = 2 * CHUNK_BYTES
-"""Characters at the end of an answer that are searched, since each chunk would otherwise search the
-whole answer again."""
+"""Characters at the end that are searched; else each chunk would search the whole answer."""
 QUESTION_S: Final = 1.0
 """Seconds of silence after which a known question is not just part of a banner."""
 ECHOED: Final = 60
-"""Characters of a command that must be echoed before its answer ends, since a terminal may break a
-longer line."""
+"""Characters of a command whose echo is awaited: a terminal may break a longer line."""
 _STATUS: Final = re.compile(r"\[status (\d+)\]")
 _STATUS_AT_END: Final = re.compile(r"\[status (\d+)\]\n?$")
 _PASSWORD: Final = r"[Pp]assword: ?\Z"  # noqa: S105 - what a switch asks

@@ -261,11 +261,9 @@ class Driver(ABC):
     links: Question[dict[str, bool]] = Question((), lambda _answers: {})
     """Port to whether it has a link; without it, only LLDP and BGP tell."""
     by_hand: ByHand | None = None
-    """Ports must be split before an update. None: the driver splits them, or nothing splits them.
-    """
+    """Ports must be split before an update. None: the driver splits them, or nothing does."""
     taken: PortState | None = None
-    """All of a port that the RoCE one-shot sets, as a wish, if it sets queues of every port and
-    resets them when it goes."""
+    """All that a one-shot sets on every port, as a wish, if it resets queues when it goes."""
 
     @abstractmethod
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:

@@ -146,8 +146,7 @@ class SwitchSystem:
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
     native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
-    """The `native` of an untouched switch of a release. It replaces the driver's own if the words
-    of lines follow the release."""
+    """The `native` of an untouched switch of a release, if the words of lines depend on it."""
     one_shot_modes: frozenset[Mode] = frozenset()
     """Modes set by one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False
@@ -225,8 +224,7 @@ class ExecForm:
     commit: Lines = ()
     """Puts an apply and an undo into force, or says that all went well."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Setting that an exec could not set or put back, since it reads nothing first, to its
-    words."""
+    """Setting that an exec, which reads nothing first, could not put back, to its words."""
     given: tuple[object, ...] = ()
     """Values of settings in `lacks` that are accepted all the same."""
     native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}

@@ -19,8 +19,7 @@ from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
 """All rows. No key matches two rows."""
 _CACHED: Final = 1 << 16
-"""Number of keys whose row is cached: a rail-optimised host of 8 cards with 16 VFs has some
-1,000."""
+"""Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
 
 
 def expression(row: HostKey) -> str:

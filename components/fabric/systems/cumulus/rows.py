@@ -32,8 +32,7 @@ States = tuple[SwitchState, SwitchState]
 MIN_RELEASE: Final[tuple[int, int]] = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
 STATES: Final = (5, 15)
-"""First release with `state enabled` in place of `enable on`, and addresses below `ipv4` (page "New
-and Changed NVUE Commands")."""
+"""First release with `state enabled` and `ipv4` (page "New and Changed NVUE Commands")."""
 NEGOTIATES: Final = (5, 16)
 """First release with `auto-negotiate enabled` for certain (its release notes). The page of 5.15
 claims it for 5.15 too; we send `on` there, which is unproven."""

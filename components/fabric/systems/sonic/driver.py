@@ -42,8 +42,7 @@ _ERRORS: Final = (
     "(error)",
     "command not found",
 )
-"""Texts of failures that exit with status 0: `pfc config` and `config load` of sonic-utilities,
-and Redis' own."""
+"""Failures that exit with status 0: of sonic-utilities' `pfc config`, `config load`, and Redis."""
 _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
 
