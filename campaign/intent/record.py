@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from campaign.intent.decide import Decision, secret_of
-from components.cloud.calls import list_calls
+from components.cloud.cloud_plan import list_calls
 from components.disruption.leave_plan import STEP as DRAIN
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState

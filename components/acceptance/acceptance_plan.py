@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
-from typing import Final, Literal, TypedDict, get_args
+from typing import Final, Literal, get_args
 
 from components.acceptance.between_leaves import ports_between
 from components.acceptance.evidence import (
@@ -20,18 +20,15 @@ from components.acceptance.evidence import (
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
-from components.acceptance.probes.probe_plan import plan_probes
+from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
 from components.acceptance.probes.suites import Budget
-from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.fabric_plan import switch_endpoint
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
 from components.model.cluster import ClusterSpec
-from components.model.environments import InfiniBandFabric
 from components.model.hosts import Host
-from components.model.jobs import Acceptance
 from components.model.once import once
 from components.model.owners import gpu_paths
 from components.model.units import rdma_mtu
@@ -115,7 +112,6 @@ class AcceptancePlan:
     gate: Literal["fail", "warn"]
     limits: Limits
     probes: tuple[ProbePlan, ...]
-    """The probes of the path."""
     sources: tuple[CounterSource, ...]
     workers: tuple[str, ...]
     memlock: tuple[Body, ...]
@@ -135,7 +131,6 @@ class AcceptancePlan:
     """Digest of everything that concerns more than one host: jobs, traffic class, rails, pod
     network, operators."""
     left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
-    """Probes of the site outside the scope of this run."""
     networks: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], metadata=OMIT_EMPTY
     )
@@ -204,26 +199,37 @@ def _shared(spec: ClusterSpec) -> str:
 
 
 def _limits(spec: ClusterSpec) -> Limits:
+    asked, topology = spec.acceptance, spec.jobs.topology_file
+    floor, scan, images = asked.nccl_floor, asked.deepspeed_scan, asked.resnet50
     infiniband = spec.rdma.transport == "infiniband"
-    speeds = rail_speeds(spec)
+    fabric = spec.ib_fabric if infiniband else None
     return Limits(
         transport="ib" if infiniband else "roce",
         require_gdr="none" not in gpu_paths(spec),
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         waived=dict(spec.waive),
-        rails=tuple(_rail_limit(spec, name, speed) for name, speed in speeds.items()),
-        pair_fraction=spec.acceptance.perftest_min_fraction,
-        nccl_fraction=spec.acceptance.nccl_min_fraction,
-        losses=spec.acceptance.limits,
-        latency_tail_us=spec.acceptance.latency_tail_us,
+        rails=tuple(_rail_limit(spec, name, speed) for name, speed in rail_speeds(spec).items()),
+        pair_fraction=asked.perftest_min_fraction,
+        nccl_fraction=asked.nccl_min_fraction,
+        losses=asked.limits,
+        latency_tail_us=asked.latency_tail_us,
         allocatable=expected_allocatable(spec),
-        topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
-        **_asked(spec.acceptance),
+        topology_file=topology.mount_path if topology else "",
+        nccl_min_version=asked.nccl_min_version or "",
+        nccl_floor_gb_s=floor.min_gbyte_s if floor else None,
+        nccl_warn_gb_s=floor.warn_gbyte_s if floor else None,
+        nccl_floor_source=floor.source if floor else "",
+        images_floor_s=images.min_images_s if images else None,
+        scan_floor_gbit_s=scan.min_busbw_gbit_s if scan else None,
+        # The benchmark takes 2^1 to 2^(maxsize - 1) elements a rank.
+        scan_sizes=scan.maxsize_exponent - 1 if scan else 0,
         ib=plan_ib_limits(spec),
         groups=worker_groups(spec),
         unproven=list_unproven(spec),
-        **_adapters(spec.ib_fabric if infiniband else None),
+        hcas=fabric.hcas if fabric else 0,
+        hca_rate_gbit_s=fabric.rate_gbit_s if fabric else 0.0,
+        hca_names=fabric.expected_hcas if fabric else (),
     )
 
 
@@ -235,62 +241,15 @@ def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
     networks = collapse_addresses([*([rail.subnet] if rail else []), *map(IPv4Network, given)])
     devices = {nic.rdma or "" for nic in nics}
     is_vf = spec.pod_network.mode == "sriov" and not spec.pod_network.host_network
+    site, pod = spec.rdma.mtu_bytes, spec.pod_network.mtu_bytes
+    mtus = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics] or [site]
     return RailLimit(
         name=name,
         line_rate_gbit_s=speed,
-        rdma_mtu_bytes=_rdma_mtu(spec, name),
+        rdma_mtu_bytes=rdma_mtu(min(*mtus, pod or max(mtus))),
         networks=tuple(map(str, networks)),
         devices=() if is_vf or "" in devices else tuple(sorted(devices)),
     )
-
-
-def _rdma_mtu(spec: ClusterSpec, rail: str) -> int:
-    """The RDMA MTU that fits the smallest MTU of an interface on a rail."""
-    site, pod = spec.rdma.mtu_bytes, spec.pod_network.mtu_bytes
-    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail]
-    found = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics] or [site]
-    return rdma_mtu(min(*found, pod or max(found)))
-
-
-class _Asked(TypedDict):
-    nccl_min_version: str
-    nccl_floor_gb_s: float | None
-    nccl_warn_gb_s: float | None
-    nccl_floor_source: str
-    images_floor_s: float | None
-    scan_floor_gbit_s: float | None
-    scan_sizes: int
-
-
-def _asked(acceptance: Acceptance) -> _Asked:
-    """The numbers that the file itself gives."""
-    floor, scan = acceptance.nccl_floor, acceptance.deepspeed_scan
-    return {
-        "nccl_min_version": acceptance.nccl_min_version or "",
-        "nccl_floor_gb_s": floor.min_gbyte_s if floor else None,
-        "nccl_warn_gb_s": floor.warn_gbyte_s if floor else None,
-        "nccl_floor_source": floor.source if floor else "",
-        "images_floor_s": acceptance.resnet50.min_images_s if acceptance.resnet50 else None,
-        "scan_floor_gbit_s": scan.min_busbw_gbit_s if scan else None,
-        # The benchmark takes 2^1 to 2^(maxsize - 1) elements a rank.
-        "scan_sizes": scan.maxsize_exponent - 1 if scan else 0,
-    }
-
-
-class _Adapters(TypedDict):
-    hcas: int
-    hca_rate_gbit_s: float
-    hca_names: tuple[str, ...]
-
-
-def _adapters(fabric: InfiniBandFabric | None) -> _Adapters:
-    if fabric is None:
-        return {"hcas": 0, "hca_rate_gbit_s": 0.0, "hca_names": ()}
-    return {
-        "hcas": fabric.hcas,
-        "hca_rate_gbit_s": fabric.rate_gbit_s,
-        "hca_names": fabric.expected_hcas,
-    }
 
 
 def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
@@ -348,7 +307,6 @@ Ends = tuple[tuple[HopRole, Host, str], tuple[HopRole, Host, str]]
 
 
 def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) -> list[HopPlan]:
-    """The hops from a host on one rail to another host on the same or another rail."""
     direction = f"{sender.name} -> {receiver.name}"
     ends: Ends = (("sender_nic", sender, rail), ("receiver_nic", receiver, far))
     middle: Ends = (("switch_ingress", sender, rail), ("switch_egress", receiver, far))

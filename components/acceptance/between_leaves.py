@@ -39,7 +39,8 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
     waiting, seen = [leaf] if leaf in distances else [], set[str]()
     while waiting:
         near = waiting.pop()
-        nearer = [far for far in _onward(spec, near) if distances[far] == distances[near] - 1]
+        onward = routed_neighbours(spec).get(near, ())
+        nearer = [far for far in onward if distances[far] == distances[near] - 1]
         for far in nearer if near not in seen else ():
             for here, there in _routed_ports(spec)[near, far]:
                 way["uplink_egress" if near == leaf else "spine_egress", near, here] = None
@@ -49,16 +50,12 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
     return [*way]
 
 
-def _onward(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    return routed_neighbours(spec).get(name, ())
-
-
 def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
     """Count the routed links from each switch to `to`."""
     found = {to: 0}
     waiting = [to]
     for name in waiting:
-        for far in _onward(spec, name):
+        for far in routed_neighbours(spec).get(name, ()):
             if far not in found:
                 found[far] = found[name] + 1
                 waiting.append(far)

@@ -24,13 +24,8 @@ from components.remote.step import env_name
 class Acceptance(pulumi.ComponentResource):
     """Prove the whole path, and fail the update with the verdict table if it is not proven.
 
-    Args:
-        name: Name of the component.
-        request: The plan to prove; it includes the digest of the whole plan.
-        remote: Secrets of this run.
-        before: The handoff of the stage before: of a cluster, or of containers on hosts.
-        run: Number of this proof; the same number does not start a new one.
-        opts: Resource options of the component.
+    The stage before is that of a cluster, or of containers on hosts. The same number of the run
+    does not start a new proof.
     """
 
     report: AcceptanceReport
@@ -58,8 +53,11 @@ class Acceptance(pulumi.ComponentResource):
                 _stdin(request, remote),
                 environment,
             ),
+            # A renewed key or kubeconfig alone does not start a new proof: the next one takes it.
             pulumi.ResourceOptions(
-                parent=self, depends_on=[before.gate], ignore_changes=_unasked(remote)
+                parent=self,
+                depends_on=[before.gate],
+                ignore_changes=["environment"] if remote.note(EVIDENCE_STEP) == UNASKED else [],
             ),
         )
         gate = local_call(
@@ -73,11 +71,6 @@ class Acceptance(pulumi.ComponentResource):
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})
-
-
-def _unasked(remote: Remote) -> list[str]:
-    """A renewed key or kubeconfig alone does not start a new proof: the next proof takes it."""
-    return ["environment"] if remote.note(EVIDENCE_STEP) == UNASKED else []
 
 
 def _stdin(request: AcceptRequest, remote: Remote) -> pulumi.Input[str]:

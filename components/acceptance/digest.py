@@ -43,10 +43,11 @@ def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") 
         log_bytes=len(data),
         log_tail=tuple(line[:_TAIL_COLUMNS] for line in log.splitlines()[-_TAIL_LINES:]),
     )
-    parsed = _PARSERS[probe.kind](log)
+    name, parse = _PARSERS[probe.kind]
+    parsed = parse(log)
     if isinstance(parsed, ParseProblem):
         return base.model_copy(update={"problem": parsed})
-    found: dict[str, ParsedLog] = {_FIELDS[type(parsed)]: parsed}
+    found: dict[str, ParsedLog] = {name: parsed}
     if isinstance(parsed, DeepSpeedLog | TrainingLog | NodeLog):
         said = parse_nccl_log(log)
         found |= {} if isinstance(said, ParseProblem) else {"nccl": said}
@@ -54,17 +55,6 @@ def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") 
 
 
 ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog | ImageLog | NodeLog
-_FIELDS: dict[type[ParsedLog], str] = {
-    NcclLog: "nccl",
-    PerftestLog: "perftest",
-    DeepSpeedLog: "deepspeed",
-    TrainingLog: "training",
-    MpiLog: "mpi",
-    ImageLog: "image",
-    NodeLog: "node",
-}
-
-
 _HOST = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$")
 _TABLE_GPU = re.compile(r"^\|\s*\d+\s+\S.*\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d ")
 _LISTED_GPU = re.compile(r"^GPU \d+: ")
@@ -117,13 +107,14 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
     )
 
 
-_PARSERS: Final[Mapping[ProbeKind, Callable[[str], ParsedLog | ParseProblem]]] = {
-    "image": parse_image_log,
-    "node": parse_node_log,
-    "nccl": parse_nccl_log,
-    "perftest": parse_perftest_log,
-    "deepspeed_scan": parse_deepspeed_log,
-    "resnet50": parse_training_log,
-    "mpi_hosts": parse_mpi_log,
-    "mpi_gpus": parse_mpi_log,
+_PARSERS: Final[Mapping[ProbeKind, tuple[str, Callable[[str], ParsedLog | ParseProblem]]]] = {
+    "image": ("image", parse_image_log),
+    "node": ("node", parse_node_log),
+    "nccl": ("nccl", parse_nccl_log),
+    "perftest": ("perftest", parse_perftest_log),
+    "deepspeed_scan": ("deepspeed", parse_deepspeed_log),
+    "resnet50": ("training", parse_training_log),
+    "mpi_hosts": ("mpi", parse_mpi_log),
+    "mpi_gpus": ("mpi", parse_mpi_log),
 }
+"""The field of the evidence, and the parser for it."""

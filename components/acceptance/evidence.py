@@ -105,7 +105,6 @@ class Limits(Seen):
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
     waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
-    """Waived rules with the reasons, for the report."""
     rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
     pair_fraction: float = 0.90
@@ -123,7 +122,6 @@ class Limits(Seen):
     hcas: int = 0
     """InfiniBand: adapters of every worker that must take part."""
     hca_rate_gbit_s: float = 0.0
-    """InfiniBand: line rate of one adapter."""
     hca_names: tuple[str, ...] = ()
     """InfiniBand: adapters that must be among them; empty for any."""
     topology_file: str = ""
@@ -141,11 +139,9 @@ class Limits(Seen):
     scan_floor_gbit_s: float | None = None
     """Least bus bandwidth of DeepSpeed's largest message, in Gb/s."""
     scan_sizes: int = 0
-    """Rows that DeepSpeed's scan must print."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     """Worker to the extended resources that it must offer to pods."""
     groups: tuple[WorkerGroup, ...] = Field(default=(), exclude_if=not_)
-    """The kinds of workers, if the site has several."""
     unproven: tuple[Unproven, ...] = Field(default=(), exclude_if=not_)
     """Subjects that no probe proves: the report lists them, and they never pass."""
     ib: IbLimits | None = Field(default=None, exclude_if=lambda each: each is None)
@@ -163,7 +159,6 @@ class Probe(Seen):
     ranks: int = 0
     """Ranks that must take part; of `mpi_gpus`, the GPUs that must be listed."""
     collective: str = "all_reduce"
-    """NCCL: which collective."""
     workers: tuple[str, ...] = ()
     """NCCL: pod names that must take part; empty to check their number only."""
     rates: dict[str, float] = Field(default_factory=dict[str, float], exclude_if=not_)
@@ -175,7 +170,6 @@ class Probe(Seen):
     refused: bool = Field(default=False, exclude_if=not_)
     """perftest: its ends are on separate rails and must not reach each other."""
     image: str = Field(default="", exclude_if=not_)
-    """Of `image`: its name."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """Of `image`: the programs that jobs call in it."""
     nccl_least: str = Field(default="", exclude_if=not_)
@@ -248,7 +242,6 @@ class RoutingSeen(Seen):
     """`port swp31`, or `switch`."""
     what: str
     fix: str
-    """The next command on the switch."""
     kind: Literal["lost", "unread", "unsaid"] = "lost"
 
 
@@ -339,7 +332,6 @@ class Evidence(Seen):
     when_busy: Literal["warn", "wait", "fail"] = "fail"
     """How the gate treats probes whose nodes were in use by others."""
     left_out: tuple[LeftOut, ...] = ()
-    """Probes outside of the scope of this run."""
     places_left_out: tuple[str, ...] = ()
     """`host rail` of the probes outside of the scope."""
     last_proofs: dict[str, str] = Field(default_factory=dict[str, str])
@@ -351,7 +343,6 @@ class Evidence(Seen):
     scope: str = Field(default="", exclude_if=not_)
     """The scope that a person asked for; a pass covers only this scope, not the whole site."""
     max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
-    """Days for which this proof counts."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 

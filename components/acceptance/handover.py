@@ -58,7 +58,6 @@ class Asked:
     stack: str
     provenance: Literal["real", "lab"]
     request: str
-    """Digest of the whole request."""
     shared: str = ""
     """Digest of the settings that all hosts share."""
     repairs: str = ""
@@ -77,7 +76,6 @@ class Named:
     stack: str
     run: int
     evidence: str
-    """Digest of the evidence."""
     archive: str
     """Its path, relative to the folder of the program."""
     verdict: str
@@ -97,12 +95,9 @@ _NAMED: Final = TypeAdapter(Named)
 
 
 def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
-    """The stdin of the evidence step.
+    """The stdin of the evidence step, for a request whose `text` has the facts of instances.
 
-    Args:
-        request: The request.
-        text: The request as text, with the facts of instances filled in.
-        keep: Put it into the archive: in an update, before the step may run.
+    An update keeps the text in the archive before the step may run.
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
     site = (request.plan_digest, request.stack, request.provenance)
@@ -122,7 +117,8 @@ def tell(report: Report, stack: str, digest: str) -> str:
     """The stdout of the evidence step."""
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
-    verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
+    verdicts = Counter(report.verdict_of(item.probe.name) for item in evidence.probes)
+    verdict = f"{report.verdict}: {_counts(verdicts)}"
     earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
     oldest = min([evidence.finished_at, *earlier])
     named = asdict(Named(stack, evidence.run, digest, str(place), verdict, oldest))
@@ -138,10 +134,7 @@ def for_gate(plan_digest: str, printed: str) -> str:
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:
     """Judge a report at a later time: old evidence, and that of another plan, prove nothing.
 
-    Args:
-        report: As its evidence was judged.
-        now: The time.
-        asked: Digest of the plan to prove; empty if unknown.
+    `asked` is the digest of the plan to prove; empty if unknown.
     """
     evidence, found = report.evidence, list[Finding]()
     limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
@@ -173,7 +166,9 @@ def parse_named(text: str) -> Named:
     try:
         return _NAMED.validate_json(as_json(text))
     except ValidationError as error:
-        raise UsageError(f"this names no evidence: {_first(error)}") from error
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"this names no evidence: {where}: {first['msg']}") from error
 
 
 def render_short(report: Report) -> str:
@@ -209,20 +204,11 @@ def _fitting(lines: list[str], room: int) -> list[str]:
     return shown
 
 
-def _verdicts(report: Report) -> Counter[str]:
-    return Counter(report.verdict_of(item.probe.name) for item in report.evidence.probes)
-
-
 def _counts(found: Mapping[str, int]) -> str:
     """`3 of 5 passed, 1 failed, 1 error`."""
     others = [f"{found[word]} {word}" for word in ("failed", "error", "skipped") if found.get(word)]
     passed = f"{found.get('passed', 0)} of {sum(found.values())} passed"
     return ", ".join((passed, *others))
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 @dataclass(frozen=True, slots=True)

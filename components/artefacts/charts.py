@@ -39,17 +39,10 @@ class ListedChart:
 
 
 def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) -> ListedChart:
-    """Look up a chart in its repository.
+    """Look up a chart and its release, with or without a `v`, in its repository.
 
-    Args:
-        repo: Address of the upstream repository; addresses in the index are below it.
-        chart: Name of the chart.
-        version: Release, with or without a `v`.
-        access: Certificates and login for the server.
-        at: Address from which to fetch the index: `repo`, or its copy in a mirror.
-
-    Raises:
-        FetchError: The repository, chart or release does not exist.
+    Addresses in the index are below `repo`; `at` is where to fetch the index: `repo`, or its copy
+    in a mirror.
     """
     index = f"{at.rstrip('/')}/index.yaml"
     text = fetch(index, access)
@@ -83,16 +76,8 @@ def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, 
     `repository` and `tag`. If the release is empty, the chart's `appVersion` is used. Images of
     parts with `enabled: false` are left out, and so are those whose tag only a host completes.
 
-    Args:
-        archive: The chart, as `.tgz`.
-        chart: Its name in errors.
-        ours: The values that are set for it.
-
-    Returns:
-        Path in the values, with `#image` or `#tag` for the form, to the image.
-
-    Raises:
-        WrongContentError: The archive is not a chart.
+    Returns the path in the values, with `#image` or `#tag` for the form, to the image. `ours` are
+    the values that are set for the chart.
     """
     try:
         files = _texts(archive)

@@ -33,11 +33,7 @@ from components.artefacts.naming import (
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import FoundImage, RegistryClient, find_image
 from components.artefacts.resolve import chart_archive
-from components.artefacts.web import (
-    FetchError,
-    WrongContentError,
-    download,
-)
+from components.artefacts.web import FetchError, WrongContentError, download
 from components.core.errors import RailyardError, SpecError, UnreachableError
 from components.model.cluster import ClusterSpec
 
@@ -47,10 +43,6 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
 
     Complete files are not fetched again. All failures are reported at once, before any device is
     changed.
-
-    Raises:
-        UnreachableError: Something could not be fetched.
-        SpecError: Something differs from the lock.
     """
     bundle = open_bundle(reach.spec.sources.bundle)
     failed = [
@@ -138,8 +130,7 @@ def gather(
 ) -> list[RailyardError]:
     """Fetch everything into a bundle; complete files are not fetched again.
 
-    Returns:
-        One error for each artefact that failed. `bundle.json` is written only if the list is empty.
+    Returns one error for each artefact that failed. `bundle.json` is written only without errors.
     """
     failed: list[RailyardError] = []
     done: list[Bundled] = []
@@ -243,17 +234,8 @@ def push_bundle(
 ) -> int:
     """Push the images of a bundle into a registry; blobs that it has are not sent again.
 
-    Args:
-        bundle: The bundle.
-        client: The registry.
-        name_of: From the address of an image to its name in the registry.
-        tell: Gets a line for each image.
-
-    Returns:
-        Number of blobs whose bytes were sent.
-
-    Raises:
-        FetchError: The registry refuses; images that were pushed stay there.
+    `name_of` turns the address of an image into its name in the registry. Returns the number of
+    blobs whose bytes were sent; images that were pushed before a failure stay there.
     """
     sent, first = 0, dict[str, str]()
     for each in bundle.entries.values():

@@ -101,11 +101,7 @@ def lock_path(site: Path) -> Path:
 
 
 def read_lock(site: Path | None) -> tuple[Lock, tuple[Finding, ...]]:
-    """Read the lock of a site; an unreadable file is a problem, a missing one an empty lock.
-
-    Args:
-        site: The file that holds the site; None if the site does not come from a file.
-    """
+    """Read the lock of a site; an unreadable file is a problem, a missing one an empty lock."""
     if site is None:
         return Lock(), ()
     path = lock_path(site)
@@ -159,11 +155,7 @@ class _Plain(yaml.SafeDumper):
 
 
 def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
-    """Write a lock whole or not at all, with entries in the order of kind and name.
-
-    Raises:
-        OSError: The folder cannot be written.
-    """
+    """Write a lock whole or not at all, with entries in the order of kind and name."""
     ordered = sorted(entries.values(), key=lambda entry: entry.key)
     written = [entry.model_dump(exclude_defaults=True) for entry in ordered]
     whole = {"version": 1, "artefacts": written}
@@ -199,18 +191,21 @@ class Bundle:
     entries: Mapping[tuple[str, str], Bundled]
 
     def file_of(self, artefact: Artefact, sha256: str) -> Path:
-        """The file of an artefact.
-
-        Raises:
-            SpecError: The bundle lacks it, or its digest differs.
-        """
+        """The file of an artefact; SpecError if the bundle lacks it, or its digest differs."""
         found = self.entries.get((artefact.kind, artefact.address))
         if found is None:
-            raise SpecError(lacks(self.folder, artefact.name))
+            raise SpecError(
+                f"the bundle {self.folder} lacks {artefact.name}.\n"
+                "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
+            )
         path = self.folder / found.file
         have = digest_of(path) if path.is_file() else "none"
         if have != sha256:
-            raise SpecError(differs(self.folder, artefact.name, have, sha256))
+            raise SpecError(
+                f"the bundle {self.folder} has {artefact.name} with the checksum {have}, want"
+                f" {sha256}.\n  fix    make it again with `railyard bundle SITE DIR`; it was made"
+                " of another lock, or was altered"
+            )
         return path
 
     def problems(self, wanted: Sequence[tuple[Artefact, str]]) -> Iterator[tuple[Artefact, str]]:
@@ -255,29 +250,8 @@ def blob_path(folder: Path, digest: str) -> Path:
     return folder / "images" / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
-def lacks(folder: Path, name: str) -> str:
-    """The message for an artefact that the bundle lacks."""
-    return (
-        f"the bundle {folder} lacks {name}.\n"
-        "  fix    make it again with `railyard bundle SITE DIR` on a machine with a network"
-    )
-
-
-def differs(folder: Path, name: str, have: str, want: str) -> str:
-    """The message for an artefact whose checksum differs."""
-    return (
-        f"the bundle {folder} has {name} with the checksum {have}, want {want}.\n"
-        "  fix    make it again with `railyard bundle SITE DIR`; it was made of another lock, or "
-        "was altered"
-    )
-
-
 def open_bundle(folder: str | Path | None) -> Bundle | None:
-    """Open the bundle in a folder; None without a folder.
-
-    Raises:
-        SpecError: The folder has no readable bundle.
-    """
+    """Open the bundle in a folder; None without a folder."""
     if folder is None:
         return None
     path = Path(folder)

@@ -121,11 +121,8 @@ def pin_site(
 ) -> tuple[Pinned, ...]:
     """Resolve every artefact of a site; each failure is a separate outcome.
 
-    Args:
-        reach: The site, and how to reach its sources.
-        lock: The lock before this run.
-        today: The day that new entries get.
-        update: Names of artefacts to accept with changed content; `all` for every one.
+    New entries get the day `today`. `update` names artefacts to accept with changed content; `all`
+    means every one.
     """
     artefacts = artefacts_of(reach.spec)
     first = _each(artefacts, lambda each: _pin(reach, each, lock, today))
@@ -232,12 +229,7 @@ class Archive:
 
 
 def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
-    """Fetch a chart, and compare it with the digest in its repository's index.
-
-    Raises:
-        FetchError: It could not be fetched.
-        WrongContentError: Its digest differs.
-    """
+    """Fetch a chart, and compare it with the digest in its repository's index."""
     if artefact.address.startswith("oci://"):
         body = _oci_chart(reach, artefact)
         return Archive(body, hashlib.sha256(body).hexdigest())

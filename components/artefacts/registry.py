@@ -87,12 +87,7 @@ class RegistryClient:
         return api_of(self.host, insecure=self.access.insecure)
 
     def manifest(self, repository: str, reference: str) -> Manifest:
-        """A manifest by tag or digest; its digest is computed and compared.
-
-        Raises:
-            FetchError: It does not exist, or the registry does not answer.
-            WrongContentError: Its digest differs, or it is not a manifest.
-        """
+        """A manifest by tag or digest; its digest is computed and compared."""
         address = f"{self.base}/{repository}/manifests/{quote(reference, safe=':')}"
         accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
         with self.call(Call(address, headers=accept), repository, "pull") as answer:
@@ -110,12 +105,7 @@ class RegistryClient:
         return Manifest(kind, digest, body)
 
     def blob(self, repository: str, digest: str) -> bytes:
-        """A small blob.
-
-        Raises:
-            FetchError: It could not be fetched.
-            WrongContentError: Its digest differs.
-        """
+        """A small blob, compared with its digest."""
         address = f"{self.base}/{repository}/blobs/{digest}"
         with self.call(Call(address), repository, "pull") as answer:
             body = answer.whole()
@@ -125,12 +115,7 @@ class RegistryClient:
         return body
 
     def save_blob(self, repository: str, digest: str, target: Path) -> None:
-        """Download a blob to its path, and continue an earlier partial download.
-
-        Raises:
-            FetchError: It could not be fetched.
-            WrongContentError: Its digest differs.
-        """
+        """Download a blob to its path, and continue an earlier partial download."""
         address = f"{self.base}/{repository}/blobs/{digest}"
         # The token is for this registry; if it keeps blobs elsewhere, that address has its own.
         with self.call(Call(address, "HEAD"), repository, "pull"):
@@ -139,11 +124,7 @@ class RegistryClient:
         download(address, self.access, target, digest.removeprefix("sha256:"), token)
 
     def has(self, what: str, repository: str, digest: str) -> bool:
-        """Whether the registry has one of the `blobs` or `manifests`.
-
-        Raises:
-            FetchError: The registry refuses or does not answer.
-        """
+        """Whether the registry has one of the `blobs` or `manifests`."""
         address = f"{self.base}/{repository}/{what}/{digest}"
         accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
         try:
@@ -155,14 +136,7 @@ class RegistryClient:
             raise
 
     def push_blob(self, repository: str, digest: str, source: Path, mount: str) -> bool:
-        """Upload a blob, unless the registry has it or can mount it from another repository.
-
-        Returns:
-            Whether its bytes were sent.
-
-        Raises:
-            FetchError: The registry refuses it.
-        """
+        """Upload a blob, unless the registry has or can mount it; whether bytes were sent."""
         if self.has("blobs", repository, digest):
             return False
         query = f"?{urlencode({'mount': digest, 'from': mount})}" if mount else ""
@@ -184,11 +158,7 @@ class RegistryClient:
                 return True
 
     def push_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
-        """Put a manifest under a tag or its digest.
-
-        Raises:
-            FetchError: The registry refuses it.
-        """
+        """Put a manifest under a tag or its digest."""
         address = f"{self.base}/{repository}/manifests/{reference}"
         headers = {"Content-Type": manifest.media_type}
         with self.call(Call(address, "PUT", headers, manifest.body), repository, "pull,push"):
@@ -196,11 +166,7 @@ class RegistryClient:
 
     @contextmanager
     def call(self, call: Call, repository: str, rights: str) -> Generator[Answer]:
-        """Ask the registry, with a token if it wants one.
-
-        Raises:
-            FetchError: It refuses.
-        """
+        """Ask the registry, with a token if it wants one."""
         key = f"{repository}:{rights}"
         had = key in self._tokens
         if not had:
@@ -260,14 +226,8 @@ def find_image(
 ) -> FoundImage:
     """Resolve a name.
 
-    Args:
-        client: Its registry.
-        image: The name.
-        processors: The required ones; None for all parts of a list.
-
-    Raises:
-        FetchError: The image does not exist, or lacks one of the processors.
-        WrongContentError: The content differs from its digest.
+    The image must have the required `processors`; None takes all parts of a list. FetchError: it
+    does not exist, or lacks one. WrongContentError: the content differs from its digest.
     """
     top = client.manifest(image.repository, image.digest or image.tag)
     if not top.is_index:

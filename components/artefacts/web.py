@@ -101,11 +101,7 @@ class Answer:
     deadline: Deadline = field(default_factory=lambda: Deadline(FILE_DEADLINE_S))
 
     def pieces(self) -> Iterator[bytes]:
-        """The body, piece by piece.
-
-        Raises:
-            FetchError: It ended before the promised length.
-        """
+        """The body, piece by piece; FetchError if it ends before the promised length."""
         promised, got = self.headers.get("content-length"), 0
         try:
             while piece := self.body.read1(_PIECE):
@@ -118,11 +114,7 @@ class Answer:
             raise _cut(self.address, got, promised, "the connection was closed")
 
     def whole(self) -> bytes:
-        """The body of an index or manifest.
-
-        Raises:
-            FetchError: It was cut, or is far too long.
-        """
+        """The body of an index or manifest; FetchError if it was cut, or is far too long."""
         found = bytearray()
         for piece in self.pieces():
             found += piece
@@ -186,11 +178,7 @@ class Call:
 
 @contextmanager
 def open_call(call: Call, access: Access) -> Generator[Answer]:
-    """Send one request; the answer is open inside the block.
-
-    Raises:
-        FetchError: The server refuses or does not answer; the text says which, and the fix.
-    """
+    """Send one request; the answer is open inside the block. A FetchError gives the fix."""
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked below
         call.address, call.data, dict(call.headers), method=call.method
     )
@@ -201,8 +189,7 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
         request.add_unredirected_header("Authorization", sent)
     deadline, trusted = Deadline(call.deadline_s), ssl.create_default_context(cadata=access.ca)
     opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=timed(trusted)),
-        _SameServer(),
+        urllib.request.HTTPSHandler(context=timed(trusted)), _SameServer()
     )
     try:
         with end_within(deadline), opener.open(request, timeout=TIMEOUT_S) as raw:
@@ -246,21 +233,13 @@ def _unreachable(address: str, reason: object) -> FetchError:
 
 
 def fetch(address: str, access: Access, headers: Mapping[str, str] | None = None) -> bytes:
-    """The whole of a small answer.
-
-    Raises:
-        FetchError: It could not be fetched.
-    """
+    """The whole of a small answer."""
     with open_call(Call(address, headers=headers or {}), access) as answer:
         return answer.whole()
 
 
 def measure(address: str, access: Access) -> tuple[str, int]:
-    """SHA-256 and size in bytes of a served file; nothing is kept.
-
-    Raises:
-        FetchError: It could not be fetched, or was cut.
-    """
+    """SHA-256 and size in bytes of a served file; nothing is kept."""
     digest, size = hashlib.sha256(), 0
     with open_call(Call(address, deadline_s=FILE_DEADLINE_S), access) as answer:
         for piece in answer.pieces():
@@ -270,11 +249,7 @@ def measure(address: str, access: Access) -> tuple[str, int]:
 
 
 def length_of(address: str, access: Access) -> int:
-    """Size in bytes of a served file, without fetching it; 0 if the server does not say.
-
-    Raises:
-        FetchError: The server does not have it, or does not answer.
-    """
+    """Size in bytes of a served file, without fetching it; 0 if the server does not say."""
     with open_call(Call(address, "HEAD"), access) as answer:
         return int(answer.headers.get("content-length", "0"))
 
@@ -285,11 +260,6 @@ def download(
     """Fetch a file to its path, where it appears only if its checksum is right.
 
     A partial file of an earlier try is continued if the server supports that.
-
-    Raises:
-        FetchError: It could not be fetched, or was cut.
-        WrongContentError: Its checksum differs.
-        OSError: The folder cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")

@@ -168,16 +168,8 @@ _SAND: Final = (
     "Trident and Tomahawk"
 )
 UNPLANNED: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
-    (
-        re.compile(r"QM(87|97)90"),
-        _UNMANAGED,
-        _UFM,
-    ),
-    (
-        re.compile(r"Q3[24]\d\d(-\w+)?"),
-        _NVOS,
-        _UFM,
-    ),
+    (re.compile(r"QM(87|97)90"), _UNMANAGED, _UFM),
+    (re.compile(r"Q3[24]\d\d(-\w+)?"), _NVOS, _UFM),
     (
         re.compile(r"(DCS-)?7(28\d|5\d\d|8\d\d)R\w*(-.*)?"),
         _SAND,

@@ -91,8 +91,7 @@ class DriverVersion:
 def parse_driver_version(text: str) -> DriverVersion | None:
     """Read `5.4-1.0.3.0`, `MLNX_OFED_LINUX-…`, `OFED-internal-…`, a DOCA release or its package.
 
-    Returns:
-        None if it has another form, or is an unknown DOCA release.
+    None if it has another form, or is an unknown DOCA release.
     """
     text = text.removesuffix(":")  # `ofed_info -s` ends its answer with one
     if stack := _STACK.fullmatch(text):
@@ -243,11 +242,7 @@ def containerd_of(installer: str, release: str) -> str | None:
 
 
 def nri_works(runtime: str) -> bool:
-    """Whether a node's runtime, `containerd://2.1.4-k3s1`, is in a range for NRI; unknown ones are.
-
-    Args:
-        runtime: `status.nodeInfo.containerRuntimeVersion` of the node.
-    """
+    """Whether a runtime, `containerd://2.1.4-k3s1`, is in a range for NRI; unknown ones are."""
     name, _, version = runtime.partition("://")
     numbers = parse_numbers(version)[:3]
     ranges = _NRI.get(name)

@@ -145,7 +145,9 @@ def _render(report: Report) -> str:
     counts = f"{hosts}, {counted(len(spec.switches), 'switch', 'switches')}, {rails}"
     read = f"({spec.name}: {counts}; {len(RULES)} rules)"
     if report.refused:
-        return "\n".join([*found, f"{checked.file}: the rules hold {read}; an update is refused."])
+        return "\n".join(
+            [*found, f"{checked.file}: the rules hold {read}, but an update is refused: see above."]
+        )
     if report.problems:
         return "\n".join([*found, f"{checked.file}: good but for warnings {read}."])
     alone = f"Left alone: {'; '.join(left_alone(spec))}."

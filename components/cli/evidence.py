@@ -37,7 +37,7 @@ app = command_app("Called by the steps of acceptance.")
 def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> None:
     """Run the probes of the request on standard input, and print their results."""
     # This imports the clients of hosts, switches and Kubernetes, which the gate does not need.
-    from components.acceptance.collect.run import collect_evidence  # noqa: PLC0415 - see above
+    from components.acceptance.collect.probe_runs import collect_evidence  # noqa: PLC0415 - see above
 
     asked = parse_asked(sys.stdin.read())
     request = parse_accept_request(read_archived(asked.place, f"run: pulumi up -s {asked.stack}"))

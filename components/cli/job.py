@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from components.acceptance.collect.cluster_jobs import Absent
-from components.acceptance.collect.run import open_cluster
+from components.acceptance.collect.probe_runs import open_cluster
 from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
@@ -18,7 +18,7 @@ from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
-from components.jobs.torchrun import TorchForm
+from components.jobs.mpi import TorchForm
 from components.kubernetes.planes.base import ClusterRef
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Collective

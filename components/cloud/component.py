@@ -6,31 +6,19 @@ from dataclasses import replace
 
 import pulumi
 
-from components.cloud.calls import CloudCall, list_calls
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import CloudCall, CloudPlan, list_calls
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import InstancesReady, gate
 from components.remote.step import env_name
 
 
 class Instances(pulumi.ComponentResource):
-    """Make network, firewall, IB partition and instances, and wait until they answer.
-
-    Args:
-        name: Name of the component; each step is named after its object.
-        plan: From `plan_cloud`, with a higher generation for each object that is gone.
-        remote: Secrets and repair notes of this run.
-        opts: Resource options of the component.
-    """
+    """Make network, firewall, IB partition and instances, and wait until they answer."""
 
     ready: InstancesReady
 
     def __init__(
-        self,
-        name: str,
-        plan: CloudPlan,
-        remote: Remote,
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, plan: CloudPlan, remote: Remote, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("railyard:cloud:Instances", name, {"instances": len(plan.instances)}, opts)
         self._printed: dict[str, pulumi.Output[str]] = {}

@@ -34,12 +34,7 @@ class CloudError(DeviceError):
     exit_code = 4
 
     def __init__(self, text: str, status: int = 0) -> None:
-        """Keep the status.
-
-        Args:
-            text: The whole report.
-            status: The HTTP status; 0 if no answer came.
-        """
+        """Keep the HTTP status; 0 if no answer came."""
         super().__init__(text)
         self.status = status
 
@@ -68,15 +63,9 @@ def canonical_query(query: Query) -> str:
 def sign(secret: str, method: str, path: str, query: Query, timestamp: str) -> str:
     """The signature of one request.
 
-    Args:
-        secret: The secret key as the vendor shows it: base64 for URLs, without padding.
-        method: `GET` and so on.
-        path: With the version: `/v1/capacities`.
-        query: The parameters as they are sent.
-        timestamp: As in `X-Crusoe-Timestamp`.
-
-    Raises:
-        UsageError: The secret is not a valid key.
+    `secret` is the secret key as the vendor shows it: base64 for URLs, without padding. `path` has
+    the version (`/v1/capacities`), `query` the parameters as they are sent, and `timestamp` is the
+    header `X-Crusoe-Timestamp`.
     """
     message = f"{path}\n{canonical_query(query)}\n{method}\n{timestamp}\n"
     digest = hmac.new(_key(secret), message.encode(), hashlib.sha256).digest()
@@ -127,12 +116,7 @@ class Deadline:
     """A time limit for polling, with short pauses at first because many tasks end quickly."""
 
     def __init__(self, seconds: float, poll_s: float) -> None:
-        """Start now.
-
-        Args:
-            seconds: From now to the deadline.
-            poll_s: Longest pause between two polls.
-        """
+        """Start now; `poll_s` is the longest pause between two polls."""
         self._ends_at_s = time.monotonic() + seconds
         self._poll_s = poll_s
         self._pause_s = min(_FIRST_PAUSE_S, poll_s)
@@ -198,12 +182,7 @@ class CrusoeApi:
         return f"/projects/{quote(self._access.project, safe='')}/{path}"
 
     def get(self, path: str, query: Query = ()) -> Document:
-        """Read; try again while the API fails or does not answer.
-
-        Raises:
-            NotFoundError: 404.
-            CloudError: Any other refusal, or no answer.
-        """
+        """Read; try again while the API fails or does not answer."""
         again = self.patience.until(self.patience.operation_s)
         for _ in range(self.patience.reads - 1):
             try:
@@ -213,11 +192,7 @@ class CrusoeApi:
         return self._send("GET", path, query, None)
 
     def list_items(self, path: str, query: Query = (), key: str = "items") -> Iterator[Document]:
-        """Read a list to its last page.
-
-        Raises:
-            CloudError: The API refused or failed, or its answer is not a list.
-        """
+        """Read a list to its last page."""
         token = ""
         while True:
             pages = [("limit", _PAGE)] if path.endswith("/instances") else []
@@ -234,10 +209,8 @@ class CrusoeApi:
     def change(self, method: str, path: str, body: Document | None = None) -> Document:
         """Ask for a change, once.
 
-        Raises:
-            AmbiguousError: The answer was lost, or the API failed: find out what happened.
-            NotFoundError: 404.
-            CloudError: The API refused; nothing was changed.
+        AmbiguousError: the answer was lost, or the API failed, and the caller must find out what
+        happened. Any other CloudError: the API refused, and nothing was changed.
         """
         return self._send(method, path, (), body)
 

@@ -32,14 +32,8 @@ OUT_OF_STOCK: Final = frozenset({"out_of_stock", "quota_exceeded"})
 def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
     """Make an object if it is missing; otherwise adopt it, and repair it if it is a firewall rule.
 
-    Returns:
-        `id`, `name`, `did` (`made`, `adopted`, `mended`, `unchanged`), and for an instance the
-        `operation` that makes it, because this step does not wait for an instance.
-
-    Raises:
-        CloudError: The API refused or failed.
-        DeviceError: The object with that name has other settings, or several have the name.
-        OutOfStockError: The cloud has no free machine.
+    Prints `id`, `name`, `did` (`made`, `adopted`, `mended`, `unchanged`), and for an instance the
+    `operation` that makes it, because this step does not wait for an instance.
     """
     kind = KINDS[request.kind]
     found = find(api, kind, request.name, previous.get("id", ""))
@@ -176,11 +170,7 @@ def _one(api: CrusoeApi, kind: Kind, identity: str) -> str:
 
 
 def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
-    """The IB network with the most free slices of the type, in the location.
-
-    Raises:
-        DeviceError: The location has no IB network for the type.
-    """
+    """The IB network with the most free slices of the type, in the location."""
     free = ib_capacity(api, request.api.location, request.slice_type)
     if not free:
         raise DeviceError(
@@ -204,11 +194,7 @@ def ib_capacity(api: CrusoeApi, location: str, slice_type: str) -> dict[str, int
 
 
 def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
-    """Delete the object that this step made, and wait until it is gone.
-
-    Raises:
-        CloudError: The API refused or failed; the object probably still exists.
-    """
+    """Delete the object that this step made, and wait until it is gone."""
     kind = KINDS[request.kind]
     identity = previous.get("id", "")
     if not identity:
@@ -226,9 +212,6 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
 
     If another object still uses a partition or network, its deletion is tried again until the
     deadline, because the deletion of an instance takes some time.
-
-    Raises:
-        CloudError: The API refused or failed, or the object still exists after the deadline.
     """
     deadline = api.patience.until(api.patience.operation_s)
     why, operation, asked = "", "", False

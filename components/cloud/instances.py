@@ -34,16 +34,9 @@ _KEY_TIMEOUT_S = 10.0
 def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> Printed:
     """Wait for an instance; start it if it is stopped.
 
-    Returns:
-        `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
-        InfiniBand GUIDs that the API names, with commas.
-
-    Raises:
-        OutOfStockError: The cloud has no such machine.
-        HostKeyError: The same instance presents another host key than the pinned one.
-        UnreachableError: It does not answer SSH in time.
-        DeviceError: It lacks the HCAs that were asked for, or the cloud could not make it.
-        CloudError: The API refused or failed, or the instance does not run in time.
+    Prints `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
+    InfiniBand GUIDs that the API names, with commas. HostKeyError: the same instance presents
+    another host key than the pinned one.
     """
     deadline = api.patience.until(api.patience.boot_s)
     settings = _await_running(api, request, deadline)
@@ -88,11 +81,7 @@ def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) ->
 
 
 def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -> None:
-    """Refuse at once an instance that will never run.
-
-    Raises:
-        DeviceError: The cloud could not make it, or it is gone.
-    """
+    """Refuse at once an instance that will never run."""
     if item is not None and item.settings.get("state") == RUNNING:
         return
     if request.operation:
@@ -158,11 +147,7 @@ def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: st
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
-    """The site with its instances as hosts, as plain data for YAML.
-
-    Raises:
-        UsageError: No instances are configured, or one of them does not exist yet.
-    """
+    """The site with its instances as hosts, as plain data for YAML."""
     provision = crusoe_of(spec)
     if provision is None:
         raise UsageError("the site does not make cloud instances, so nothing can be exported.")

@@ -167,11 +167,7 @@ KINDS: Final[Mapping[ObjectKind, Kind]] = {
 
 
 def parse_item(kind: Kind, document: Document) -> Item:
-    """Read one object of an answer.
-
-    Raises:
-        CloudError: It has no id or no name.
-    """
+    """Read one object of an answer; CloudError if it has no id or no name."""
     identity, name = _text(document.get("id")), _text(document.get("name"))
     if not identity or not name:
         raise CloudError(f"the cloud's API lists a {kind.words} without an id or a name")
@@ -179,11 +175,7 @@ def parse_item(kind: Kind, document: Document) -> Item:
 
 
 def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
-    """All objects of a kind, or those with one name.
-
-    Raises:
-        CloudError: The list could not be read.
-    """
+    """All objects of a kind, or those with one name."""
     query = [("names", name)] if name and kind.path.endswith("/instances") else []
     found = (parse_item(kind, each) for each in api.list_items(_path(api, kind), query))
     return tuple(item for item in found if name in ("", item.name))
@@ -192,11 +184,9 @@ def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
 def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | None:
     """The object with that id, else the one with that name, else None.
 
-    If the id is known, None needs two answers: a list without it, and "not found" for the id.
-
-    Raises:
-        CloudError: The API refused or failed, which proves nothing about the object.
-        DeviceError: Several objects have the name, and the known id fits none of them.
+    If the id is known, None needs two answers: a list without it, and "not found" for the id. A
+    CloudError proves nothing about the object. DeviceError: several objects have the name, and the
+    known id fits none of them.
     """
     items = list_kind(api, kind, name)
     own = next((item for item in items if item.id == known_id), None)
@@ -215,11 +205,7 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
 
 
 def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
-    """The object with that id, or None if a list lacks it too.
-
-    Raises:
-        CloudError: The API refused or failed.
-    """
+    """The object with that id, or None if a list lacks it too."""
     try:
         return parse_item(kind, api.get(f"{_path(api, kind)}/{identity}"))
     except CloudError as error:

@@ -32,7 +32,7 @@ from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.core.plain_text import fill, instances_in, parse_facts
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
+from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 
 OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
 """A preview waits for these reads, so each is tried only three times within seconds."""
@@ -43,14 +43,7 @@ class Gone:
     """The stack made the object, and it no longer exists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """The API gave no usable answer, and why."""
-
-    reason: str
-
-
-CloudFacts = Mapping[str, Item | Gone | Unread]
+CloudFacts = Mapping[str, Item | Gone | Unreachable]
 """Step of an object to the API's answer; never-made objects are left out."""
 
 
@@ -71,18 +64,11 @@ def observe_cloud(
 ) -> CloudFacts:
     """Read every object that this stack made, with one list for each kind.
 
-    Args:
-        plan: The wanted objects; those that were never applied are skipped.
-        applied: The recorded state, which has the ids.
-        secrets: Secret name to value.
-        patience: How long to wait for the API.
-
-    Raises:
-        UsageError: A secret of the API is missing.
+    Objects of the plan that were never applied are skipped; the recorded state has the ids.
     """
     api = open_api(plan.api, secrets, patience)
     ids = {item.step: _recorded(applied, item.step).get("id", "") for item in plan.objects}
-    seen: dict[str, Item | Gone | Unread] = {}
+    seen: dict[str, Item | Gone | Unreachable] = {}
     for kind in KINDS:
         asked = {item.step: ids[item.step] for item in plan.objects if item.kind == kind}
         seen |= _look(api, kind, {step: known for step, known in asked.items() if known})
@@ -91,25 +77,25 @@ def observe_cloud(
 
 def _look(
     api: CrusoeApi, kind: ObjectKind, ids: Mapping[str, str]
-) -> dict[str, Item | Gone | Unread]:
+) -> dict[str, Item | Gone | Unreachable]:
     if not ids:
         return {}
     try:
         listed = {item.id: item for item in list_kind(api, KINDS[kind])}
     except CloudError as error:
-        return {step: Unread(str(error)) for step in ids}
+        return {step: Unreachable(str(error)) for step in ids}
     return {step: _one(api, kind, listed.get(known), known) for step, known in ids.items()}
 
 
 def _one(
     api: CrusoeApi, kind: ObjectKind, listed: Item | None, identity: str
-) -> Item | Gone | Unread:
+) -> Item | Gone | Unreachable:
     if listed is not None:
         return listed
     try:
         return get_by_id(api, KINDS[kind], identity) or Gone()
     except CloudError as error:
-        return Unread(str(error))
+        return Unreachable(str(error))
 
 
 def _recorded(applied: Applied, step: str) -> Mapping[str, str]:
@@ -134,7 +120,9 @@ def _drift_of_object(
     device = f"{KINDS[item.kind].words} {item.name}"
     recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
-        return CloudDrift(_never(device, item.step), generation=item.generation)
+        return CloudDrift(
+            make_drift(device, item.step, None, (), edited=True, note=None), item.generation
+        )
     request = parse_request(ObjectRequest, recorded.stdin)
     seen = facts.get(item.step)
     gone = isinstance(seen, Gone)
@@ -149,18 +137,18 @@ def _drift_of_object(
     generation = request.generation + 1 if gone else request.generation
     planned = plan.request(replace(item, generation=request.generation), request.repair)
     edited = _filled(planned, applied) != recorded.stdin
-    drift = _drift(device, item.step, seen, found, edited=edited, note=request.repair)
+    drift = make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
     return CloudDrift(drift, generation)
 
 
 def _drift_of_running(
-    plan: CloudPlan, name: str, step: str, applied: Applied, seen: Item | Gone | Unread | None
+    plan: CloudPlan, name: str, step: str, applied: Applied, seen: Item | Gone | Unreachable | None
 ) -> CloudDrift:
     """Compare an instance's state, addresses and GUIDs with the recorded ones."""
     device = f"running instance {name}"
     recorded = applied.step(step)
     if recorded is None or not recorded.stdin:
-        return CloudDrift(_never(device, step))
+        return CloudDrift(make_drift(device, step, None, (), edited=True, note=None))
     was = previous_of_text(recorded.stdout)
     wanted = {"state": RUNNING} | {
         key: was[key] for key in ("public_ip", "private_ip", "guids") if was.get(key)
@@ -176,7 +164,7 @@ def _drift_of_running(
     planned = next(each for each in plan.instances if each.step == step)
     text = _filled(plan.ready_request(planned, request.repair), applied)
     edited = text != recorded.stdin
-    return CloudDrift(_drift(device, step, seen, found, edited=edited, note=request.repair))
+    return CloudDrift(make_drift(device, step, seen, found, edited=edited, note=request.repair))
 
 
 def _filled(text: str, applied: Applied) -> str:
@@ -191,48 +179,12 @@ def _filled(text: str, applied: Applied) -> str:
         return text
 
 
-def _never(device: str, step: str) -> DeviceDrift:
-    return DeviceDrift(
-        device=device,
-        step=step,
-        observed=False,
-        unreachable=None,
-        stranger=False,
-        applied=False,
-        edited=True,
-        differences=(),
-        last_note="",
-    )
-
-
-def _drift(
-    device: str,
-    step: str,
-    seen: Item | Gone | Unread | None,
-    found: tuple[Difference, ...],
-    *,
-    edited: bool,
-    note: str,
-) -> DeviceDrift:
-    return DeviceDrift(
-        device=device,
-        step=step,
-        observed=isinstance(seen, Item | Gone),
-        unreachable=seen.reason if isinstance(seen, Unread) else None,
-        stranger=False,
-        applied=True,
-        edited=edited,
-        differences=found,
-        last_note=note,
-    )
-
-
 def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
     """Instances that are gone or stopped, so that no tool can read them."""
     return frozenset(each.name for each in plan.instances if _is_silent(facts.get(each.create)))
 
 
-def _is_silent(seen: Item | Gone | Unread | None) -> bool:
+def _is_silent(seen: Item | Gone | Unreachable | None) -> bool:
     return isinstance(seen, Gone) or (
         isinstance(seen, Item) and seen.settings.get("state") in STOPPED
     )

@@ -28,12 +28,8 @@ _There = Mapping[ObjectKind, tuple[Item, ...]]
 def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
     """Check all that could stop an update half-way: names, types, images, quota, capacity, IB.
 
-    Returns:
-        `claimed`: the names that this stack owns, each with its kind.
-
-    Raises:
-        DeviceError: Something is missing; the text names all of it. Nothing was made.
-        CloudError: The API refused or failed.
+    Prints `claimed`: the names that this stack owns, each with its kind. A DeviceError names all
+    that is missing; nothing was made.
     """
     if lacks := look(api, request, previous):
         raise DeviceError("\n".join(f"cloud: {words}" for _, words in lacks) + _NOTHING)
@@ -143,11 +139,7 @@ def _resolve(tags: dict[str, dict[str, str]], image: str) -> tuple[str, str] | N
 
 
 def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
-    """Resolve a tag to its `id` now, and an `image` whose tag keeps that meaning.
-
-    Raises:
-        DeviceError: The location has no such image.
-    """
+    """Resolve a tag to its `id` now, and an `image` whose tag keeps that meaning."""
     found = _resolve(_image_tags(api, request.api.location), request.image)
     if found is None:
         raise DeviceError(
@@ -220,11 +212,7 @@ def _infiniband(
 
 
 def sweep(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
-    """Delete the objects that still have claimed names, after the other steps removed theirs.
-
-    Raises:
-        CloudError: The API refused or failed, and something is left.
-    """
+    """Delete the objects that still have claimed names, after the other steps removed theirs."""
     planned = {_name(claim): claim for claim in request.claims}
     names = {*planned, *_claimed(previous)}
     gone: list[str] = []

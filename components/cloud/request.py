@@ -108,27 +108,14 @@ class PreflightRequest:
 
 
 def parse_request(kind: type[T], text: str) -> T:
-    """Read a request from stdin.
-
-    Raises:
-        UsageError: The text is not such a request; the message names the first fault.
-    """
+    """Read a request from stdin; UsageError names the first fault."""
     return read_request(TypeAdapter(kind), text, "cloud request")
 
 
 def open_api(
     api: CloudApi, secrets: Mapping[str, str], patience: Patience | None = None
 ) -> CrusoeApi:
-    """A client for the project of a request.
-
-    Args:
-        api: The address, and the names of the secrets.
-        secrets: Secret name to value.
-        patience: How long to wait; None: as for the real cloud.
-
-    Raises:
-        UsageError: A secret is missing.
-    """
+    """A client for the project of a request; without `patience` it waits as for the real cloud."""
     missing = [name for name in (api.access_key, api.secret_key) if not secrets.get(name)]
     if missing:
         raise UsageError(

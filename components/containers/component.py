@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pulumi
 
-from components.containers.container_plan import KEYS, HostPayload, PayloadPlan
+from components.containers.container_plan import KEYS, PayloadPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, PayloadReady, gate
 from components.remote.objects import WithMade, host_step
@@ -21,12 +21,7 @@ class Payload(pulumi.ComponentResource):
     makes new ones and hands them out; the next `pulumi up` sees that they are not in use, and puts
     them there.
 
-    Args:
-        name: Name of the component; steps are named after their host.
-        plan: What `plan_payload` decided.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the stage before.
-        opts: Resource options of the component.
+    Steps are named after their host.
     """
 
     ready: PayloadReady
@@ -56,8 +51,9 @@ class Payload(pulumi.ComponentResource):
         for step in plan.build:
             image = self._steps(shared, [step], image or stores[0])
         containers = [
-            self._container(shared, host, [*kept, *image])
+            made
             for host, kept in zip(plan.hosts, stores, strict=True)
+            for made in self._steps(shared, [host.container], [*kept, *image])
         ]
         self.ready = PayloadReady(gate(name, self, containers))
         self.register_outputs({})
@@ -67,9 +63,3 @@ class Payload(pulumi.ComponentResource):
     ) -> list[pulumi.Resource]:
         opts = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         return [host_step(shared, step, opts) for step in steps]
-
-    def _container(
-        self, shared: Remote, host: HostPayload, after: Sequence[pulumi.Resource]
-    ) -> pulumi.Resource:
-        opts = pulumi.ResourceOptions(parent=self, depends_on=list(after))
-        return host_step(shared, host.container, opts)

@@ -1,28 +1,215 @@
-"""Plan the container on each worker without Kubernetes, and the steps that start it.
+"""Plan the container on each worker without Kubernetes, its steps, and how MPI starts over all.
 
-Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md lists our corrections.
+Sources: NVIDIA AI Enterprise's multi-node guide (docs/explanation/esxi.md lists our corrections:
+two pairs of keys, pinned host keys, a container's key that can only start MPI's daemon); the
+documentation of Open MPI and NCCL.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from ipaddress import AddressValueError, IPv4Address
 from typing import Final, Literal
 
-from components.containers.mpi import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.device_drift import Watched
+from components.jobs.environment import find_hcas, job_environment
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.jobs import Containers, ImageBuild, registry_of
+from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
-from components.remote.tools import Tool, ToolCall, assemble, linux_text, shell_lines
+from components.remote.tools import (
+    Tool,
+    ToolCall,
+    assemble,
+    linux_text,
+    make_tool,
+    shell_lines,
+    strip_comments,
+)
+
+FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
+"""sshd hands it to the user's shell, which knows the home folder."""
+OWN: Final = "@own@"
+"""Marks the address of the worker that reads these texts, which are the same on every worker."""
+_PINNED: Final = "StrictHostKeyChecking yes"
+
+
+@once
+def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
+    """The data about all workers for each worker: texts by the name of their setting, lines ended.
+
+    They grow with the hosts; therefore they are written once, each host keeps one list, and the
+    steps name them by their digests.
+    """
+    texts = {
+        **_authorized_options(spec),
+        "container_config": _container_config(spec),
+        "host_config": _host_config(spec),
+        # Under its name alone: address and port of a worker do not matter to it.
+        "known_hosts": [f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers],
+    }
+    return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
+
+
+@once
+def peer_list(spec: ClusterSpec) -> Tool:
+    """The list: each line with the name of its text before it."""
+    lines = (
+        f"{name} {line}\n" for name, text in peer_texts(spec).items() for line in text.splitlines()
+    )
+    return make_tool("peers", "".join(lines))
+
+
+def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
+    """Pair of keys to the options of its line in authorized_keys."""
+    found = {address for host in spec.workers for address in (host.address, host.way.address)}
+    sources = f'restrict,from="{",".join(sorted(found, key=_address_order))}"'
+    return {
+        "authorized_keys.host": [sources],
+        "authorized_keys.container": [f'{sources},command="{FORCED_COMMAND}"'],
+    }
+
+
+def _address_order(text: str) -> tuple[int, str]:
+    try:
+        return int(IPv4Address(text)), ""
+    except AddressValueError:
+        return 1 << 32, text
+
+
+def _entries(spec: ClusterSpec) -> list[str]:
+    """How each worker is reached from another one, by its name or its address.
+
+    `BindAddress` gives the own address (each host puts it in), because `from=` of the other side
+    checks it and a host has several addresses.
+    """
+    port = spec.containers.ssh_port if spec.containers else None
+    lines: list[str] = []
+    for host in spec.workers:
+        lines += [
+            f"Host {_names(host)}",
+            f"  HostName {host.address}",
+            f"  HostKeyAlias {host.name}",
+            f"  BindAddress {OWN}",
+            f"  Port {port or host.way.port}",
+            f"  User {host.way.user}",
+        ]
+    return lines
+
+
+def _names(host: Host) -> str:
+    return f"{host.name} {host.address}"
+
+
+def _host_config(spec: ClusterSpec) -> list[str]:
+    """Our part of a host's ~/.ssh/config.
+
+    It comes first in the file, because the first value of an option wins.
+    """
+    everyone = " ".join(_names(host) for host in spec.workers)
+    return [
+        *_entries(spec),
+        f"Host {everyone}",
+        "  IdentityFile ~/.ssh/id_ed25519_host",
+        "  IdentitiesOnly yes",
+        f"  {_PINNED}",
+        "  UserKnownHostsFile ~/.ssh/known_hosts_railyard",
+        "Match all",  # the rest of the user's own file is for all hosts again
+    ]
+
+
+def _container_config(spec: ClusterSpec) -> list[str]:
+    return [
+        *_entries(spec),
+        "Host *",
+        "  IdentityFile /root/.ssh/id_ed25519_cont",
+        "  IdentitiesOnly yes",
+        "  BatchMode yes",
+        f"  {_PINNED}",
+        "  UserKnownHostsFile /root/.ssh/known_hosts",
+        "  LogLevel ERROR",
+        "  ServerAliveInterval 30",
+    ]
+
+
+BRIDGES: Final = "lo,docker0"
+"""Interfaces that exist on every host with the same address: a program that picks one waits for
+ever."""
+
+
+def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
+    """Call `mpirun` over hosts: one rank on each, or one per GPU on hosts with the same number."""
+    slots = max(1, ranks // max(1, len(hosts)))
+    places = (host.address if slots == 1 else f"{host.address}:{slots}" for host in hosts)
+    return (
+        "mpirun", "--allow-run-as-root", "-H", ",".join(places), "-np", str(ranks),
+        "--mca", "oob_tcp_if_exclude", BRIDGES, "--mca", "btl_tcp_if_exclude", BRIDGES, *program,
+    )  # fmt: skip
+
+
+def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
+    """`-x NAME=value` for every NCCL variable whose value all hosts share.
+
+    Each rank finds the devices and their GID indices on its own host (`on_own_devices`).
+    """
+    values = job_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
+    return tuple(part for pair in sorted(values.items()) for part in ("-x", "=".join(pair)))
+
+
+def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program behind the search for the RDMA devices of the host that its rank runs on."""
+    if spec.rdma.transport == "infiniband":
+        return find_hcas(program)
+    script = _netdevs(spec) + _script("rdma_device") + _script("rank")
+    return ("/bin/sh", "-c", script, "rank", *program)
+
+
+def _netdevs(spec: ClusterSpec) -> str:
+    """The lines that set `$netdevs`, by the host's name if the hosts differ."""
+    hosts: dict[str, list[str]] = {}
+    for host in spec.workers:
+        hosts.setdefault(" ".join(nic.netdev for nic in host.nics), []).append(host.name)
+    if len(hosts) == 1:
+        return f"{_netdevs_line(*hosts)}\n"
+    cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
+    unknown = '*) echo "railyard: $(uname -n) is not a worker of this site" >&2 && exit 1 ;;'
+    return "\n".join(["case $(uname -n) in", *cases, unknown, "esac", ""])
+
+
+def _netdevs_line(netdevs: str) -> str:
+    return f"netdevs={shlex.quote(netdevs)}"
+
+
+def in_container(containers: Containers, script: str) -> str:
+    """The text that runs a script in a host's container, its errors in the same stream."""
+    words = ("docker", "exec", containers.name, "/bin/bash", "-c", f"exec 2>&1\n{script}")
+    return shlex.join(words) + "\n"
+
+
+def shell_words(command: tuple[str, ...]) -> str:
+    """The command for a shell; a word with a variable is expanded, and stays one word."""
+    return " ".join(f'"{word}"' if "$" in word else shlex.quote(word) for word in command)
+
+
+@cache
+def _script(name: str) -> str:
+    folder = resources.files("components.containers").joinpath("scripts")
+    return strip_comments(folder.joinpath(f"{name}.sh").read_text("utf-8"))
+
+
+def find_devices(netdevs: tuple[str, ...]) -> str:
+    """The lines that set `$hca`, `$gid` and `$hcas` from the interfaces of a host's rails."""
+    return f"{_netdevs_line(' '.join(netdevs))}\n{_script('rdma_device')}"
+
 
 Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
 _PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
@@ -58,11 +245,7 @@ def _mpicont() -> str:
 
 
 def mpicont_text(container: str) -> str:
-    """The forced command for one container, as it is installed, comments included.
-
-    Raises:
-        Bug: The file lacks the line for the container's name.
-    """
+    """The forced command for one container, as it is installed, comments included."""
     return _mpicont().replace(_NAME_LINE, f"container={container} #")
 
 
@@ -128,7 +311,6 @@ class PayloadPlan:
     base_login: RemoteStep | None
     """On the first worker: stores the password of the base image's registry."""
     image: RemoteStep | None
-    """Build and push, on the first worker."""
     hosts: tuple[HostPayload, ...]
     watched: tuple[Watched, ...]
 
@@ -147,9 +329,7 @@ class PayloadPlan:
 def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | None:
     """Plan the containers of a site without Kubernetes; None for a site with it.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder of the records on the hosts; default the cluster's name.
+    The stack, by default the cluster's name, names the folder of the records on the hosts.
 
     Raises:
         Bug: The site has no worker; the check `worker-count` refuses that before.
@@ -163,9 +343,10 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
     planned = [_container(spec, containers, host, stack) for host in spec.workers]
     first = spec.workers[0]
     build = containers.build
+    base = build.login if build else None
     return PayloadPlan(
         keys=f"payload keys --stack {stack}",
-        base_login=_base_store(build, first, stack) if build else None,
+        base_login=_login_store(first, stack, "base_registry", base) if base else None,
         image=_build_step(containers, build, first, stack) if build else None,
         hosts=tuple(
             HostPayload(_stores(containers, host, stack), watched.step)
@@ -176,22 +357,17 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
 
 
 def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
-    stores = [_store(host, stack, ("payload-keys", "keys", KEYS))]
-    if containers.login is not None:
-        secret = containers.login.password.name
-        stores.append(_store(host, stack, ("registry-password", "registry-password", secret)))
-    return tuple(stores)
+    keys = _store(host, stack, "payload-keys", "keys", KEYS)
+    login = containers.login
+    return (keys, _login_store(host, stack, "registry", login)) if login else (keys,)
 
 
-def _base_store(build: ImageBuild, host: Host, stack: str) -> RemoteStep | None:
-    if build.login is None:
-        return None
-    secret = build.login.password.name
-    return _store(host, stack, ("base-registry-password", "base_registry-password", secret))
+def _login_store(host: Host, stack: str, registry: str, login: RegistryLogin) -> RemoteStep:
+    work = f"{registry.replace('_', '-')}-password"
+    return _store(host, stack, work, f"{registry}-password", login.password.name)
 
 
-def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
-    work, file, secret = what
+def _store(host: Host, stack: str, work: str, file: str, secret: str) -> RemoteStep:
     head = {"stack": stack, "file": file}
     return RemoteStep(
         name=f"{host.name}-{work}",
@@ -205,22 +381,10 @@ def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
     )
 
 
-def _registry(containers: Containers) -> dict[str, str]:
-    if containers.login is None:
+def _registry(image: str, login: RegistryLogin | None, prefix: str = "") -> dict[str, str]:
+    if login is None:
         return {}
-    return {
-        "registry": registry_of(containers.image),
-        "registry_user": containers.login.user,
-    }
-
-
-def _base_registry(build: ImageBuild) -> dict[str, str]:
-    if build.login is None:
-        return {}
-    return {
-        "base_registry": registry_of(build.base),
-        "base_registry_user": build.login.user,
-    }
+    return {f"{prefix}registry": registry_of(image), f"{prefix}registry_user": login.user}
 
 
 def _head(containers: Containers, host: Host, stack: str) -> dict[str, str]:
@@ -245,7 +409,8 @@ def build_digest(build: ImageBuild) -> str:
 
 
 def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:
-    lines = _arguments(build) | _registry(containers) | _base_registry(build)
+    lines = _arguments(build) | _registry(containers.image, containers.login)
+    lines |= _registry(build.base, build.login, "base_")
     lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
     head = _head(containers, host, stack)
     return RemoteStep(
@@ -307,7 +472,7 @@ def _peer_digests(spec: ClusterSpec) -> dict[str, str]:
 def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str) -> Watched:
     desired = desired_state(spec, containers, host)
     head, peers = _head(containers, host, stack), peer_list(spec)
-    more = {**_registry(containers), "peers": peers.digest, "stack": stack}
+    more = {**_registry(containers.image, containers.login), "peers": peers.digest, "stack": stack}
     step = RemoteStep(
         name=f"{host.name}-container",
         endpoint=host_endpoint(host),

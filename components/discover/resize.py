@@ -62,6 +62,8 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     new = [_on_rails(each, names) for each in found] or [
         _worker(workers[0], number, hosts or own[1], names) for number in range(hosts or own[1])
     ]
+    head = f"# The example {site['name']} with {len(names)} rails and {len(new)} workers.\n"
+    text = head + re.sub(r"\A(#.*\n)+", "", text)
     text = _with_ports(text, site, names, [each["name"] for each in new])
     text = _section(text, "rails", [f"  - {flow(rail)}" for rail in wanted])
     return _with_workers(text, new)
@@ -201,8 +203,9 @@ def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[st
         raise UsageError(
             f"{switch['name']} ({switch['model']}) has {len(known)} ports for hosts, and "
             f"{len(hosts)} hosts with {len(rails)} of the rails need {len(rails) * len(hosts)}. "
-            "Nothing was written.\n  fix    write fewer hosts or rails, or begin with an example "
-            "of more leaves, such as rail-optimised."
+            "Nothing was written.\n  fix    begin with an example of more leaves: rail-optimised "
+            "has two, mixed-fabric four. For a larger switch, write fewer hosts here, and then "
+            "change model, ports and hosts in site.yaml."
         )
     lines: dict[str, Json] = {}
     folded = fold_names(hosts)

@@ -16,9 +16,9 @@ from components.disruption.disruption_plan import (
 )
 from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
 from components.disruption.request import groups_file, groups_text
+from components.kubernetes.objects import access_environment
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate
-from components.remote.step import env_name
 from components.remote.tools import keep_current, keep_text
 
 
@@ -26,13 +26,6 @@ class Reboots(pulumi.ComponentResource):
     """Take hosts out of service for waiting changes, and return them.
 
     A failed host does not stop the others in its group, but it stops the following groups.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        groups: From `plan_reboots`, in work order.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the hosts, after their converge steps.
-        opts: Resource options of the component.
     """
 
     ready: HostsReady
@@ -65,11 +58,9 @@ class Reboots(pulumi.ComponentResource):
     ) -> pulumi.Resource:
         """Run `railyard device reboot-host`; a repair or a waiting change runs it again."""
         request = step.request
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in request.endpoints:
-            environment |= remote.environment(endpoint)
-        if request.cluster is not None and (name := request.cluster.kubeconfig_secret):
-            environment[env_name(name)] = remote.secrets.require_secret(name)
+        environment = remote.environment(request.endpoint)
+        if request.cluster is not None:
+            environment |= access_environment(request.cluster, remote)
         notes = filter(None, (remote.note(step.serves), remote.note(step.name)))
         stdin = remote.filled(request.render("; ".join(notes)))
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
@@ -78,15 +69,7 @@ class Reboots(pulumi.ComponentResource):
 
 
 class Upgrades(pulumi.ComponentResource):
-    """Upgrade K3s nodes: servers one at a time, then workers in groups.
-
-    Args:
-        name: Name of the component; steps are named after their node.
-        groups: From `chosen`, in work order.
-        remote: Secrets of this run.
-        hosts: The previous stage's handoff.
-        opts: Resource options of the component.
-    """
+    """Upgrade K3s nodes: servers one at a time, then workers in groups."""
 
     ready: HostsReady
 
@@ -112,9 +95,8 @@ class Upgrades(pulumi.ComponentResource):
         if not (step.kept or pulumi.runtime.is_dry_run()):
             for text in request.texts:
                 keep_text(text)
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in request.endpoints:
-            environment |= remote.environment(endpoint)
+        environment = remote.environment(request.endpoint)
+        environment |= access_environment(request.cluster, remote)
         stdin = step.kept or remote.filled(request.render())
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         call = LocalCall(step.name, UPGRADE_VERB, stdin, environment)
@@ -122,14 +104,7 @@ class Upgrades(pulumi.ComponentResource):
 
 
 class Departures(pulumi.ComponentResource):
-    """Drain the nodes that left the file, before the switches reset their ports.
-
-    Args:
-        name: Name of the component.
-        step: From `choose_departures`.
-        remote: Secrets of this run.
-        opts: Resource options of the component.
-    """
+    """Drain the nodes that left the file, before the switches reset their ports."""
 
     ready: NodesDrained
 
@@ -141,9 +116,7 @@ class Departures(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:departures:Departures", name, {}, opts)
-        environment: dict[str, pulumi.Input[str]] = {}
-        for endpoint in step.request.endpoints:
-            environment |= remote.environment(endpoint)
+        environment = access_environment(step.request.cluster, remote)
         stdin = step.kept or step.request.render()
         call = LocalCall(STEP, DRAIN_VERB, stdin, environment)
         self.ready = NodesDrained(local_call(call, pulumi.ResourceOptions(parent=self)))

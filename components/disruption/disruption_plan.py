@@ -79,11 +79,7 @@ def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host
 
     Workers come first, so a fault appears on a machine outside any quorum, and the first failed
     group stops the update. A group never mixes workers of different domains, so a failed group
-    affects only one rack, leaf or unit.
-
-    Args:
-        hosts: In file order, which the groups keep.
-        max_unavailable: Most workers in one group; less than 1 counts as 1.
+    affects only one rack, leaf or unit. Groups keep the order of the file.
     """
     groups = [*worker_groups([host for host in hosts if host.role == "worker"], max_unavailable)]
     for role in ("control_plane", "balancer", "storage", "login"):
@@ -262,11 +258,7 @@ def chosen(
 ) -> tuple[UpgradeGroup, ...]:
     """Choose the steps of this update: nodes with another release, and finished upgrades.
 
-    Args:
-        groups: All nodes.
-        applied: The recorded state.
-        versions: Node to its running release.
-        new: Nodes on a new machine in this update; they get an install, not an upgrade.
+    A `new` node is on a new machine in this update, and gets an install instead of an upgrade.
     """
     found: list[UpgradeGroup] = []
     for group in groups:
@@ -310,12 +302,7 @@ _SHOWN: Final = 8
 
 
 def judge_versions(found: Mapping[str, str], wanted: str) -> Finding | None:
-    """Refuse a downgrade, and a jump over a minor release.
-
-    Args:
-        found: Node to its running release; a release that is not K3s' is skipped.
-        wanted: `kubernetes.version`.
-    """
+    """Refuse a downgrade, and a jump over a minor release; skip nodes without K3s."""
     target, place = parse_k3s(wanted), Place(("kubernetes", "version"), wanted)
     known = {node: each for node, text in found.items() if (each := parse_k3s(text))}
     if target is None:

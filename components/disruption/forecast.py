@@ -68,12 +68,7 @@ class Waiting:
 def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
     """Parse the answer of `maintain.sh look`.
 
-    Args:
-        text: `key=value` lines.
-        without: Settings that do not wait for this host's own boot.
-
-    Raises:
-        DeviceError: A line contains no `=`.
+    The settings in `without` do not wait for this host's own boot.
     """
     passed_over = {f"{DRAIN}{key}" for key in without}
     values = {
@@ -156,10 +151,7 @@ def forecast_departures(
 ) -> tuple[Departure, ...]:
     """Return the hosts that leave service in this update, in order.
 
-    Args:
-        groups: The plan.
-        seen: Host name to its facts; other hosts are unknown, and a preview lists them as not
-            observed.
+    Hosts without facts are unknown; a preview lists them as not observed.
     """
     found: list[Departure] = []
     for group in groups:
@@ -183,13 +175,10 @@ def render_departures(
 def departure_notes(
     groups: Sequence[RebootGroup], seen: Mapping[str, HostState], applied: Applied
 ) -> dict[str, str]:
-    """Return why steps run although neither the plan nor their host's settings changed.
+    """Return, by step, why it runs although neither the plan nor its host's settings changed.
 
     A change may wait for a boot although no setting has drifted. A note has a number, and the last
     one stays, so it changes only if another change waits.
-
-    Returns:
-        Step name to note.
     """
     waiting = {each.host: each for each in forecast_departures(groups, seen)}
     found: dict[str, str] = {}
@@ -239,12 +228,8 @@ def passing_refused(
     """Refuse to continue to a group while a host of an earlier group does not answer.
 
     It may be the host that did not return after the last update, and only that host knows that it
-    left. With `railyard:observe: never` no host is known to be away.
-
-    Args:
-        groups: The plan.
-        seen: Host name to its facts.
-        away: Device name to the reason for its silence.
+    left. `away` is the reason for each device's silence: with `railyard:observe: never` it is
+    empty.
     """
     leaving = forecast_departures(groups, seen)
     if not leaving:

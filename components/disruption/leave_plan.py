@@ -61,11 +61,7 @@ _REQUEST: Final = TypeAdapter(NodesLeave)
 
 
 def parse_leave(text: str) -> NodesLeave:
-    """Parse a request.
-
-    Raises:
-        UsageError: The text is not a request; the message names the first fault.
-    """
+    """Parse a request; UsageError names the first fault."""
     return read_request(_REQUEST, text, "request to drain nodes that leave")
 
 

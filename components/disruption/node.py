@@ -12,10 +12,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from components.core.errors import DeviceError
-from components.disruption.health import is_ready, part_of, read_nodes
 from components.kubernetes.client import Body, Calls
 
 POLL_S: Final = 2.0
@@ -30,7 +29,16 @@ PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 """Folder of device plugin sockets; a pod that mounts it is a device plugin (sources.md#reboots)."""
 _GPU: Final = re.compile(r"/(gpu|mig)\b")
 """Matches resources that are certainly not VFs: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`."""
-_CREATED: Final = (200, 201)
+Nodes: TypeAlias = Mapping[str, Body]
+"""Name to node."""
+SERVER_LABELS: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/etcd",
+    "node-role.kubernetes.io/master",
+)
+"""Labels of nodes that run the control plane (sources.md#reboots)."""
+_OK: Final = 200
+_CREATED: Final = (_OK, 201)
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
 """Answer of the eviction API if a disruption budget allows no more."""
@@ -49,11 +57,7 @@ class Node:
     """Our cordon is on it, as far as this run knows."""
 
     def read(self) -> Body | None:
-        """Return the node, or None if the cluster does not have it.
-
-        Raises:
-            DeviceError: The cluster refuses to say.
-        """
+        """Return the node, or None if the cluster does not have it."""
         answer = self.calls.call("GET", f"/api/v1/nodes/{self.name}")
         if answer.status == _NOT_FOUND:
             return None
@@ -62,10 +66,9 @@ class Node:
         return answer.body
 
     def cordon(self, *, ends_vfs: bool) -> None:
-        """Stop new pods; a node with another cordon stays unchanged.
+        """Stop new pods; `ends_vfs`: the VFs go, so the node will not offer them again.
 
-        Args:
-            ends_vfs: This run removes VFs, so the node will not offer them again.
+        A node with another cordon stays unchanged.
         """
         node = self.read() or {}
         ours, cordoned = is_ours(node), is_cordoned(node)
@@ -82,9 +85,8 @@ class Node:
     def drain(self, deadline_s: float) -> None:
         """Evict all evictable pods, and wait until they are gone.
 
-        Raises:
-            DeviceError: A pod has no owner to recreate it, or pods remain after the deadline; the
-                text has their names and why they stay.
+        DeviceError: a pod has no owner to recreate it, or pods remain after the deadline; the text
+        has their names and why they stay.
         """
         left = self._pods()
         _refuse_orphans(self.name, left)
@@ -111,11 +113,7 @@ class Node:
                 self.pause(POLL_S)
 
     def restart_device_plugins(self) -> None:
-        """Restart the device plugins, because they count devices only at their start.
-
-        Raises:
-            DeviceError: The cluster refuses it.
-        """
+        """Restart the device plugins, because they count devices only at their start."""
         plugins = [pod for pod in self._all_pods() if _is_device_plugin(pod)]
         for pod in plugins:
             meta = pod["metadata"]
@@ -129,12 +127,7 @@ class Node:
     def await_service(self, over: Collection[str], deadline_s: float) -> None:
         """Wait until the node is ready after its latest boot, and offers its resources again.
 
-        Args:
-            over: Earlier boot ids; the node shows the last one until its kubelet reports.
-            deadline_s: Seconds.
-
-        Raises:
-            DeviceError: The deadline ended first.
+        The node shows an earlier boot id, one of `over`, until its kubelet reports.
         """
         ends_at_s = self.now() + deadline_s
         while True:
@@ -226,6 +219,59 @@ class Node:
         raise DeviceError(f"pod {_name(pod)} cannot be evicted: {answer.words}")
 
 
+def read_nodes(calls: Calls) -> Nodes:
+    """Return all nodes of the cluster."""
+    answer = calls.call("GET", "/api/v1/nodes")
+    if answer.status != _OK:
+        raise DeviceError(f"the nodes of the cluster cannot be listed: {answer.words}")
+    items = cast("list[Body]", answer.body.get("items") or [])
+    return {str(node["metadata"]["name"]): node for node in items}
+
+
+def part_of(body: Body, key: str) -> Body:
+    """Return one part of an object, or an empty one."""
+    return cast("Body", body.get(key) or {})
+
+
+def is_ready(node: Body) -> bool:
+    """Whether its condition Ready is True."""
+    conditions = cast("list[Body]", part_of(node, "status").get("conditions") or [])
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
+    """Refuse to take a server out of service while another one is unhealthy.
+
+    With one or two servers it is permitted, since no better time will come: the rest has no
+    majority, so the API is down while the server boots. That loss is returned, in words. `planned`
+    has all servers of the file; it is empty for an existing cluster, whose labels count.
+    """
+    nodes = read_nodes(calls)
+    servers = {name for name, node in nodes.items() if _is_server(node)} | set(planned)
+    others = sorted(servers - {host})
+    absent = [name for name in others if name not in nodes or not is_ready(nodes[name])]
+    if absent:
+        raise DeviceError(
+            f"{', '.join(absent)} of the {len(servers)} servers is not Ready: without {host} as"
+            " well, etcd may lose its quorum. Bring it back first"
+        )
+    if not others:
+        return f"the API is away while {host}, its only server, boots"
+    answer = calls.call("GET", "/readyz?verbose")
+    bad = [line for line in answer.text.splitlines() if line.startswith("[-]")]
+    if answer.status != _OK or bad:
+        words = "; ".join(bad) or answer.words
+        raise DeviceError(f"the cluster's API is not ready to lose {host}: {words}")
+    if len(others) == 1:
+        return f"the API is away while {host} boots: {others[0]} alone is not a majority of etcd"
+    return ""
+
+
+def _is_server(node: Body) -> bool:
+    labels = cast("Mapping[str, str]", node["metadata"].get("labels") or {})
+    return any(label in labels for label in SERVER_LABELS)
+
+
 def open_node(
     name: str, calls: Calls, now: Callable[[], float], pause: Callable[[float], object]
 ) -> Node | None:
@@ -241,13 +287,7 @@ def open_node(
 def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
     """Refuse a host that is a node under another name, since a reboot would kill its jobs.
 
-    Args:
-        calls: The cluster, without a node of the host's name.
-        host: Its name in the file.
-        boot_id: Its boot id, which a kubelet reports and no other machine has.
-
-    Raises:
-        DeviceError: The host is a node of another name.
+    A kubelet reports the boot id of its host, and no other machine has it.
     """
     for name, node in read_nodes(calls).items():
         if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:

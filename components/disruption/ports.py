@@ -17,15 +17,15 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import Final, cast
 
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
-from components.disruption.health import check_quorum, is_ready
 from components.disruption.leave_plan import FIELD, NodesLeave, PortsLeave, parse_leave
-from components.disruption.node import Node, is_ours, open_node
+from components.disruption.node import Node, check_quorum, is_ours, is_ready, open_node
 from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
@@ -49,12 +49,7 @@ class LeaveRun:
     passed_over: dict[str, str] = field(default_factory=dict[str, str])
 
     def perform(self) -> dict[str, object]:
-        """Cordon all nodes, then drain them; return the evidence.
-
-        Raises:
-            DeviceError: A node cannot leave; the text has the reason, the changes so far and the
-                next command.
-        """
+        """Cordon all nodes, then drain them; return the evidence."""
         calls = self.cluster() if self.request.nodes else None
         nodes = self._nodes(calls) if calls is not None else []
         fresh = [node for node in nodes if not node.held]
@@ -111,18 +106,10 @@ class LeaveRun:
 
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `LeaveRun.perform`.
-    """
+    """Perform the request on stdin; the evidence is indented JSON."""
     request = parse_leave(text)
     run = run_on_hosts(request.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(request.cluster, ", ".join(request.nodes), run, environ)
-
+    cluster = partial(open_cluster, request.cluster, ", ".join(request.nodes), run, environ)
     busy = "another run has been draining nodes of this stack"
     with hold_lock(f"drain-{request.stack}", busy, LOCK_DEADLINE_S):
         evidence = LeaveRun(request, cluster).perform()
@@ -144,10 +131,8 @@ class PortsRun(LeaveRun):
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
         """Keep the nodes behind some ports out of service; yields the drained ones.
 
-        Raises:
-            DeviceError: The cluster cannot spare them, or a pod does not leave, whose name is in
-                the text. Then they take pods again. Or the change failed: then they take pods again
-                only if the switch is unchanged, and the text names them.
+        After a DeviceError about the cluster or a pod they take pods again; after a failed change
+        only if the switch is unchanged, and the text names them.
         """
         names, calls = self.ports.behind(ports), self.cluster()
         if calls is None:
@@ -232,19 +217,11 @@ def _may_be_held(node: Node) -> bool:
 
 
 def run_apply_drained(text: str, environ: Mapping[str, str]) -> str:
-    """Apply a switch's request after the nodes behind its ports left service.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `components.fabric.device.run_apply` and `PortsRun.out_of_service`.
-    """
+    """Apply a switch's request after the nodes behind its ports left service."""
     asked = json.dumps(json.loads(as_json(text)).get(FIELD))
     ports = read_request(_LEAVE, asked, "request to drain hosts behind ports")
     run = run_on_hosts(ports.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(ports.leave.cluster, ports.switch, run, environ)
-
+    cluster = partial(open_cluster, ports.leave.cluster, ports.switch, run, environ)
     busy = "hosts behind the ports of another switch are out of service"
     with hold_lock(f"ports-{ports.leave.stack}", busy, 2 * ports.leave.drain_deadline_s):
         away = PortsRun(ports.leave, cluster, ports=ports)

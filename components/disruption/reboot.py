@@ -46,12 +46,7 @@ class HostRun(Turn[HostReboot]):
     """Settings that converge skipped although the host was idle: they wait for firmware."""
 
     def perform(self) -> dict[str, object]:
-        """Make the waiting changes, or finish an earlier run; do nothing without either.
-
-        Raises:
-            DeviceError: The run failed; the text has its changes, the last known state and the next
-                command.
-        """
+        """Make the waiting changes, or finish an earlier run; do nothing without either."""
         try:
             seen = self._look()
             self._refuse_power_cycle(seen)
@@ -177,10 +172,8 @@ class HostRun(Turn[HostReboot]):
     def _return_to_service(self, before: str, counted: str) -> None:
         """Verify settings, cards and node, and only then uncordon.
 
-        Args:
-            before: The boot at which the host left service.
-            counted: The boot in which device plugins may have counted devices before the last
-                change.
+        The host left service at the boot `before`; device plugins may have counted devices in the
+        boot `counted`, before the last change.
         """
         now = self._settle(before)
         unnamed = self._prove()
@@ -225,11 +218,7 @@ class HostRun(Turn[HostReboot]):
     def _await_ready(self, *, booted: bool) -> None:
         """Wait until the boot unit has ended, and jobs can use every card.
 
-        Args:
-            booted: The host has booted since; otherwise a newly installed unit is only enabled.
-
-        Raises:
-            DeviceError: The unit failed, or a card is not ready within READY_DEADLINE_S.
+        If the host has not booted since, a newly installed unit is only enabled.
         """
         ends_at_s = self.now() + READY_DEADLINE_S
         while True:
@@ -317,12 +306,7 @@ class HostRun(Turn[HostReboot]):
 
 
 def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `HostRun.perform`.
-    """
+    """Perform the request on stdin; the evidence is indented JSON."""
     request = parse_request(text)
     name = request.endpoint.device
     busy = f"another run has been taking {name} out of service"

@@ -98,12 +98,7 @@ def groups_text(requests: Iterable[HostReboot]) -> str:
 
 
 def parse_request(text: str) -> HostReboot:
-    """Parse a request, and load the texts that it refers to.
-
-    Raises:
-        UsageError: The text is not a request, and the message names the first fault; or this
-            machine lacks a text.
-    """
+    """Parse a request, and load the texts that it refers to."""
     document = load_named(text, "settings")
     if "settings" in document and isinstance(stack := document.get("stack"), str):
         document |= _of_group(document, load_current("the groups of the hosts", groups_file(stack)))
@@ -128,21 +123,14 @@ def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
     """Render a request, one value per line, so a preview shows the changed ones.
 
-    Args:
-        request: The request.
-        texts: Field to the text that its digest refers to.
-        waiting: Lines that need facts of a new instance.
+    A digest refers to each of `texts`; the lines of `waiting` need facts of a new instance.
     """
     digests = {key: digest_of(text) for key, text in texts.items()}
     return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
 
 
 def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
-    """Load a request as a document, with `field` as lines and other fields as texts.
-
-    Raises:
-        UsageError: This machine lacks a text.
-    """
+    """Load a request as a document, with `field` as lines and other fields as texts."""
     try:
         document = parse_lines(text)
     except ValueError:
@@ -222,12 +210,7 @@ _UPGRADE: Final = TypeAdapter(NodeUpgrade)
 
 
 def parse_upgrade(text: str) -> NodeUpgrade:
-    """Parse a request, and load the texts that it refers to.
-
-    Raises:
-        UsageError: The text is not a request, and the message names the first fault; or this
-            machine lacks a text.
-    """
+    """Parse a request, and load the texts that it refers to."""
     document = load_named(text, "install", "workers")
     if isinstance(lines := document.get("install"), dict):
         document["install"] = HostState({key: str(lines[key]) for key in lines}).render()

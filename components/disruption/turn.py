@@ -8,19 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
-from components.disruption.health import Nodes, check_quorum, is_ready, read_nodes
 from components.disruption.leave_plan import how_to_allow
-from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
+from components.disruption.node import (
+    POLL_S,
+    Node,
+    Nodes,
+    check_quorum,
+    is_cordoned,
+    is_ours,
+    is_ready,
+    read_nodes,
+)
+from components.disruption.request import HostReboot, NodeUpgrade
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.planes.base import ClusterRef
 from components.model.texts import unfold_names
 from components.remote.host_session import Run, run_call, run_on_hosts
 from components.remote.one_run import hold_lock
-from components.remote.step import Endpoint, secrets_from
+from components.remote.step import secrets_from
 from components.remote.tools import ToolCall
+
+Asked: TypeAlias = HostReboot | NodeUpgrade
+"""A request on stdin: one node, and its cluster."""
 
 
 def open_cluster(
@@ -32,16 +44,8 @@ def open_cluster(
 ) -> Calls | None:
     """Open the cluster, or return None if it does not exist yet.
 
-    Args:
-        cluster: The cluster to open.
-        host: The host that will leave service; its own API is the last choice.
-        run: Runs a command on a server.
-        environ: Holds the secret kubeconfig of an existing cluster.
-        connect: Makes a client from a kubeconfig.
-
-    Raises:
-        DeviceError: A server does not answer, so it is unknown whether the cluster exists.
-        UsageError: The environment lacks the secret kubeconfig.
+    The API of `host`, which will leave service, is the last choice. A DeviceError says that it is
+    unknown whether the cluster exists, because a server does not answer.
     """
     try:
         kubeconfig = read_kubeconfig(cluster, run, secrets_from(environ), last=host)
@@ -51,39 +55,11 @@ def open_cluster(
     return None if kubeconfig is None else connect(kubeconfig)
 
 
-class Leaving(Protocol):
-    """A host that wants to leave service."""
-
-    @property
-    def node_name(self) -> str:
-        """Name of its node."""
-        ...
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """The nodes that may be out of service together."""
-        ...
-
-    @property
-    def workers(self) -> str:
-        """The nodes that count, as a list of names with ranges."""
-        ...
-
-    @property
-    def max_unavailable(self) -> int:
-        """The limit of counted nodes out of service."""
-        ...
-
-
-def check_allowance(calls: Calls, request: Leaving) -> None:
+def check_allowance(calls: Calls, request: Asked) -> None:
     """Refuse if this worker would exceed the file's limit of workers out of service.
 
     The hosts of a group ask at the same time. So each asks before its cordon, to refuse without
     changes, and again after it: if there are too many, the last one to cordon sees all others.
-
-    Raises:
-        DeviceError: The limit is exceeded; the text has the workers that are out of service or
-            leaving.
     """
     name, most = request.node_name, max(1, request.max_unavailable)
     nodes = read_nodes(calls)
@@ -104,12 +80,7 @@ def check_allowance(calls: Calls, request: Leaving) -> None:
 def refuse_too_many(
     calls: Calls, names: Sequence[str], workers: Sequence[str], max_unavailable: int
 ) -> None:
-    """Refuse if workers that leave together would exceed the file's limit, with those out already.
-
-    Raises:
-        DeviceError: The limit is exceeded; the text has the workers that leave or are out of
-            service.
-    """
+    """Refuse if workers that leave together, and those out already, would exceed the limit."""
     nodes = read_nodes(calls)
     away = [each for each in workers if each not in names and _is_away(nodes, each)]
     if names and len(names) + len(away) > max_unavailable:
@@ -131,35 +102,6 @@ LOCK_DEADLINE_S: Final = 60.0
 """Seconds to wait for another run's lock on the node; a killed engine may leave a run behind."""
 
 
-class Asked(Leaving, Protocol):
-    """A request on stdin: one node, and its cluster."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Its host."""
-        ...
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """All SSH endpoints of the step."""
-        ...
-
-    @property
-    def role(self) -> str:
-        """`control_plane`, `worker`, or another role of a host."""
-        ...
-
-    @property
-    def cluster(self) -> ClusterRef | None:
-        """Its cluster, or None."""
-        ...
-
-    @property
-    def drain_deadline_s(self) -> float:
-        """Seconds for its pods to leave."""
-        ...
-
-
 _Request = TypeVar("_Request", bound=Asked)
 
 
@@ -177,12 +119,7 @@ class Turn(Generic[_Request]):
     node: Node | None = None
 
     def perform(self) -> dict[str, object]:
-        """Do the work, or finish an earlier run; return the evidence.
-
-        Raises:
-            DeviceError: The run failed; the text has its changes, the last known state and the next
-                command.
-        """
+        """Do the work, or finish an earlier run; return the evidence."""
         raise NotImplementedError
 
     def _patient_cluster(self, deadline_s: float) -> Calls | None:
@@ -203,11 +140,7 @@ class Turn(Generic[_Request]):
                 return calls
 
     def _ask_to_go(self, calls: Calls) -> None:
-        """Refuse if the cluster cannot spare this node.
-
-        Raises:
-            DeviceError: Too many nodes are out of service.
-        """
+        """Refuse if the cluster cannot spare this node."""
         if self.request.role != "control_plane":
             check_allowance(calls, self.request)
             return
@@ -223,14 +156,7 @@ class Turn(Generic[_Request]):
         return lost
 
     def _take_out(self, node: Node, *, ends_vfs: bool, drains: bool, begun: bool) -> None:
-        """Cordon and drain the node; undo both after a refusal.
-
-        Args:
-            node: The node.
-            ends_vfs: This run removes VFs.
-            drains: Its pods have to leave.
-            begun: An earlier run already changed something.
-        """
+        """Cordon and drain the node; undo both after a refusal, unless an earlier run began."""
         self.phase = "draining"
         try:
             node.cordon(ends_vfs=ends_vfs)
@@ -255,13 +181,7 @@ class Turn(Generic[_Request]):
         return answer.stdout
 
     def _say_stuck(self, what: str, last: str, look: str) -> str:
-        """Return the text for a failed run.
-
-        Args:
-            what: The fault.
-            last: The last known state.
-            look: The user's task before the next run.
-        """
+        """Return the text for a failed run; `look` is the user's task before the next one."""
         return (
             f"{self.request.endpoint.where}, {self.phase}: {what}\n"
             f"  last   {last}\n"
@@ -278,19 +198,7 @@ def run_alone(
     name: str,
     busy: str,
 ) -> str:
-    """Run one node's turn under a lock; the evidence is indented JSON.
-
-    Args:
-        make: Makes the run.
-        request: The request.
-        environ: Holds the keys of the hosts.
-        name: Name of the lock.
-        busy: Words for another run that holds the lock.
-
-    Raises:
-        UsageError: The environment lacks a key.
-        DeviceError: See `Turn.perform`.
-    """
+    """Run one node's turn under a lock; the evidence is indented JSON."""
     run = run_on_hosts(request.endpoints, environ)
 
     def cluster() -> Calls | None:

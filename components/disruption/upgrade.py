@@ -17,8 +17,7 @@ from itertools import pairwise
 from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.health import is_ready, part_of
-from components.disruption.node import POLL_S, Node, open_node
+from components.disruption.node import POLL_S, Node, is_ready, open_node, part_of
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
 from components.kubernetes.client import Body, Calls
@@ -39,11 +38,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
     found: str = ""
 
     def perform(self) -> dict[str, object]:
-        """Upgrade the node, or finish an earlier run; do nothing if it already has the release.
-
-        Raises:
-            DeviceError: The run failed; the text has its changes and the next command.
-        """
+        """Upgrade the node, or finish an earlier run; do nothing if it already has the release."""
         try:
             self._upgrade()
         except DeviceError as error:
@@ -176,12 +171,7 @@ def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
 
 
 def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `UpgradeRun.perform`.
-    """
+    """Perform the request on stdin; the evidence is indented JSON."""
     request = parse_upgrade(text)
     lock = f"upgrade-{request.stack}-{request.name}"
     busy = f"another run has been upgrading {request.name}"

@@ -31,8 +31,7 @@ _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 
 
 MOST_PATHS: Final = 64
-"""FRR and EOS, as configured, use at most this many equal paths. With more links it is not known
-which ones they use."""
+"""FRR and EOS, as configured, use at most this many equal paths; of more it is not known which."""
 Networks = Mapping[str, tuple[str, ...]]
 """Switch to the networks that it announces."""
 
@@ -43,7 +42,6 @@ class CableEnd(Frozen):
     text: str
     """As the file has it: `gpu01/rail-0`, `leaf-02:1/31`."""
     system: str
-    """Name of the host or switch."""
     ports: tuple[str, ...] = ()
     """Names of its port: a network device, or the port of a switch."""
 
@@ -112,7 +110,6 @@ class FarEnd(Frozen):
     """The other end of one routed link."""
 
     port: str
-    """The switch's own port."""
     to: str
     """`spine-01:swp1`, as the file has it."""
     networks: int = 0
@@ -136,7 +133,6 @@ class RoutedLinks(Frozen):
     ends: dict[str, FarEnd]
     """Neighbour, as BGP names it, to the other end."""
     bfd: tuple[str, ...] = ()
-    """Neighbours whose loss BFD notices."""
     ways: tuple[Way, ...] = ()
     """The ports through which its packets should leave for the networks of other switches."""
     networks: Networks = Field(default={}, exclude=True)
@@ -262,7 +258,6 @@ def _lost(
 
 
 def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
-    """The fault of one session; blank if none is known."""
     if session is None:
         return f"no BGP session with {end.to}: the switch never heard it on this link"
     if not session.is_up:

@@ -41,19 +41,10 @@ class HostsLeave(Protocol):
 
 
 class Fabric(pulumi.ComponentResource):
-    """Configure switches from their plans, wave by wave.
+    """Bring switches to their plans; the steps are named after their switch.
 
-    A wave waits for the one before it, so after the first failure no later wave begins. Plans
-    without `waves` run in any order.
-
-    Args:
-        name: Prefix of nothing but the component itself; steps are named after their switch.
-        plans: One plan a switch, from `plan_fabric`.
-        remote: Secrets and repair notes of this run.
-        drained: Nodes that leave a cluster, and whose ports these plans let go; None: no node
-            leaves.
-        leaves: Switch to who leaves service while its ports change; None: no host.
-        opts: Resource options of the component.
+    `drained`: nodes that leave a cluster, and whose ports these plans let go. `leaves`: switch to
+    who leaves service while its ports change.
     """
 
     ready: FabricReady

@@ -63,8 +63,7 @@ BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Variable in which the command provider passes this step's last evidence, if asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
-"""Keeps the hosts behind some ports out of service; an empty name means every port. It gives the
-names of their nodes."""
+"""Keeps hosts behind ports (empty: every port) out of service; gives the names of their nodes."""
 Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
 """Which of some ports change together, one group after the other."""
 
@@ -154,11 +153,8 @@ def run_apply(
 ) -> str:
     """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
 
-    Args:
-        text: The request.
-        environ: Its secrets and the recorded values.
-        out_of_service: With `ports: drain`, keeps hosts out of service while ports change.
-        groups: Which of the interrupted ports change together.
+    With `ports: drain`, `out_of_service` keeps hosts out of service while their ports change, one
+    of the `groups` of interrupted ports after the other.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies a needed interruption.
@@ -222,10 +218,7 @@ def observe_switch(
 def look_at_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
 ) -> tuple[SwitchState, Identity]:
-    """As `observe_switch`, errors included, with the identity and the rights of the login.
-
-    Read-only.
-    """
+    """As `observe_switch`, errors included, with the identity and the rights of the login."""
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
@@ -288,8 +281,6 @@ def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> 
 
 @dataclass(slots=True)
 class _Step:
-    """A step that changes one switch, in one part or in several."""
-
     request: SwitchRequest
     environ: Mapping[str, str]
     gate: Gate
@@ -298,7 +289,6 @@ class _Step:
     """Traffic leaves the switch before it changes."""
 
     def _prove(self, exchange: Exchange) -> None:
-        """Refuse to go on unless this is the recorded switch."""
         last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
         baseline = self.request.baseline
         was = last or (baseline.identity if baseline else None)

@@ -244,12 +244,8 @@ def preview_switch(
 ) -> str | None:
     """One line for a switch and indented ones below it; None if nothing would change.
 
-    Args:
-        plan: The wanted state.
-        was: The last applied state; None: nothing was applied.
-        seen: What observe read; None: not read, so the changes are those of the file.
-        allowed: The file's `disruption.ports`.
-        baseline: The values from before the first update; None: not known.
+    `was` is the last applied state, `seen` the reading; without it the changes are those of the
+    file. `allowed` is the file's `disruption.ports`.
     """
     has, wanted = (seen or was or SwitchState()).settings(), plan.desired.settings()
     new = {key: value for key, value in wanted.items() if has.get(key, ABSENT) != value}
@@ -289,14 +285,12 @@ def render_waves(
 
 
 def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Settings whose lines lack a source of the vendor, and why."""
     for pattern, why in system_of(plan.os).unproven.items():
         if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
             yield f"UNPROVEN lines for {', '.join(names)}: {why}; the reading after it decides"
 
 
 def _stopped(text: str) -> str:
-    """The interruptions in the preview of one switch."""
     for line in text.splitlines():
         if line.strip().startswith(MARKS[0]):
             return line.partition("): ")[2]

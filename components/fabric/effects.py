@@ -33,7 +33,6 @@ class Row:
 
 
 def _owner(where: str) -> str:
-    """Whether a place is a partition, the subnet manager, or part of a switch."""
     word = where.partition(" ")[0]
     return word if word in {"partition", "subnet"} else "switch"
 
@@ -59,7 +58,6 @@ TABLE: Final = (
     *_rows(SwitchState),
     *(Row("switch", name, each) for name, each in ADDRESSES.items()),
 )
-"""Every setting of a switch."""
 
 
 @cache
@@ -159,12 +157,7 @@ _SHORTEST_RUN = 3
 
 
 def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) -> Iterator[str]:
-    """Each place once, with its settings below it; ports with equal settings are one place.
-
-    Args:
-        words: (where, setting), as in `SwitchState.settings`, to its text.
-        order: Port to its number on the switch; ports that it lacks are named one by one.
-    """
+    """Each place once, with its settings below it; ports with equal settings are one place."""
     for place, said in _grouped(words, order):
         yield place
         yield from (f"  {line}" for line in said)

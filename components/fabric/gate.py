@@ -91,7 +91,7 @@ def place_text(plan: SwitchPlan) -> str:
 
 
 def _load(kept: type[KeptT], file: str) -> KeptT | None:
-    """The content of a file in `.railyard`; None if it is missing or from another release."""
+    """None if it is missing or from another release."""
     try:
         return kept.model_validate_json(load_current("the waves", file))
     except (UsageError, ValidationError):
@@ -280,7 +280,6 @@ class Gate:
 
     @property
     def _file(self) -> str:
-        """Name of the file that lists everything still missing after the last run."""
         return f"{place_file(self.endpoint)}-missing"
 
     def look(self, exchange: Exchange, owned: SwitchState) -> None:

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 from components.core.errors import DeviceError
 
 MARKS: Final = "/var/lib/railyard"
-"""Folder on a Linux switch, with one folder in it for the stack that manages the switch, as on
-hosts."""
+"""Folder on a Linux switch, as on hosts; in it is one for the stack that manages the switch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,11 @@ class IdentityQuestions:
     serial: Field | None = None
     base_mac: Field | None = None
     rights: Field | None = None
-    """The rights of the login; None: `tries` proves it, or `enter` of the driver, which asks for
-    sudo."""
+    """The rights of the login; None: `tries`, or the driver's `enter` with sudo, proves them."""
     may: str = ""
     """Pattern of `rights` that is enough."""
     tries: tuple[str, str] | None = None
-    """A line that opens the configuration, which a login that may only look is refused, and the
-    line that leaves it as it was."""
+    """A line that opens the configuration, refused to read-only logins, and one that leaves it."""
     marks: bool = False
     """Whether it is a Linux machine, where `MARKS` says which stack manages it."""
 
@@ -101,13 +98,7 @@ def _commands(*fields: Field | None) -> tuple[str, ...]:
 
 
 def refuse_other(where: str, now: Identity | None, was: Identity | None, serial: str) -> None:
-    """End a step before its first write if the switch is another one than the file says.
-
-    Args:
-        where: The switch and its address.
-        now: Its own answer; None if no answer is published for its system.
-        was: Its recorded identity.
-        serial: The serial number in the file, which wins over `was`; empty without one.
+    """Refuse another switch, by its serial number; the one in the file wins over the recorded one.
 
     Raises:
         DeviceError: It has another serial number.

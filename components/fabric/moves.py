@@ -23,8 +23,7 @@ from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans
 
 Stage = Literal["none", "open", "forced"]
-"""`none`: no lines are held back; `open`: lines are held back; `forced`: they are in force, but not
-confirmed."""
+"""`open`: lines are held back; `forced`: they are in force, but not confirmed; `none`: neither."""
 EXAMPLE_ID: Final = "<revision>"
 """A plan shows this to people if the switch itself names the candidate."""
 
@@ -132,7 +131,6 @@ _BESIDE: Final = "ports beside the file's"
 _MOST_LINES: Final = 20
 """Lines of a text that a message shows: a whole configuration may have thousands."""
 _WIDEST: Final = 200
-"""Characters that it shows of each line of an answer."""
 
 
 def describe_moves(

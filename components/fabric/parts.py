@@ -16,8 +16,7 @@ from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, alw
 WRITTEN: Final = "written"
 """The configuration says this setting in words."""
 DEFAULT: Final = "default"
-"""No line of the configuration sets it: the value is the system's default. Undo leaves no line
-behind."""
+"""No line sets it: the value is the system's default. Undo leaves no line behind."""
 WHOLE: Final = "whole"
 """Key of a switch's `native` that holds words on the whole configuration."""
 _LIST: Final = TypeAdapter(tuple[str, ...])
@@ -47,11 +46,6 @@ def write_list(words: Iterable[str]) -> str:
 def read_list(text: str | None) -> tuple[str, ...] | None:
     """Read a list back; None: it is not recorded."""
     return None if text is None else _LIST.validate_json(text)
-
-
-def write_fields(fields: Mapping[str, str]) -> str:
-    """Names and their values as one text."""
-    return write_text(fields)
 
 
 def read_fields(text: str | None) -> dict[str, str]:
@@ -128,7 +122,6 @@ class BgpState(Frozen):
     """The BGP of the default VRF; empty: the switch runs no BGP there."""
 
     asn: Annotated[int | None, Setting(text="bgp_asn", does=_RESTARTS)] = None
-    """Autonomous system number."""
     router_id: Annotated[str | None, Setting(text="bgp_router_id", does=_RESTARTS)] = None
     neighbors: Annotated[dict[str, str], Setting("shared", "bgp_neighbor_{}", does=_ROUTES)] = {}
     """Port or address of each neighbour to its number. We want `external`, any number but the
@@ -149,12 +142,9 @@ class BgpState(Frozen):
     forwards: Annotated[
         bool | None,
         OMIT_NONE,
-        Setting(
-            text="ip_routing",
-            blank=False,
-            does=Impact(TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
-        ),
-    ] = None
+        Setting(text="ip_routing", blank=False, does=Impact(TRAFFIC, "nothing is routed", NONE,
+                {"on": NONE})),
+    ] = None  # fmt: skip
     """Whether it routes IPv4, also over ports without an IPv4 address, if a separate line sets that
     (EOS); None: not managed, or off."""
 
@@ -230,8 +220,7 @@ class IbState(Frozen):
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(puts_back=False, does=Impact(NONE, "it is only read"))
     ] = None
-    """The routing engine in use spreads packets over equal paths; None: not asked. It is only read,
-    so an undo does not put it back."""
+    """The routing engine spreads packets over equal paths; None: not asked. Only read."""
     partitions: Annotated[
         dict[str, PartitionState], Setting("shared", where="partition {}", each="shared")
     ] = {}

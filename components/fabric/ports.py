@@ -151,11 +151,9 @@ class PortSplit:
 
     whole: str
     count: int
-    """Into how many parts."""
     form: Split | None
     """The model's split; None: it cannot split into so many parts, or to this speed."""
     parts: tuple[str, ...]
-    """The names of all parts."""
     named: tuple[str, ...]
     """Those that the file uses."""
 

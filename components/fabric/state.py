@@ -130,8 +130,7 @@ class PortState(_Frozen):
         Literal["access", "trunk", "hybrid", "routed"] | None,
         Setting(native="mode", asked="access", does=_OTHER_VLANS),
     ] = None
-    """`routed` means in no bridge: Cumulus ports start so, EOS ports may be, and routed links need
-    it."""
+    """`routed` means in no bridge: Cumulus ports start so, and routed links need it."""
     access_vlan: Annotated[int | None, Setting(does=_ACCESS)] = None
     """VLAN of frames without a tag on an access or hybrid port; 0: a hybrid port drops them."""
     trunk_vlans: Annotated[
@@ -160,22 +159,15 @@ class PortState(_Frozen):
     """Priorities that PFC keeps from being dropped, if each port has its own list (EOS, SONiC)."""
     strict_classes: Annotated[
         tuple[int, ...] | None,
-        Setting(
-            "shared",
-            "tc{}_schedule",
-            always("strict"),
-            native="schedule_{}",
-            asked=(),
-            does=_SERVED,
-        ),
-    ] = None
+        Setting("shared", "tc{}_schedule", always("strict"), native="schedule_{}", asked=(),
+                does=_SERVED),
+    ] = None  # fmt: skip
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: Annotated[dict[int, int], Setting("kept", None)] = {}
     """Weights of the classes without strict priority: read from devices, to put them back."""
     pfc_watchdog: Annotated[
         bool | None, OMIT_NONE, Setting(native="pfc_watchdog", does=_WATCHDOG)
     ] = None
-    """The watchdog over pause storms."""
     pfc_watchdog_ms: Annotated[
         tuple[int, int] | None,
         OMIT_NONE,
@@ -187,11 +179,9 @@ class PortState(_Frozen):
     ] = None
     """Whether the port spreads routed packets by load (Cumulus)."""
     speed: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
-    """Speed in the system's words, such as `400000`, or `400g-4` with lanes if these split a port
-    (EOS); blank: no line sets it."""
+    """Speed in the system's words, such as `400000` or `400g-4` (EOS); blank: no line sets it."""
     fec: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
-    """Error correction, `rs`, `fc` or `none`; blank: no line sets it. Other words are a system's
-    own: found and put back."""
+    """`rs`, `fc` or `none`; blank: no line sets it. A system's own words are found and put back."""
     autoneg: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
     """Auto-negotiation, `on` or `off`, and with the offered speeds if they are set separately
     (SONiC), `on 400000`; blank: no line sets it."""
@@ -199,8 +189,7 @@ class PortState(_Frozen):
     """Whether spanning tree treats the port as an edge port, which forwards at once: `on` or `off`;
     blank: no line sets it. Other words are a system's own: found and put back."""
     bpdu_guard: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_BPDU)] = None
-    """Whether the port goes down if it hears a BPDU, which no host sends; values as in
-    `edge_port`."""
+    """Whether the port goes down if it hears a BPDU; values as in `edge_port`."""
     dscp_priorities: Annotated[
         dict[int, int],
         OMIT_EMPTY,
@@ -216,21 +205,14 @@ class PortState(_Frozen):
     lossless_buffers: Annotated[
         tuple[int, ...] | None,
         OMIT_NONE,
-        Setting(
-            "one",
-            "priority_{}_buffer",
-            always("lossless"),
-            native="buffers",
-            puts_back=False,
-            does=_ROOM,
-        ),
-    ] = None
+        Setting("one", "priority_{}_buffer", always("lossless"), native="buffers",
+                puts_back=False, does=_ROOM),
+    ] = None  # fmt: skip
     """Priorities that we own with a lossless buffer on this port (SONiC)."""
     cable_m: Annotated[int | None, OMIT_NONE, Setting(say=if_any, native="cable", does=_ROOM)] = (
         None
     )
-    """Cable length that the headroom of this port fits (SONiC); 0: not known, or table and buffers
-    differ."""
+    """Cable length that the headroom fits (SONiC); 0: not known, or table and buffers differ."""
     rewrite_dscp: Annotated[bool | None, OMIT_NONE, Setting(asked=False, does=_MARKS)] = None
     """Whether the port rewrites the DSCP of sent packets: read, and a guard may want it off."""
     class_shares: Annotated[
@@ -238,8 +220,7 @@ class PortState(_Frozen):
         OMIT_EMPTY,
         Setting("own", "tc{}_share", native="schedule_{}", blank=0, does=_SERVED),
     ] = {}
-    """Weight or percent of each class without strict priority; 0: no share. If the file does not
-    set it, it is only read."""
+    """Weight or percent of each class that is not strict; 0: none. Only read unless in the file."""
     native: Annotated[dict[str, str], OMIT_EMPTY, Setting("kept", None)] = {}
     """Setting to the text that the driver needs besides its value to put it back: read from devices
     and put back, never wanted. Only the driver that wrote a text looks into it.
@@ -266,8 +247,7 @@ class SwitchState(_Frozen):
         OMIT_NONE,
         Setting("own", "dscp_{}_class", asked=dict.fromkeys(range(DSCP_COUNT), 0), does=_CLASS),
     ] = None
-    """DSCP to traffic class, if the system has one map for all ports and we own some entries (EOS);
-    None: not managed."""
+    """DSCP to traffic class, if one map serves all ports (EOS); None: not managed."""
     roce: Annotated[RoceMode | None, Setting(say=if_any, blank="none", does=_ONE_SHOT)] = None
     """The one-shot RoCE mode if the system has one; None: not managed.
 
@@ -310,8 +290,7 @@ class SwitchState(_Frozen):
     identity: Annotated[Identity | None, OMIT_NONE] = None
     """Which switch it is: found, recorded, and compared at every look and before every write."""
     ib: Annotated[IbState | None, OMIT_NONE, Setting(where="subnet manager")] = None
-    """Subnet manager and partitions of an InfiniBand switch; None: not managed, or an Ethernet
-    switch."""
+    """Subnet manager and partitions of an InfiniBand switch; None: not managed, or Ethernet."""
     native: Annotated[dict[str, str], OMIT_EMPTY, Setting("kept", None)] = {}
     """As `PortState.native`, for the whole switch: all entries go back with a recorded state."""
 

@@ -84,8 +84,6 @@ class _Case:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """One harmful setting."""
-
     setting: str
     actual: str
     harmless: str
@@ -199,7 +197,6 @@ OF_PORTS: Final[Mapping[str, Rule]] = {
     "switch.dscp_map": _dscp_map,
     "switch.other_vlans": _other_vlans,
 }
-"""Kind to the rule that checks each port of the file."""
 _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
 """The switch's own interface in a VLAN: no port."""
 
@@ -235,10 +232,7 @@ class Look:
 
 
 def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignSetting, ...]:
-    """Every foreign setting of a switch that breaks our traffic.
-
-    `classes` is the file's plan; None on a switch without RoCE.
-    """
+    """Every foreign setting that breaks our traffic; `classes` is None on a switch without RoCE."""
     if classes is None or look.found.others is None:
         return ()
     ours = {**look.was.settings(), **look.wanted.settings()}

@@ -167,14 +167,7 @@ def target_of_restore(
     baseline: SwitchState,
     vlan_holders: Mapping[int, Iterable[str]],
 ) -> SwitchState:
-    """The state of a switch after an undo.
-
-    Args:
-        actual: Its present state.
-        owned: The applied state: only its keys move.
-        baseline: The state recorded before the first apply.
-        vlan_holders: VLAN to foreign ports that use it; such a VLAN stays.
-    """
+    """The state after an undo of what we own; a VLAN of foreign ports in `vlan_holders` stays."""
     owned = _with_one_shot_effects(owned, actual, baseline)
     target = restore(actual, owned, baseline)
     going = {name for name, left in (target.addresses or {}).items() if not left}
@@ -286,7 +279,6 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restored_port(
     actual: PortState, owned: PortState, baseline: PortState, target: PortState
 ) -> PortState:
-    """Keep the settings of a port consistent after an undo."""
     changes: dict[str, object] = {}
     if owned.mode is not None:
         changes["access_vlan"] = baseline.access_vlan

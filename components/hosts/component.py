@@ -13,15 +13,7 @@ from components.remote.objects import host_step, tools_step
 
 
 class Hosts(pulumi.ComponentResource):
-    """Prepare hosts from their plans.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        plans: One plan a host, from `plan_hosts`.
-        remote: Secrets and repair notes of this run.
-        underlay: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Prepare hosts from their plans; the steps are named after their host."""
 
     ready: HostsReady
 
@@ -52,15 +44,7 @@ class Hosts(pulumi.ComponentResource):
 
 
 class GuestProofs(pulumi.ComponentResource):
-    """Check on virtual machines the settings that need a restart of their hypervisors.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        plans: The plans of `Hosts`; those without such a check are skipped.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the stage that performs the pending restarts.
-        opts: Resource options of the component.
-    """
+    """Check on virtual machines the settings that need a restart of their hypervisors."""
 
     ready: HostsReady
 

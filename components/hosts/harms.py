@@ -231,22 +231,14 @@ class Rule:
 
 
 CARD_RULES: Final = (
-    Rule(
-        "host.priority_classes",
-        "nic.<pci>.priority_classes",
-        _shared_class,
-        "mlnx_qos -i {netdev} -p {harmless}",
-    ),
+    Rule("host.priority_classes", "nic.<pci>.priority_classes", _shared_class,
+        "mlnx_qos -i {netdev} -p {harmless}"),
     Rule("host.ets", "nic.<pci>.ets", _starved, "mlnx_qos -i {netdev} -s {harmless}"),
     Rule("host.rate_limit", "nic.<pci>.tc<class>_rate", _limited, ""),
     Rule("host.dscp_map", "nic.<pci>.dscp_map", _sorted_in, ""),
-    Rule(
-        "host.buffers",
-        "nic.<pci>.buffers",
-        _too_small,
-        "write host_defaults.qos.buffers in the file, or load the driver again",
-    ),
-)
+    Rule("host.buffers", "nic.<pci>.buffers", _too_small,
+        "write host_defaults.qos.buffers in the file, or load the driver again"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,30 +256,22 @@ class VfRule:
 
 
 VF_RULES: Final = (
-    VfRule(
-        "host.rate_limit", "max_rate_mbit_s", "0", "the rate of their pods",
-        "max_tx_rate", lambda card, vf, _all: 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000,
-    ),
-    VfRule(
-        "host.rate_limit", "min_rate_mbit_s", "0", "the share of the card's other VFs",
+    VfRule("host.rate_limit", "max_rate_mbit_s", "0", "the rate of their pods", "max_tx_rate",
+        lambda card, vf, _all: 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000),
+    VfRule("host.rate_limit", "min_rate_mbit_s", "0", "the share of the card's other VFs",
         "min_tx_rate",
-        lambda _card, vf, of_all: vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1,
-    ),
-    VfRule(
-        "host.vf_rights", "link_state", "auto", "the link of their pods", "state",
-        lambda _card, vf, _all: vf["link_state"] == "disable",
-    ),
+        lambda _card, vf, of_all: vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1),
+    VfRule("host.vf_rights", "link_state", "auto", "the link of their pods", "state",
+        lambda _card, vf, _all: vf["link_state"] == "disable"),
     VfRule(
         "host.vf_rights", "trust", "on",
         "a right from the network attachment: their pods cannot use other addresses or "
         "multicast", "trust",
         lambda _card, vf, _all: vf["trust"] == "off" and vf.get("place") == "away",
     ),
-    VfRule(
-        "host.vf_rights", "spoofchk", "off",
+    VfRule("host.vf_rights", "spoofchk", "off",
         "a right from the network attachment: the card drops frames from another address",
-        "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away",
-    ),
+        "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away"),
 )  # fmt: skip
 
 

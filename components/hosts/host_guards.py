@@ -17,8 +17,7 @@ from components.model.fabric import DSCP_PER_PRIORITY
 from components.model.hosts import Host, Nic
 
 OWN_CLASSES: Final = "1,0,2,3,4,5,6,7"
-"""The traffic class of each priority as the driver makes them: 1 is the lowest (IEEE 802.1Q;
-sources.md#host-guards)."""
+"""The driver's traffic class of each priority: 1 is the lowest (sources.md#host-guards)."""
 OWN_ALGORITHMS: Final = ",".join(["vendor"] * 8)
 """The driver's default schedule: all classes take turns."""
 _ANY_BUFFERS: Final = "/".join([",".join("0" * 8)] * 2)
@@ -137,7 +136,6 @@ _REPAIRS: Final = (
 
 
 def _card(spec: ClusterSpec, kind: str) -> Mapping[str, str]:
-    """The values that a kind of guard sets on each card."""
     if kind == "dscp_map":
         ours = {spec.rdma.dscp, spec.rdma.cnp_dscp}
         return {

@@ -92,13 +92,9 @@ PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT
 """Stdin lines that say how to do this run; they are not settings of the host."""
 
 _TOPICS: Final = (
-    driver_settings,
-    firmware_settings,
-    sriov_settings,
-    qos_settings,
-    kernel_settings,
+    driver_settings, firmware_settings, sriov_settings, qos_settings, kernel_settings,
     routing_settings,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +171,7 @@ def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
 def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, ...]:
     """Plan every host that Railyard logs in to; other hosts are neither set nor read.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder of the recorded previous values; default the cluster's name.
+    `stack` names the folder of the recorded previous values; default the cluster's name.
     """
     names = host_names(spec)
     return tuple(
@@ -214,7 +208,7 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
 
 
 def _converge_call(spec: ClusterSpec, host: Host) -> ToolCall:
-    """The verb that sets a host up; for a renamed host, with its former name."""
+    """For a renamed host, with its former name."""
     former = spec.renamed.hosts.get(host.name)
     call = host_call("converge")
     return replace(call, arguments=(f"renamed_from={former}",)) if former else call
@@ -280,10 +274,7 @@ def desired_state(spec: ClusterSpec, host: Host) -> HostState:
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
     """The settings of all topics for one host, without the boot unit.
 
-    Args:
-        spec: The checked site.
-        host: One of its hosts.
-        names: The value of `host_names` for it; an argument, since it is computed for all at once.
+    `names` is its value of `host_names`, which is computed for all hosts at once.
     """
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)
@@ -295,7 +286,6 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
 
 
 def _identity(defaults: HostDefaults, host: Host, names: Tool | None) -> dict[str, str]:
-    """Host name, names of other hosts, and common user, if the file asks for them."""
     state: dict[str, str] = {}
     if defaults.manage.hostname:
         state["hostname"] = host.name
@@ -358,7 +348,6 @@ def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
 
 
 def _address(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
-    """The PF's own address on its rail, with the prefix length of its subnet."""
     rail = spec.rail(nic.rail)
     subnet = subnet_of(spec, rail, host) if rail is not None else None
     if nic.address is None or subnet is None:

@@ -104,14 +104,11 @@ class HostLook:
     cards: tuple[CardFact, ...] = ()
     gpus: tuple[PciFunction, ...] = ()
     nodes: int = 1
-    """NUMA nodes of the machine."""
     seen: bool = False
     """The host was read: an empty list then means that it has no cards."""
     name: str = ""
-    """The host's own name."""
     uplink: tuple[str, ...] = ()
-    """Network devices of the default routes and of the SSH session, and the devices below them: a
-    bond's, a VLAN's."""
+    """Network devices of default routes and of the SSH session, and the devices below them."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -189,10 +186,7 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
-        pci=pci,
-        device=place.device,
-        numa=place.numa,
-        path=place.path,
+        *(pci, place.device, place.numa, place.path),
         netdev=netdev,
         rdma=fields.get("rdma", ""),
         link=_link(fields, "link"),

@@ -44,13 +44,7 @@ class Distance(IntEnum):
 
 
 def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
-    """The distance between two functions.
-
-    Args:
-        one: A card or GPU.
-        other: Another one.
-        nodes: Number of NUMA nodes of the machine; with one node, everything is on it.
-    """
+    """The distance between two functions; in a machine with one NUMA node, everything is on it."""
     both = zip(one.path, other.path, strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
     if common == 0:
@@ -72,9 +66,7 @@ class Pair:
     """A GPU and its card."""
 
     gpu: str
-    """PCI address of the GPU."""
     card: str
-    """PCI address of the card."""
     distance: Distance
 
 

@@ -32,12 +32,7 @@ OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host li
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
     """The firmware settings that will be written to each host's cards, and when they take effect.
 
-    Args:
-        plans: The hosts as planned.
-        facts: Device name to its observed state; a host without one is left out.
-
-    Returns:
-        One text for each host with changes: a line, and an indented line for each card.
+    One text for each observed host with changes: a line, and an indented line for each card.
     """
     found: list[str] = []
     for plan in plans:
@@ -50,12 +45,8 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
 def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
     """The settings whose change moves running traffic to another class or interrupts it briefly.
 
-    No rule refuses them: jobs go on, and existing connections keep their class.
-
-    Args:
-        plans: The hosts as planned.
-        facts: Device name to its observed state, or else the last applied one; a host without jobs
-            is left out.
+    No rule refuses them: jobs go on, and existing connections keep their class. `facts` has the
+    observed, or else the last applied, state; a host without jobs is left out.
     """
     found: list[str] = []
     for plan in plans:
@@ -139,8 +130,6 @@ def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
 
 
 class _Card:
-    """One PF: its wanted and its observed settings."""
-
     def __init__(self, plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool) -> None:
         self._host = plan.name
         self._wanted = plan.desired.values
@@ -214,32 +203,30 @@ def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ..
     return tuple(found for look in looks for found in look(plan.name, wanted, seen))
 
 
+_CARD_FAULTS: Final = {
+    "netdev": ("netdev",
+        "the network device of the card at {} has another name than the file says.",
+        "write the name that the host uses in hosts[].nics[].netdev"),
+    "eswitch_now": ("eswitch", "the embedded switch of the card at {} is in another mode.",
+        "say which mode you want: hosts[].nics[].sriov.eswitch"),
+    "lldpad": ("lldpad", "lldpad runs, and would overwrite PFC and DCBX.",
+        "systemctl disable --now lldpad.socket lldpad.service"),
+    "serial": ("serial", "another card is at {} than the file says.",
+        "correct hosts[].nics[]: `railyard discover` reads address and serial"),
+}  # fmt: skip
+
+
 def _refused_cards(
     device: str, wanted: Mapping[str, str], seen: Mapping[str, str]
 ) -> Iterator[Finding]:
     for key, want in wanted.items():
-        if not key.startswith("nic."):
-            continue
         pci, _, setting = key.removeprefix("nic.").rpartition(".")
-        has = seen.get(key, "")
-        if has == want or (has in _NO_VALUE and setting != "lldpad"):
-            continue
-        if setting == "netdev":
-            what = f"the network device of the card at {pci} has another name than the file says."
-            fix = "write the name that the host uses in hosts[].nics[].netdev"
-            yield on_device(device, "netdev", what, has, want, fix)
-        elif setting == "eswitch_now":
-            what = f"the embedded switch of the card at {pci} is in another mode."
-            fix = "say which mode you want: hosts[].nics[].sriov.eswitch"
-            yield on_device(device, "eswitch", what, has, want, fix)
-        elif setting == "lldpad" and has == "running":
-            what = "lldpad runs, and would overwrite PFC and DCBX."
-            fix = "systemctl disable --now lldpad.socket lldpad.service"
-            yield on_device(device, "lldpad", what, has, "not running", fix)
-        elif setting == "serial":
-            what = f"another card is at {pci} than the file says."
-            fix = "correct hosts[].nics[]: `railyard discover` reads address and serial"
-            yield on_device(device, "serial", what, has, want, fix)
+        has, runs = seen.get(key, ""), setting == "lldpad"
+        differs = has == "running" if runs else has != want and has not in _NO_VALUE
+        if key.startswith("nic.") and setting in _CARD_FAULTS and differs:
+            rule, what, fix = _CARD_FAULTS[setting]
+            right = "not running" if runs else want
+            yield on_device(device, rule, what.format(pci), has, right, fix)
 
 
 def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -260,31 +247,18 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
             yield on_device(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
 
 
-def _not_present(device: str, there: str, wanted: str) -> Finding:
-    """Report that an expected driver is another one, too old, or not running.
-
-    Args:
-        device: The host.
-        there: `<kind> <version>`, and a word for its fault, as the look answers.
-        wanted: `<flavour>`, or `<flavour> <oldest version>`.
-    """
-    flaw = there.split()[2:]
-    if flaw == ["without-modules"]:
-        what = "the RDMA driver lacks modules for the running kernel."
-        fix = "build them for it (dkms autoinstall), or boot the kernel they were built for"
-    elif flaw == ["not-loaded"]:
-        what = "the RDMA driver is installed, and other modules are loaded."
-        fix = "restart the host, or: /etc/init.d/openibd restart"
-    elif flaw == ["too-old"]:
-        what = "the RDMA driver is older than the file says."
-        fix = "update it, or write the oldest version that the site runs in driver.at_least"
-    else:
-        what = "the RDMA driver that the file expects is not on the host."
-        fix = (
-            "install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
-            " doca_ofed and a source; {kind: inbox} is the kernel's own driver"
-        )
-    return on_device(device, "rdma-driver", what, there, wanted, fix)
+_DRIVER_FLAWS: Final = {
+    "without-modules": ("the RDMA driver lacks modules for the running kernel.",
+        "build them for it (dkms autoinstall), or boot the kernel they were built for"),
+    "not-loaded": ("the RDMA driver is installed, and other modules are loaded.",
+        "restart the host, or: /etc/init.d/openibd restart"),
+    "too-old": ("the RDMA driver is older than the file says.",
+        "update it, or write the oldest version that the site runs in driver.at_least"),
+    "": ("the RDMA driver that the file expects is not on the host.",
+        ("install it, or let Railyard do so: host_defaults.driver with kind mlnx_ofed or"
+         " doca_ofed and a source; {kind: inbox} is the kernel's own driver")),
+}  # fmt: skip
+"""By the last word of the look's `<kind> <version> <flaw>`."""
 
 
 def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -295,7 +269,9 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
         yield on_device(device, "rdma-driver", what, has, kind, fix)
     present, there = wanted.get("driver.present", ""), seen.get("driver.present", "")
     if present and there and there != present:
-        yield _not_present(device, there, present)
+        flaw = " ".join(there.split()[2:])
+        what, fix = _DRIVER_FLAWS.get(flaw, _DRIVER_FLAWS[""])
+        yield on_device(device, "rdma-driver", what, there, present, fix)
     for key, cause, what, fix in _VERSIONS:
         want, runs = wanted.get(key, ""), seen.get(key, "")
         if want and runs and runs not in {want, "unsupported"}:
@@ -303,25 +279,15 @@ def _drivers(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
 
 
 _VERSIONS: Final = (
-    (
-        "driver.gpu_host",
-        "gpu-driver-version",
+    ("driver.gpu_host", "gpu-driver-version",
         "the GPU driver has another version than the file says.",
-        "install that version, or correct host_defaults.gpu_driver_version",
-    ),
-    (
-        "driver.gpu_modules",
-        "gpu-modules",
+        "install that version, or correct host_defaults.gpu_driver_version"),
+    ("driver.gpu_modules", "gpu-modules",
         "the GPU kernel modules are of the other kind than the file needs.",
-        "install nvidia-open, or set host_defaults.gpu_direct: peermem",
-    ),
-    (
-        "driver.dma_buf",
-        "dma-buf",
-        "the kernel's RDMA stack lacks DMA-BUF.",
-        "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem",
-    ),
-)
+        "install nvidia-open, or set host_defaults.gpu_direct: peermem"),
+    ("driver.dma_buf", "dma-buf", "the kernel's RDMA stack lacks DMA-BUF.",
+        "boot Linux 5.12 or later, or set host_defaults.gpu_direct: peermem"),
+)  # fmt: skip
 
 
 def judge_gpus(device: str, wanted: int, seen: Mapping[str, str]) -> tuple[Finding, ...]:

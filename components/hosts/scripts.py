@@ -26,27 +26,10 @@ from components.remote.tools import (
 
 Verb = Literal["observe", "converge", "undo", "verify", "maintain", "boot"]
 _PARTS: Final = (
-    "driver",
-    "driver_checks",
-    "driver_signing",
-    "driver_build",
-    "driver_repository",
-    "firmware",
-    "firmware_set",
-    "sriov",
-    "vfs",
-    "qos",
-    "marks",
-    "registers",
-    "kernel",
-    "pci",
-    "routing",
-    "docker",
-    "names",
-    "service",
-    "reading",
-    "writing",
-)
+    "driver", "driver_checks", "driver_signing", "driver_build", "driver_repository", "firmware",
+    "firmware_set", "sriov", "vfs", "qos", "marks", "registers", "kernel", "pci", "routing",
+    "docker", "names", "service", "reading", "writing",
+)  # fmt: skip
 """The parts at the start of every verb, after `input` and the table of keys, in order."""
 _BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
 """`set` gives the verb, as the line of a step does."""

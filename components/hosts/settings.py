@@ -72,7 +72,6 @@ def acs_off(spec: ClusterSpec, host: Host) -> bool:
 
 
 def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Modules to load at each boot."""
     loaded: list[str] = []
     if host.nics:
         loaded.append("rdma_cm")
@@ -218,7 +217,6 @@ def _card(rdma: Rdma) -> Mapping[str, str]:
 
 
 def _buffers(qos: HostQos) -> Mapping[str, str]:
-    """The receive buffers in the file: sizes, and the buffer of each priority."""
     buffers: dict[str, str] = {}
     if qos.cable_length_m is not None:
         buffers["cable_length_m"] = str(qos.cable_length_m)

@@ -196,7 +196,6 @@ def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:
 
 
 def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
-    """The link type of ports that support both."""
     number = port_number(port)
     if number > IB_PORTS or (isinstance(port, Nic) and not (port.card and port.card.vpi)):
         return {}
@@ -223,11 +222,9 @@ class PendingBoot:
 
     pci: str
     parameter: str
-    """mlxconfig's name for it."""
     current: str
     """The active value; `hidden` if the card's firmware does not show it yet."""
     next: str
-    """The value for the next start."""
     needs: Needs
     set: bool = False
     """It is already set, and only waits."""
@@ -256,15 +253,9 @@ def needs_of(observed: HostState, pci: str) -> Needs:
 def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBoot, ...]:
     """The settings of the file that are not active in the cards yet, sorted by card and setting.
 
-    Args:
-        observed: The host's values: `<key>` for the next start, `<key>_current` for this one.
-        desired: The file's values. One may differ from both: then the next `pulumi up` sets it, and
-            it waits from then on.
-
-    Returns:
-        One entry for each setting whose wanted value is not the current one. Settings that a card
-        lacks are left out, since converge refuses them; so are those whose current value could
-        not be read.
+    A wanted value may differ from that of the next start: then the next `pulumi up` sets it. Left
+    out are settings that a card lacks, since converge refuses them, and those without a readable
+    current value.
     """
     found: list[PendingBoot] = []
     for key, wanted in sorted(desired.values.items()):
@@ -286,7 +277,6 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
 
 
 def _card(key: str) -> str:
-    """The PCI address in a key of a PF."""
     return key.removeprefix("nic.").rpartition(".")[0]
 
 
@@ -295,11 +285,8 @@ def released_settings(
 ) -> Iterator[tuple[str, str, str]]:
     """Firmware settings of Railyard that the file no longer asks for: they go back at a start.
 
-    A card has one set of firmware settings: a setting that another of its functions still wants
-    stays.
-
-    Returns:
-        Key, current value and value before Railyard, sorted by key.
+    Each with its key, current value and value before Railyard. A card has one set of firmware
+    settings: a setting that another of its functions still wants stays.
     """
     for line, change in sorted(observed.items()):
         key = line.removeprefix(BACK)

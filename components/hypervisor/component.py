@@ -13,15 +13,7 @@ from components.remote.objects import host_step, tools_step
 
 
 class Hypervisors(pulumi.ComponentResource):
-    """Converge ESXi hosts from their plans, and reboot a host if a setting waits for it.
-
-    Args:
-        name: Name of the component; each step is named after its host.
-        plans: One plan for each hypervisor, from `plan_hypervisors`, in the order of the work.
-        remote: Secrets and repair notes of this run.
-        fabric: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Converge ESXi hosts from their plans, and reboot a host if a setting waits for it."""
 
     ready: HypervisorsReady
 
@@ -48,14 +40,7 @@ class Hypervisors(pulumi.ComponentResource):
 class FirmwareReboots(pulumi.ComponentResource):
     """Reboot hypervisors whose guests set firmware for the next boot of a passed-through card.
 
-    A reboot of the guest does not load it (sources.md#esxi).
-
-    Args:
-        name: Name of the component.
-        plans: The plans of `Hypervisors`.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the guests, after their converge steps.
-        opts: Resource options of the component.
+    A reboot of the guest does not load it (sources.md#esxi), so this follows the guests' steps.
     """
 
     ready: HostsReady

@@ -76,11 +76,7 @@ _REQUEST: Final = TypeAdapter(RebootRequest)
 
 
 def parse_request(text: str) -> RebootRequest:
-    """Read a request.
-
-    Raises:
-        UsageError: The text is not a request; the message names the first fault.
-    """
+    """Read a request; UsageError names the first fault."""
     return read_request(_REQUEST, text, "reboot request")
 
 
@@ -179,9 +175,7 @@ class HypervisorPlan:
 def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[HypervisorPlan, ...]:
     """Plan every hypervisor of the site.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder of the recorded previous values; default the cluster's name.
+    `stack` names the folder of the recorded previous values; by default it is the cluster's name.
     """
     return tuple(_plan(spec, each, stack or spec.name) for each in spec.hypervisors)
 
@@ -207,13 +201,7 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         name=hypervisor.name,
         endpoint=endpoint,
         desired=desired,
-        watched=Watched(
-            hypervisor.name,
-            converge,
-            desired,
-            hypervisor_call("observe"),
-            PARAMETERS,
-        ),
+        watched=Watched(hypervisor.name, converge, desired, hypervisor_call("observe"), PARAMETERS),
         reboot=RebootStep(
             f"{hypervisor.name}-reboot",
             _request(spec, hypervisor, stack, asked=False),
@@ -269,11 +257,7 @@ def hypervisor_endpoint(hypervisor: Hypervisor) -> Endpoint:
 
 
 def desired_state(hypervisor: Hypervisor) -> HostState:
-    """All settings that one hypervisor should have.
-
-    Raises:
-        Bug: The release cannot be read, although the checks refuse such a site.
-    """
+    """All settings that one hypervisor should have."""
     release = parse_release(hypervisor.release)
     if release is None:
         raise Bug(f"release {hypervisor.release!r} cannot be read, and the checks let it pass")
@@ -322,12 +306,8 @@ def reboots_refused(
 ) -> tuple[Finding, ...]:
     """List, at preview, the reboots and shutdowns that the site file denies.
 
-    Call it only if `disruption.reboots` is `deny`.
-
-    Args:
-        plans: The hypervisors.
-        observed: Device name to its observed state: hypervisors, and hosts for the firmware of
-            their cards. Devices that were not observed are not judged here; the steps refuse them.
+    Call it only if `disruption.reboots` is `deny`. Devices that were not observed (hypervisors, and
+    hosts for the firmware of their cards) are not judged here; the steps refuse them.
     """
     return tuple(
         refusal(

@@ -49,11 +49,7 @@ class Reboot:
     done: list[str] = field(default_factory=list[str])
 
     def perform(self) -> dict[str, object]:
-        """Reboot if a setting waits for it, or finish a reboot that an earlier run began.
-
-        Raises:
-            DeviceError: Lists finished work, open work, the last known state and the next command.
-        """
+        """Reboot if a setting waits for it, or finish a reboot that an earlier run began."""
         state = self.look()
         mark = state.get("mark_boot")
         pending = [] if mark else self.pending(state)
@@ -235,12 +231,7 @@ def _stamp(boot_time_s: float) -> str:
 
 
 def run_reboot(text: str, environ: Mapping[str, str]) -> str:
-    """Carry out the request on stdin, and return the evidence as indented JSON.
-
-    Raises:
-        UsageError: The text is not a request, or a key is missing in the environment.
-        DeviceError: See `Reboot.perform`.
-    """
+    """Carry out the request on stdin, and return the evidence as indented JSON."""
     request = parse_request(text)
     plain = run_on_hosts(request.endpoints, environ)
 

@@ -11,14 +11,7 @@ from components.remote.handoffs import gate
 
 
 class Jobs(pulumi.ComponentResource):
-    """Install the MPI operator.
-
-    Args:
-        name: Name of the component.
-        plan: What `plan_jobs` decided.
-        pods: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Install the MPI operator."""
 
     ready: JobsReady
 

@@ -147,13 +147,10 @@ def on_devices(
     *,
     in_host: bool = False,
 ) -> tuple[str, ...]:
-    """The program on the right devices; a VF is the only one in its pod anyway.
+    """The program of every rank or node on the right devices; a VF is the only one in its pod.
 
-    Args:
-        spec: The site.
-        program: What every rank, or every node, runs.
-        kind: The workers that run it; default all.
-        in_host: Its pods are in the host's network, also if those of other jobs are not.
+    `kind` are the workers that run it, by default all. `in_host`: its pods are in the host's
+    network, also if those of other jobs are not.
     """
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
@@ -166,12 +163,8 @@ def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple
 
     DeepSpeed's launcher starts its ranks by pdsh. The search that a rank of mpirun would do runs
     once, at the start of the worker, and writes its result to /etc/nccl.conf, which every NCCL
-    reads (its documentation of environment variables). Empty on VFs, which need no search.
-
-    Args:
-        spec: The site.
-        kind: The workers of the job.
-        in_host: Its pods are in the host's network, also if those of other jobs are not.
+    reads (its documentation of environment variables). Empty on VFs, which need no search. Its
+    arguments are those of `on_devices`.
     """
     search = on_devices(spec, (), kind, in_host=in_host)
     return (*search, "/bin/sh", "-c", job_script("nccl_conf"), "nccl_conf") if search else ()
@@ -198,31 +191,20 @@ def mpirun_command(
     port = ssh_port(spec, host_network=spec.pod_network.host_network)
     return (
         spec.jobs.programs.mpirun or "mpirun",
-        "--allow-run-as-root",
-        "--hostfile",
-        "/etc/mpi/hostfile",
-        "-np",
-        str(ranks),
-        "--bind-to",
-        "none",
-        "--tag-output",
-        "--mca",
-        "plm_rsh_args",
-        ssh_options(port),
+        "--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile", "-np", str(ranks),
+        "--bind-to", "none", "--tag-output", "--mca", "plm_rsh_args", ssh_options(port),
         *_pod_network_only(spec),
         *_NO_HCOLL,
         *(() if infiniband else _MPI_OVER_TCP),
         *_exports(spec),
         *on_devices(spec, program, kind),
-    )
+    )  # fmt: skip
 
 
 def launch_command(command: tuple[str, ...], *, twice: bool = False) -> tuple[str, ...]:
-    """The command of a launcher: mpirun, once the workers' host key is known.
+    """The command of a launcher: `mpirun` once the workers' host key is known.
 
-    Args:
-        command: `mpirun` and its arguments.
-        twice: Run it again over TCP afterwards, with `NCCL_IB_DISABLE=1`.
+    `twice` runs it again over TCP afterwards, with `NCCL_IB_DISABLE=1`.
     """
     name = "mpi_compare" if twice else "mpi_launch"
     return ("/bin/sh", "-c", job_script(name), name, *command)
@@ -240,11 +222,5 @@ def _pod_network_only(spec: ClusterSpec) -> tuple[str, ...]:
     """Keep MPI's own messages off the rails; the host's network has no separate pod interface."""
     if spec.pod_network.host_network:
         return ()
-    return (
-        "--mca",
-        "oob_tcp_if_include",
-        POD_INTERFACE,
-        "--mca",
-        "btl_tcp_if_include",
-        POD_INTERFACE,
-    )
+    keys = ("oob_tcp_if_include", "btl_tcp_if_include")
+    return tuple(word for key in keys for word in ("--mca", key, POD_INTERFACE))

@@ -43,11 +43,7 @@ Tell = Callable[[str], None]
 
 
 def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
-    """The builder to call.
-
-    Args:
-        wanted: The one that the user named; None for the first one on the path.
-        path: Where it is looked for; None for PATH.
+    """The builder that the user named, or the first one on the path (None: PATH).
 
     Raises:
         UsageError: No builder, or not the wanted one, is installed.
@@ -123,25 +119,21 @@ class BuildRoom:
         return pinned
 
     def build(self, tag: str, base: str) -> None:
-        """Build the image under that tag, on a pinned base.
-
-        Raises:
-            DeviceError: The build failed; the reason is in its output.
-        """
+        """Build the image under that tag, on a pinned base."""
         with context_folder() as folder:
             words = ["build", "--build-arg", f"BASE={base}", "-t", tag, str(folder)]
             self._call(words, f"build {tag}", base)
 
     def push(self, tag: str) -> None:
-        """Push it.
-
-        Raises:
-            DeviceError: The registry refused it; the reason is in its output.
-        """
+        """Push it."""
         self._call(["push", tag], f"push {tag}", tag)
 
     def _call(self, words: Sequence[str], aim: str, image: str, *, quiet: bool = False) -> str:
-        """Run the builder, and pass on each line as it comes."""
+        """Run the builder, and pass on each line as it comes.
+
+        Raises:
+            DeviceError: It failed; the reason is in its output.
+        """
         lines: list[str] = []
         with subprocess.Popen(
             [self.builder, *words],
@@ -164,11 +156,7 @@ class BuildRoom:
 def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> DeviceError:
     """Explain from its last output why a builder failed, and how to fix it.
 
-    Args:
-        builder: Which.
-        aim: The command that failed: `push <tag>`.
-        image: The image.
-        lines: The end of its output.
+    `aim` is the command that failed: `push <tag>`.
     """
     for pattern, what, fix in _reasons(builder, aim, image):
         said = next((line for line in reversed(lines) if pattern.search(line)), None)

@@ -1,4 +1,4 @@
-"""Plan the MPI operator, and the samples that the file asks for."""
+"""Plan the MPI operator, DeepSpeed as Arena starts it, and the objects for pods of users."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 
+import yaml
 from pydantic import JsonValue
 
-from components.jobs.deepspeed import plan_deepspeed
-from components.jobs.environment import job_environment, on_devices
-from components.jobs.templates import JsonObject
+from components.core.errors import SpecError
+from components.jobs.environment import job_environment, job_script, keep_devices, on_devices
+from components.jobs.mpi import MpiWorkers, mpi_job
+from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
 from components.kubernetes.manifest import (
     Body,
     Manifest,
@@ -24,10 +26,202 @@ from components.kubernetes.manifest import (
     with_image,
 )
 from components.model.cluster import ClusterSpec
-from components.model.jobs import TopologyFile
+from components.model.jobs import ARENA_RESOURCE, DeepSpeed, TopologyFile
 from components.model.owners import installs
-from components.pod_network.attachment import pod_attachment
+from components.model.worker_kinds import WorkerKind, fitting_kind
+from components.pod_network.attachment import PodAttachment, pod_attachment
 from components.pod_network.manifests import tolerations
+
+OWNER: Final = "deepspeed"
+STORAGE_GROUP: Final = 3
+"""After the MPI operator's objects."""
+SERVER_GROUP: Final = 4
+STORAGE_CLASS: Final = "manual"
+"""As in the notes: no provisioner serves this class, and therefore the claim binds our volume."""
+TENSORBOARD_PORT: Final = 6006
+NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
+"""Labels of the nodes that take DeepSpeed's workers, as in the notes."""
+EXAMPLES: Final = "/workspace/DeepSpeedExamples"
+
+
+def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """The lasting objects: volume, claim, TensorBoard, and the sample training as a text.
+
+    Arena's `etjob` needs an operator that is not developed any more, and its installer brings
+    another MPIJob definition with the same name. The MPI operator gives a launcher the same things.
+    A user starts the training: a waiting job that holds all GPUs would leave none for others.
+    """
+    sample = spec.jobs.deepspeed
+    if sample is None:
+        return ()
+    storage = (_volume(sample), _claim(spec, sample), _training(spec, sample))
+    servers = _tensorboard(spec, sample) if sample.tensorboard else ()
+    return tuple(
+        make_manifest(OWNER, pulling(spec, body), group)
+        for group, bodies in ((STORAGE_GROUP, storage), (SERVER_GROUP, servers))
+        for body in bodies
+    )
+
+
+def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
+    """The workers of every DeepSpeed job: on labelled nodes of one kind, with the data mounted."""
+    kind = deepspeed_kind(spec, sample)
+    attachment = _attachment(spec, sample, kind)
+    return MpiWorkers(
+        image=sample.image,
+        count=sample.workers,
+        gpus=sample.gpus,
+        attachment=attachment,
+        nodes=kind.nodes,
+        mounts=({"name": "data", "mountPath": sample.mount_path},),
+        volumes=(_data(sample),),
+        selector=dict(NODE_LABELS),
+        before=keep_devices(spec, kind, in_host=attachment.host_network),
+    )
+
+
+def deepspeed_kind(spec: ClusterSpec, sample: DeepSpeed) -> WorkerKind:
+    """The workers that DeepSpeed's jobs run on.
+
+    Raises:
+        SpecError: The site has too few of one kind.
+    """
+    kind = fitting_kind(spec, sample.workers, sample.gpus)
+    if kind is None:
+        raise SpecError(
+            f"jobs.deepspeed wants {sample.workers} workers of {sample.gpus} GPUs, and there are "
+            "not so many workers with the same GPUs and rails. Lower one of the two numbers"
+        )
+    return kind
+
+
+def _attachment(spec: ClusterSpec, sample: DeepSpeed, kind: WorkerKind) -> PodAttachment:
+    """The rails as every job has them; the shared cards by the name that Arena uses."""
+    base = pod_attachment(spec, kind.rails_of(spec))
+    network = spec.pod_network
+    published = {device.resource for device in network.shared_devices}
+    resources = base.resources
+    if network.mode == "rdma_shared" and ARENA_RESOURCE in published:
+        resources = {f"{network.resource_prefix}/{ARENA_RESOURCE}": 1}
+    in_host = base.host_network or sample.host_network
+    return PodAttachment(resources, {} if in_host else base.annotations, host_network=in_host)
+
+
+def deepspeed_launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
+    """The launcher of a DeepSpeed job, which runs `call` once its workers answer."""
+    attachment = _attachment(spec, sample, deepspeed_kind(spec, sample))
+    port = ssh_port(spec, host_network=attachment.host_network)
+    text = job_script("deepspeed_launch").replace("deepspeed_port", str(port))
+    script = text.replace("deepspeed_call", " ".join(call))
+    return {
+        "name": "launcher",
+        "image": sample.image,
+        "command": ["/bin/sh", "-c", script],
+        # DeepSpeed hands variables that begin with NCCL on to its workers.
+        "env": env_list(job_environment(spec)),
+    }
+
+
+def _data(sample: DeepSpeed) -> JsonObject:
+    return {"name": "data", "persistentVolumeClaim": {"claimName": sample.claim}}
+
+
+def _volume(sample: DeepSpeed) -> Body:
+    source: JsonObject = {"hostPath": {"path": sample.path}}
+    if sample.nfs_server is not None:
+        source = {"nfs": {"server": sample.nfs_server, "path": sample.path}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{sample.claim}-pv"},
+        "spec": {
+            "storageClassName": STORAGE_CLASS,
+            "capacity": {"storage": f"{sample.capacity_gib}Gi"},
+            "accessModes": [sample.access_mode],
+            # The results of a training outlive the claim.
+            "persistentVolumeReclaimPolicy": "Retain",
+            **source,
+        },
+    }
+
+
+def _claim(spec: ClusterSpec, sample: DeepSpeed) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": sample.claim, "namespace": spec.pod_network.namespace},
+        "spec": {
+            "storageClassName": STORAGE_CLASS,
+            "volumeName": f"{sample.claim}-pv",
+            "accessModes": [sample.access_mode],
+            "resources": {"requests": {"storage": f"{sample.request_gib}Gi"}},
+        },
+    }
+
+
+def deepspeed_call(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program under DeepSpeed's own launcher; `$master` is the first worker."""
+    return ("deepspeed", "--hostfile=/job/hostfile", '--master_addr="$master"', *program)
+
+
+def deepspeed_job(
+    spec: ClusterSpec, name: str, sample: DeepSpeed, program: tuple[str, ...]
+) -> Body:
+    """A training by DeepSpeed, with the data mounted in the launcher too."""
+    mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
+    launcher = deepspeed_launcher(spec, sample, deepspeed_call(program)) | mounts
+    return mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
+
+
+def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
+    """The sample training, ready for `kubectl create -f -`."""
+    name = "deepspeed-helloworld"
+    script = f"{EXAMPLES}/HelloDeepSpeed/train_bert_ds.py"
+    job = deepspeed_job(spec, name, sample, (script, "--checkpoint_dir", sample.log_dir))
+    text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200)
+    text = text.replace(f"{name}-{RUN}", name)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": spec.pod_network.namespace},
+        "data": {"job.yaml": text},
+    }
+
+
+def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
+    labels: JsonObject = {"app.kubernetes.io/name": "tensorboard"}
+    metadata: JsonObject = {"name": "tensorboard", "namespace": spec.pod_network.namespace}
+    container: JsonObject = {
+        "name": "tensorboard",
+        "image": sample.image,
+        "command": ["tensorboard", "--logdir", sample.log_dir, "--bind_all"],
+        "ports": [{"containerPort": TENSORBOARD_PORT}],
+        "volumeMounts": [{"name": "data", "mountPath": sample.mount_path, "readOnly": True}],
+    }
+    deployment: Body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "volumes": [_data(sample)]},
+            },
+        },
+    }
+    service: Body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "selector": labels,
+            "ports": [{"port": TENSORBOARD_PORT, "targetPort": TENSORBOARD_PORT}],
+        },
+    }
+    return deployment, service
+
 
 ENVIRONMENT: Final = "railyard-rdma"
 """Name of the ConfigMap for `envFrom`, and of the policy."""
@@ -50,10 +244,14 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     own = spec.jobs.own_pods
     if own is None:
         return ()
-    bodies = [body for space in own_namespaces(spec) for body in _config_maps(spec, space)]
+    spaces = own_namespaces(spec)
+    bodies = [(space, body) for space in spaces for body in _config_maps(spec, space)]
     if own.admission:
-        bodies += [_policy(spec), _binding(own_namespaces(spec))]
-    return tuple(_manifest(body, group) for body in bodies)
+        bodies += [("", _policy(spec)), ("", _binding(spaces))]
+    return tuple(
+        make_manifest(f"own-pods-{space}" if space else "own-pods", body, group)
+        for space, body in bodies
+    )
 
 
 def own_namespaces(spec: ClusterSpec) -> tuple[str, ...]:
@@ -61,12 +259,6 @@ def own_namespaces(spec: ClusterSpec) -> tuple[str, ...]:
     own = spec.jobs.own_pods
     given = own.namespaces if own else ()
     return given or (spec.pod_network.namespace,)
-
-
-def _manifest(body: Body, group: int) -> Manifest:
-    metadata = body["metadata"]
-    space = metadata.get("namespace") if isinstance(metadata, dict) else None
-    return make_manifest(f"own-pods-{space}" if space else "own-pods", body, group)
 
 
 def _config_maps(spec: ClusterSpec, namespace: str) -> list[Body]:
@@ -102,19 +294,12 @@ def _policy(spec: ClusterSpec) -> Body:
     if spec.jobs.topology_file is not None:
         patches += _topology_patches(spec.jobs.topology_file, asks)
     rule: JsonObject = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods"],
-    }
-    asking: JsonObject = {
-        "name": "asks-for-rails",
-        "expression": f"object.spec.containers.exists(c, {asks})",
-    }
-    mutation: JsonObject = {
-        "patchType": "JSONPatch",
-        "jsonPatch": {"expression": " + ".join(patches)},
-    }
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]
+    }  # fmt: skip
+    condition = f"object.spec.containers.exists(c, {asks})"
+    asking: JsonObject = {"name": "asks-for-rails", "expression": condition}
+    patch: JsonObject = {"expression": " + ".join(patches)}
+    mutation: JsonObject = {"patchType": "JSONPatch", "jsonPatch": patch}
     return {
         "apiVersion": _ADMISSION,
         "kind": "MutatingAdmissionPolicy",
@@ -173,12 +358,10 @@ def _topology_patches(file: TopologyFile, asks: str) -> list[str]:
 
 
 def _if(condition: str, path: str, value: str) -> str:
-    """Patch the pod once if a condition holds."""
     return f'({condition} ? [JSONPatch{{op: "add", path: "{path}", value: {value}}}] : [])'
 
 
 def _each(condition: str, path: str, value: str) -> str:
-    """Patch every container for which a condition holds."""
     place = f'"/spec/containers/" + string(i) + "/{path}"'
     patch = f'JSONPatch{{op: "add", path: {place}, value: {value}}}'
     return f"object.spec.containers.transformList(i, c, {condition}, {patch})"
@@ -188,7 +371,7 @@ MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
 MPI_NAMESPACE: Final = "mpi-operator"
 _OF_PROFILES: Final = "kubeflow-"
 """Prefix of the roles of Kubeflow's profiles: without Kubeflow no user has such a role."""
-_LAST_KINDS: Final = frozenset({"Deployment"})
+_GROUPS: Final = {"Namespace": 0, "Deployment": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +396,10 @@ def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:
     image = spec.sources.images.mpi_operator
     needed = [body for body in vendored if not name_of(body).startswith(_OF_PROFILES)]
     bodies = [_tolerant(spec, pulling(spec, with_image(body, image))) for body in needed]
-    made = [make_manifest("mpi-operator", body, _group(body)) for body in bodies]
+    # The namespace first, then what needs it, then the operator.
+    made = [
+        make_manifest("mpi-operator", body, _GROUPS.get(str(body["kind"]), 1)) for body in bodies
+    ]
     made += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
     return tuple(sorted(made, key=lambda manifest: manifest.group))
 
@@ -224,10 +410,3 @@ def _tolerant(spec: ClusterSpec, body: Body) -> Body:
     for pod in pods_in(changed):
         pod.update(tolerations(spec))
     return changed
-
-
-def _group(body: Body) -> int:
-    """The namespace first, then what needs it, then the operator."""
-    if body["kind"] == "Namespace":
-        return 0
-    return 2 if body["kind"] in _LAST_KINDS else 1

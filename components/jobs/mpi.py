@@ -1,13 +1,13 @@
-"""MPIJobs: a launcher, and workers that it reaches by SSH on their rails."""
+"""Jobs over several nodes: MPIJobs, whose launcher reaches workers by SSH, and PyTorch's own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from components.jobs.environment import job_environment, launch_command
+from components.jobs.environment import job_environment, launch_command, on_devices
 from components.jobs.templates import (
     RUN,
     JsonObject,
@@ -41,11 +41,8 @@ class MpiWorkers:
     gpus: int
     attachment: PodAttachment
     nodes: tuple[str, ...]
-    """Names of the nodes that may take them."""
     mounts: tuple[JsonObject, ...] = ()
-    """More mounts of every worker."""
     volumes: tuple[JsonObject, ...] = ()
-    """The volumes behind them."""
     selector: dict[str, str] = field(default_factory=dict[str, str])
     """Labels of the nodes that take workers; empty for any."""
     before: tuple[str, ...] = ()
@@ -55,15 +52,7 @@ class MpiWorkers:
 def mpi_job(
     spec: ClusterSpec, name: str, workers: MpiWorkers, launcher: JsonObject, **pod: JsonValue
 ) -> Body:
-    """An MPIJob of one run.
-
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        workers: Its workers.
-        launcher: The launcher's container.
-        pod: More keys of the launcher's pod.
-    """
+    """An MPIJob of one run, from its launcher's container; `pod` has more keys of that pod."""
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -114,24 +103,26 @@ def rail_pod(
 ) -> JsonObject:
     """The pod template of a job's workers: on the rails, and one on a node.
 
-    Args:
-        spec: The site.
-        workers: The workers of the job.
-        own: Labels that the pods of this job alone have.
-        container: The container, from `rail_container`.
+    `own` are labels that the pods of this job alone have; `rail_container` makes the container.
     """
     volumes: list[JsonValue] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}},
-        *_topology_volume(spec),
         *workers.volumes,
     ]
+    if file := spec.jobs.topology_file:
+        # `File`: a node without it refuses the pod; another type would make an empty folder.
+        source: JsonObject = {"path": file.host_path, "type": "File"}
+        volumes.insert(1, {"name": _TOPOLOGY, "hostPath": source})
+    # Workers of the file alone: in an update that removes some, those still are nodes.
+    names: list[JsonValue] = [*workers.nodes]
+    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
     apart: JsonObject = {
         "labelSelector": {"matchLabels": own},
         "topologyKey": "kubernetes.io/hostname",
     }
     pod: JsonObject = {
         "affinity": {
-            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_nodes(workers)]}},
+            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
             "podAntiAffinity": {_REQUIRED: [apart]},
         },
         "containers": [container],
@@ -149,21 +140,15 @@ def rail_pod(
     return outside_meshes(template)
 
 
-def _on_nodes(workers: MpiWorkers) -> JsonObject:
-    """Workers of the file alone: in an update that removes some, those still are nodes."""
-    names: list[JsonValue] = [*workers.nodes]
-    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    return {"matchExpressions": [here]}
-
-
 def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObject:
     """A container with GPUs on the rails, and the environment of jobs."""
     limits = make_limits(workers.attachment.resources, workers.gpus) | _own_cpus(spec)
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
-        *_topology_mount(spec),
         *workers.mounts,
     ]
+    if file := spec.jobs.topology_file:
+        mounts.insert(1, {"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True})
     more: JsonObject = {"env": env_list(job_environment(spec)), "volumeMounts": mounts}
     return make_container(workers.image, name, limits) | more
 
@@ -174,21 +159,6 @@ def _own_cpus(spec: ClusterSpec) -> JsonObject:
     if alignment is None:
         return {}
     return {"cpu": str(alignment.job_cpus), "memory": f"{alignment.job_memory_gib}Gi"}
-
-
-def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:
-    file = spec.jobs.topology_file
-    if file is None:
-        return []
-    return [{"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True}]
-
-
-def _topology_volume(spec: ClusterSpec) -> list[JsonValue]:
-    """`File`: a node without the file refuses the pod; another type would make an empty folder."""
-    file = spec.jobs.topology_file
-    if file is None:
-        return []
-    return [{"name": _TOPOLOGY, "hostPath": {"path": file.host_path, "type": "File"}}]
 
 
 def launched_job(
@@ -202,13 +172,7 @@ def launched_job(
 ) -> Body:
     """The MPIJob that runs a command of `mpirun_command` over all workers of a kind.
 
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        kind: The workers.
-        command: `mpirun` with all its arguments.
-        image: Of launcher and workers.
-        twice: Run it again over TCP afterwards.
+    `twice` runs it again over TCP afterwards.
     """
     workers = MpiWorkers(
         image=image,
@@ -225,3 +189,137 @@ def launched_job(
         "env": env_list(launcher_env(port)),
     }
     return mpi_job(spec, name, workers, launcher)
+
+
+TorchForm = Literal["job", "trainjob"]
+PORT: Final = 29500
+"""Where the first node waits for the others: torchrun's default."""
+_NODE: Final = "node"
+"""The container, and the replicated job, that Trainer looks for."""
+_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_GROUP: Final = "trainer.kubeflow.org"
+_TRAINER: Final = f"{_GROUP}/v1alpha1"
+
+
+def torch_objects(
+    spec: ClusterSpec,
+    name: str,
+    kind: WorkerKind,
+    image: str,
+    program: tuple[str, ...],
+    form: TorchForm,
+) -> tuple[Body, ...]:
+    """The objects of a training by `torchrun`, in the order of creation.
+
+    `torchrun` takes its options from variables that begin with `PET_`. Trainer sets them itself in
+    a container called `node`; in a plain Job they are set here, to the same values. Sources: the
+    documentation of torchrun and of Indexed Jobs; Kubeflow Trainer v2.3.0 (lab/sources.md#trainer).
+
+    One pod on each worker has all its GPUs. The form `job` is a headless Service and an Indexed
+    Job; `trainjob` is a runtime of the site's own and a TrainJob.
+    """
+    workers = MpiWorkers(
+        image=image,
+        count=len(kind.hosts),
+        gpus=kind.gpus,
+        attachment=pod_attachment(spec, kind.rails_of(spec)),
+        nodes=kind.nodes,
+    )
+    container = rail_container(spec, workers, _NODE)
+    container["command"] = [*on_devices(spec, ("torchrun", *program), kind)]
+    made = _indexed if form == "job" else _trained
+    return made(spec, name, workers, container)
+
+
+def _indexed(
+    spec: ClusterSpec, name: str, workers: MpiWorkers, container: JsonObject
+) -> tuple[Body, ...]:
+    job = f"{name}-{RUN}"
+    own: JsonObject = {"batch.kubernetes.io/job-name": job}
+    set_env = container["env"]
+    more = _pet_env(workers, f"{job}-0.{job}")
+    container["env"] = [*(set_env if isinstance(set_env, list) else ()), *more]
+    # Pods of an Indexed Job are called JOB-INDEX; the Service gives them names.
+    template = _pod(spec, workers, own, container, subdomain=job)
+    service: Body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": make_metadata(spec, name),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": own},
+    }
+    body: Body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": make_metadata(spec, name),
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": workers.count,
+            "parallelism": workers.count,
+            "backoffLimit": 0,
+            "template": template,
+        },
+    }
+    return service, body
+
+
+def _pod(
+    spec: ClusterSpec,
+    workers: MpiWorkers,
+    own: JsonObject,
+    container: JsonObject,
+    **more: JsonValue,
+) -> JsonObject:
+    """Make a pod that never restarts: a rank that begins again would wait for the others."""
+    template = rail_pod(spec, workers, own, container)
+    pod = template["spec"]
+    ends: JsonObject = {"restartPolicy": "Never", **more}
+    template["spec"] = ends | (pod if isinstance(pod, dict) else {})
+    return template
+
+
+def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
+    values = {
+        "PET_NNODES": str(workers.count),
+        "PET_NPROC_PER_NODE": str(workers.gpus),
+        "PET_MASTER_ADDR": first,
+        "PET_MASTER_PORT": str(PORT),
+    }
+    rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
+    found: list[JsonValue] = [{"name": key, "value": text} for key, text in values.items()]
+    return [*found, {"name": "PET_NODE_RANK", "valueFrom": rank}]
+
+
+def _trained(
+    spec: ClusterSpec, name: str, workers: MpiWorkers, container: JsonObject
+) -> tuple[Body, ...]:
+    job = f"{name}-{RUN}"
+    own: JsonObject = {"jobset.sigs.k8s.io/jobset-name": job}
+    replicated: JsonObject = {
+        "name": _NODE,
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"backoffLimit": 0, "template": _pod(spec, workers, own, container)},
+        },
+    }
+    runtime: Body = {
+        "apiVersion": _TRAINER,
+        "kind": "TrainingRuntime",
+        "metadata": make_metadata(spec, name),
+        "spec": {
+            "mlPolicy": {"numNodes": workers.count, "torch": {}},
+            "template": {"spec": {"replicatedJobs": [replicated]}},
+        },
+    }
+    metadata = runtime["metadata"]
+    if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):
+        labels["trainer.kubeflow.org/framework"] = "torch"
+    train: Body = {
+        "apiVersion": _TRAINER,
+        "kind": "TrainJob",
+        "metadata": make_metadata(spec, name),
+        "spec": {
+            "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": job},
+            "trainer": {"numNodes": workers.count, "numProcPerNode": workers.gpus},
+        },
+    }
+    return runtime, train

@@ -85,9 +85,7 @@ def make_metadata(spec: ClusterSpec, name: str) -> JsonObject:
 def fit_name(name: str, ending: str = "") -> str:
     """A job's name with room for the run's number: a hash replaces the end of a long one.
 
-    Args:
-        name: Its name, without the number of the run.
-        ending: What Kubernetes or an operator adds to it to name a pod.
+    `ending` is what Kubernetes or an operator adds to it to name a pod.
     """
     longest = LONGEST_NAME - len("-") - _DIGITS - len(ending)
     if len(name) <= longest:
@@ -134,13 +132,8 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
 def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0) -> Body:
     """Make a pod without a Job: on a large site, creating the Jobs would take an hour.
 
-    kube-controller-manager sends 20 requests a second by default, and a Job takes about five.
-
-    Args:
-        spec: The site.
-        name: Its name, without the number of the run.
-        template: The pod; its metadata has annotations at most.
-        runs_s: Seconds of its intended run, which are added to its deadline.
+    kube-controller-manager sends 20 requests a second by default, and a Job takes about five. The
+    seconds of the intended run are added to its deadline.
     """
     own, body = template.get("metadata"), template["spec"]
     metadata = make_metadata(spec, fit_name(name)) | (own if isinstance(own, dict) else {})

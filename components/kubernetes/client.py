@@ -1,15 +1,12 @@
 """Access to a cluster at the moment of use, and the one place that makes a client of its API.
 
-The kubeconfig is never an input of the step that uses it: the step reads it from a server over SSH
-when it needs it, or from the environment for an existing cluster. So a new certificate changes no
-step, and no request contains a secret.
-
-Work beyond CRUD makes single requests (`Calls`). If a disruption budget refuses an eviction (429)
-or a node does not exist (404), that is an answer, not a failure.
+No step has the kubeconfig as an input: it reads it from a server over SSH, or from the environment
+for an existing cluster. So a new certificate changes no step, and no request contains a secret. An
+eviction that a disruption budget refuses (429) or a node that does not exist (404) is an answer,
+not a failure.
 
 `railyard device leave-cluster` asks the API once, before the first object is deleted. Without it,
-`destroy` over a dead API ends with one provider error for each object, and no error names the
-remedy.
+`destroy` over a dead API ends with one provider error for each object, without the remedy.
 """
 
 from __future__ import annotations
@@ -41,15 +38,8 @@ def read_kubeconfig(
 ) -> str | None:
     """The administrator's kubeconfig as it is now, or None if no server has started yet.
 
-    Args:
-        cluster: The cluster to reach.
-        run: Runs a command on a server.
-        secrets: By name; holds the kubeconfig of an existing cluster.
-        last: The host to ask last, because it is about to leave service.
-
-    Raises:
-        DeviceError: A server does not answer, and no other server returns a kubeconfig.
-        UsageError: The secret kubeconfig is not in the environment.
+    `last` is the host to ask last, because it is about to leave service. DeviceError: a server does
+    not answer, and no other server returns a kubeconfig.
     """
     if name := cluster.kubeconfig_secret:
         if name not in secrets:
@@ -111,11 +101,7 @@ class Calls(Protocol):
     """A cluster that answers requests."""
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
-        """Send one request.
-
-        Raises:
-            UnreachableError: No answer came.
-        """
+        """Send one request; UnreachableError if no answer came."""
         ...
 
 
@@ -123,11 +109,7 @@ class KubernetesCalls:
     """`Calls` over HTTP, from the text of a kubeconfig."""
 
     def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
-        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
-
-        Raises:
-            DeviceError: It cannot be used.
-        """
+        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try."""
         self._session, self._deadline_s = open_session(kubeconfig), deadline_s
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
@@ -176,11 +158,7 @@ def run_keep_cluster(text: str, environ: Mapping[str, str]) -> str:
 
 
 def run_leave_cluster(text: str, environ: Mapping[str, str]) -> str:
-    """Allow the deletion of objects if their API answers, or if the user drops them.
-
-    Raises:
-        DeviceError: The API does not answer; the text says how to go on.
-    """
+    """Allow the deletion of objects if their API answers, or if the user drops them."""
     request = read_request(_REQUEST, text, "request to leave a cluster")
     if environ.get(DROP) == "true":
         return "{}"

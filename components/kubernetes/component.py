@@ -22,15 +22,7 @@ from components.remote.step import RemoteStep
 
 
 class Cluster(pulumi.ComponentResource):
-    """Install Kubernetes on prepared hosts.
-
-    Args:
-        name: Name of the component; steps are named after their host.
-        plan: What `plan_kubernetes` decided.
-        remote: Secrets and repair notes of this run.
-        hosts: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Install Kubernetes on prepared hosts."""
 
     access: ClusterAccess
 
@@ -76,11 +68,7 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _chain(
-        self,
-        plan: KubernetesPlan,
-        step: RemoteStep,
-        remote: Remote,
-        after: list[pulumi.Resource],
+        self, plan: KubernetesPlan, step: RemoteStep, remote: Remote, after: list[pulumi.Resource]
     ) -> pulumi.Resource:
         """All steps of one node, one after the other."""
         shared = remote

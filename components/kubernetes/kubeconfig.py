@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import yaml
 from cryptography import x509
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from components.core.errors import DeviceError
 
@@ -17,30 +17,23 @@ RENEWAL_WINDOW: Final = timedelta(days=90)
 """K3s renews its certificates at a start if they end within 90 days."""
 
 
+def _at(items: str, kind: str, key: str) -> Any:  # noqa: ANN401 - pydantic's own type
+    return Field(validation_alias=AliasPath(items, 0, kind, key), min_length=1)
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
-class _Server(_Part):
-    ca: Annotated[str, Field(alias="certificate-authority-data", min_length=1)]
-
-
-class _Cluster(_Part):
-    cluster: _Server
-
-
-class _Client(_Part):
-    certificate: Annotated[str, Field(alias="client-certificate-data", min_length=1)]
-    key: Annotated[str, Field(alias="client-key-data", min_length=1)]
-
-
-class _User(_Part):
-    user: _Client
+_One = Annotated[tuple[JsonValue, ...], Field(min_length=1, max_length=1)]
 
 
 class _Kubeconfig(_Part):
-    clusters: Annotated[tuple[_Cluster, ...], Field(min_length=1, max_length=1)]
-    users: Annotated[tuple[_User, ...], Field(min_length=1, max_length=1)]
+    clusters: _One
+    users: _One
+    ca: Annotated[str, _at("clusters", "cluster", "certificate-authority-data")]
+    certificate: Annotated[str, _at("users", "user", "client-certificate-data")]
+    key: Annotated[str, _at("users", "user", "client-key-data")]
 
 
 class _NamedCluster(_Part):
@@ -84,22 +77,13 @@ def _parse(text: str) -> _Kubeconfig:
 def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
     """Make a server's own kubeconfig usable from elsewhere.
 
-    Args:
-        raw: Content of `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, every name `default`.
-        server_url: Address of the API for its users.
-        cluster: Name for cluster, user and context.
-
-    Raises:
-        DeviceError: The text is not an administrator's kubeconfig.
+    `raw` is `/etc/rancher/k3s/k3s.yaml`: its address is 127.0.0.1, and every name is `default`.
     """
     parsed = _parse(raw)
-    server: dict[str, JsonValue] = {
-        "certificate-authority-data": parsed.clusters[0].cluster.ca,
-        "server": server_url,
-    }
+    server: dict[str, JsonValue] = {"certificate-authority-data": parsed.ca, "server": server_url}
     client: dict[str, JsonValue] = {
-        "client-certificate-data": parsed.users[0].user.certificate,
-        "client-key-data": parsed.users[0].user.key,
+        "client-certificate-data": parsed.certificate,
+        "client-key-data": parsed.key,
     }
     return _render(cluster, server, client)
 
@@ -107,13 +91,7 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
 def choose_context(raw: str, context: str | None, cluster: str) -> str:
     """Make a kubeconfig with one context, its cluster and its user, out of a user's.
 
-    Args:
-        raw: A kubeconfig with any number of contexts.
-        context: The one to keep; None for the current one.
-        cluster: Name of cluster, user and context in the answer.
-
-    Raises:
-        DeviceError: The text is not a kubeconfig, or does not have that context.
+    Without `context` it is the current one; `cluster` is the name of all three in the answer.
     """
     try:
         parsed = _AnyKubeconfig.model_validate(yaml.safe_load(raw))
@@ -151,12 +129,8 @@ def _render(cluster: str, server: dict[str, JsonValue], user: dict[str, JsonValu
 
 
 def client_certificate_end(kubeconfig: str) -> datetime:
-    """When the client certificate ends, in UTC.
-
-    Raises:
-        DeviceError: The kubeconfig does not have a readable client certificate.
-    """
-    encoded = _parse(kubeconfig).users[0].user.certificate
+    """When the client certificate ends, in UTC; DeviceError if it is not readable."""
+    encoded = _parse(kubeconfig).certificate
     try:
         pem = base64.b64decode(encoded, validate=True)
         return x509.load_pem_x509_certificate(pem).not_valid_after_utc

@@ -1,11 +1,8 @@
-"""The plan of the control plane: kubespray's one step, or the steps of another plane.
-
-kubespray has one step that runs its playbooks, and access from the first server's disk.
-"""
+"""The plan of the control plane: kubespray's one step, or the steps of another plane."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -22,12 +19,11 @@ from components.kubernetes.kubespray.wanted import (
 )
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import (
-    ControlPlane,
     ExistingAccess,
     KubernetesPlan,
     Playbooks,
 )
-from components.kubernetes.planes.k3s import K3s
+from components.kubernetes.planes.k3s import plan_k3s
 from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
@@ -41,42 +37,35 @@ run (facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
 ACCESS_DEADLINE_S: float = 60.0
 
 
-class Kubespray:
-    """kubespray on the hosts of the site."""
-
-    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan the one step of all nodes.
-
-        Raises:
-            Bug: No control-plane host exists; the check `control-plane` refuses that before.
-        """
-        plane = spec.kubespray
-        if plane is None or not spec.servers:
-            raise Bug("a plan of kubespray needs a control-plane host")
-        first = spec.servers[0]
-        request = plan_request(spec, stack)
-        step = RemoteStep(
-            name=STEP,
-            endpoint=host_endpoint(first),
-            dialect="device",
-            desired=request.render(),
-            apply="device kubespray",
-            undo="device kubespray-reset",
-            deadline_s=DEADLINE_S,
-        )
-        url = server_url(spec)
-        return KubernetesPlan(
-            plane="kubespray",
-            cluster=spec.name,
-            server_url=url,
-            version=plane.version,
-            tokens=(),
-            servers=(),
-            agents=(),
-            access=_access(spec, url),
-            registry=registry_account(spec),
-            playbooks=Playbooks(step, tuple(request.endpoints.values())),
-        )
+def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
+    """Plan the one step of kubespray for all nodes."""
+    plane = spec.kubespray
+    if plane is None or not spec.servers:
+        raise Bug("a plan of kubespray needs a control-plane host")
+    first = spec.servers[0]
+    request = plan_request(spec, stack)
+    step = RemoteStep(
+        name=STEP,
+        endpoint=host_endpoint(first),
+        dialect="device",
+        desired=request.render(),
+        apply="device kubespray",
+        undo="device kubespray-reset",
+        deadline_s=DEADLINE_S,
+    )
+    url = server_url(spec)
+    return KubernetesPlan(
+        plane="kubespray",
+        cluster=spec.name,
+        server_url=url,
+        version=plane.version,
+        tokens=(),
+        servers=(),
+        agents=(),
+        access=_access(spec, url),
+        registry=registry_account(spec),
+        playbooks=Playbooks(step, tuple(request.endpoints.values())),
+    )
 
 
 def _access(spec: ClusterSpec, url: str) -> RemoteStep:
@@ -94,11 +83,7 @@ def _access(spec: ClusterSpec, url: str) -> RemoteStep:
 
 
 def plan_request(spec: ClusterSpec, stack: str) -> Request:
-    """Plan the request of the step.
-
-    Raises:
-        Bug: The site has another control plane.
-    """
+    """Plan the request of the step."""
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
@@ -139,37 +124,30 @@ def _source(source: KubespraySource) -> Source:
     return Source("git", source.git or "")
 
 
-class Existing:
-    """A plan without a step: the secret's kubeconfig is the access."""
-
-    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan access to the cluster.
-
-        Raises:
-            Bug: The site installs its own control plane.
-        """
-        del stack
-        plane = spec.kubernetes
-        if not isinstance(plane, ExistingPlane):
-            raise Bug("a plan of an existing cluster needs kubernetes.plane: existing")
-        return KubernetesPlan(
-            plane="existing",
-            cluster=spec.name,
-            server_url="",
-            version=plane.version,
-            tokens=(),
-            servers=(),
-            agents=(),
-            access=None,
-            registry=registry_account(spec),
-            existing=ExistingAccess(plane.kubeconfig.name, plane.context),
-        )
+def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
+    """Plan access to an existing cluster by its secret kubeconfig, without a step."""
+    del stack
+    plane = spec.kubernetes
+    if not isinstance(plane, ExistingPlane):
+        raise Bug("a plan of an existing cluster needs kubernetes.plane: existing")
+    return KubernetesPlan(
+        plane="existing",
+        cluster=spec.name,
+        server_url="",
+        version=plane.version,
+        tokens=(),
+        servers=(),
+        agents=(),
+        access=None,
+        registry=registry_account(spec),
+        existing=ExistingAccess(plane.kubeconfig.name, plane.context),
+    )
 
 
-PLANES: Final[Mapping[str, ControlPlane]] = {
-    "existing": Existing(),
-    "k3s": K3s(),
-    "kubespray": Kubespray(),
+PLANES: Final[Mapping[str, Callable[[ClusterSpec, str], KubernetesPlan]]] = {
+    "existing": plan_existing,
+    "k3s": plan_k3s,
+    "kubespray": plan_kubespray,
 }
 """`kubernetes.plane` to its planner."""
 
@@ -177,11 +155,9 @@ PLANES: Final[Mapping[str, ControlPlane]] = {
 def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan | None:
     """Plan the control plane of the site; None for a site without Kubernetes.
 
-    Args:
-        spec: The checked site.
-        stack: Names the folder on the hosts that records what this stack installed; default the
-            cluster's name.
+    `stack` names the folder on the hosts that records what this stack installed; by default it is
+    the cluster's name.
     """
     if spec.kubernetes is None:
         return None
-    return PLANES[spec.kubernetes.plane].plan(spec, stack or spec.name)
+    return PLANES[spec.kubernetes.plane](spec, stack or spec.name)

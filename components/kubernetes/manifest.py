@@ -89,10 +89,7 @@ def outlives(manifest: Manifest, *, foreign: bool) -> bool:
 def make_manifest(owner: str, body: Body, group: int) -> Manifest:
     """Make the manifest of an object that we own completely.
 
-    Args:
-        owner: Its component, for example `multus`.
-        body: The object, with `apiVersion`, `kind` and `metadata.name`.
-        group: Its place in the order.
+    `owner` is its component, for example `multus`; `group` is its place in the order.
     """
     metadata = body["metadata"]
     name = metadata["name"] if isinstance(metadata, dict) else ""
@@ -258,18 +255,14 @@ def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
     slim: Schema = {
         key: slim_schema(item, in_properties=key == "properties" and not in_properties)
         for key, item in value.items()
-        if in_properties or not _says_nothing(key, item)
+        if in_properties
+        or not (key in _TEXTS or (key, item) in ((_LIST_TYPE, _LIST_DEFAULT), ("anyOf", _EITHER)))
     }
     if {"containers", "volumes", "restartPolicy"} <= _properties(slim).keys():
         return _with_open_pod(slim)
     if not {"apiVersion", "kind", "metadata", "status"} <= _properties(slim).keys():
         return slim
     return {**slim, "properties": {**_properties(slim), "status": {"type": "object", _OPEN: True}}}
-
-
-def _says_nothing(key: str, item: JsonValue) -> bool:
-    """Whether a key only repeats a text, a default, or `x-kubernetes-int-or-string`."""
-    return key in _TEXTS or (key, item) in ((_LIST_TYPE, _LIST_DEFAULT), ("anyOf", _EITHER))
 
 
 def _properties(schema: JsonValue) -> Schema:
@@ -333,12 +326,7 @@ def _packed(package: str, name: str) -> bytes:
 
 
 def load_vendored(package: str, name: str) -> list[Body]:
-    """Read the objects of one packed release, in their order.
-
-    Args:
-        package: The room that owns it, for example `components.jobs`.
-        name: File below its `vendor` folder, ending in `.json.gz`.
-    """
+    """Read the objects of one packed release: a file below the `vendor` folder of a room."""
     return _BODIES.validate_json(gzip.decompress(_packed(package, name)))
 
 

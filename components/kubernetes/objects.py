@@ -28,18 +28,9 @@ def apply_manifests(
 ) -> list[pulumi.Resource]:
     """Register manifests in groups: a group starts when the one before it is ready.
 
-    A gate separates two groups of many objects; otherwise the state would name each object of the
-    first in each of the second.
-
-    Args:
-        name: Name of the stage, and prefix of its gates.
-        manifests: In order; `group` numbers never fall.
-        parent: The component that owns them.
-        access: The cluster.
-        after: Resources that must be ready before the first group.
-
-    Returns:
-        The objects of the last group: to wait for them is to wait for all.
+    A gate named after `name` separates two groups of many objects; otherwise the state would name
+    each object of the first in each of the second. The `group` numbers of the manifests never fall.
+    To wait for the returned objects, those of the last group, is to wait for all.
     """
     before, current, group = list(after), list[pulumi.Resource](), None
     for manifest in manifests:
@@ -73,11 +64,7 @@ def ask_before_deletion(
 ) -> pulumi.Resource:
     """The step that asks the API before the engine deletes the first object.
 
-    Args:
-        cluster: How to reach it.
-        stack: Named in the message that says how to go on.
-        remote: Secrets of this run.
-        opts: It depends on all objects, which makes the engine delete it before them.
+    `opts` depends on all objects, so the engine deletes the step before them.
     """
     call = LocalCall(
         STEP,

@@ -40,11 +40,7 @@ _EARLY: Final = timedelta(minutes=1)
 
 
 def open_session(kubeconfig: str) -> Session:
-    """Read the current context of a kubeconfig; nothing is connected yet.
-
-    Raises:
-        DeviceError: The kubeconfig cannot be used.
-    """
+    """Read the current context of a kubeconfig; nothing is connected yet."""
     try:
         document = yaml.safe_load(kubeconfig)
         context = _named(document, "context", document["current-context"])
@@ -76,12 +72,7 @@ class Session:
     """Sends requests as one user of one cluster."""
 
     def __init__(self, cluster: Part, user: Part) -> None:
-        """Take the parts of a kubeconfig.
-
-        Raises:
-            DeviceError: The user logs in by a way that kubectl does not know either, or its program
-                fails.
-        """
+        """Take the parts of a kubeconfig; DeviceError if the user logs in by an unknown way."""
         self._url: str = cluster["server"].rstrip("/")
         self._login = _Login(cluster, user)
         authority = _pem(cluster, "certificate-authority")
@@ -97,11 +88,7 @@ class Session:
     def request(
         self, method: str, path: str, body: Part | None, within_s: float
     ) -> BaseHTTPResponse:
-        """Send one request; a PATCH is a JSON merge patch. The body is not read yet.
-
-        Raises:
-            urllib3.exceptions.HTTPError: No answer came, after three more tries.
-        """
+        """Send one request; a PATCH is a JSON merge patch. The body is not read yet."""
         from urllib3 import Timeout  # noqa: PLC0415 - most runs on a host never need it
 
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -158,11 +145,7 @@ class _Login:
 
 
 def _ask_program(program: Part, cluster: Part) -> Part:
-    """Run the program of `exec`, as client-go does: its answer is an ExecCredential.
-
-    Raises:
-        DeviceError: It fails; what it prints to stderr is on our stderr already.
-    """
+    """Run the program of `exec`, as client-go does: its answer is an ExecCredential."""
     spec: dict[str, object] = {"interactive": sys.stdin.isatty()}
     if program.get("provideClusterInfo"):
         known = {item["name"]: item["extension"] for item in cluster.get("extensions") or ()}
@@ -257,10 +240,7 @@ def _unnamed_file() -> IO[bytes]:
 
 @contextmanager
 def _nameless(content: bytes) -> Generator[str]:
-    """The path of a file in memory; on other systems than Linux, of an unnamed file.
-
-    On those systems the file has a name only while it is empty.
-    """
+    """The path of a file in memory; off Linux, of a file that is named only while it is empty."""
     with _unnamed_file() as file:
         file.write(content)
         file.flush()

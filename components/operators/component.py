@@ -47,12 +47,7 @@ class Repairs:
 class Operators(pulumi.ComponentResource):
     """Install the operators that make GPUs and RDMA cards resources of the cluster.
 
-    Args:
-        name: Name of the component.
-        plan: What `plan_operators` decided.
-        access: The cluster.
-        repairs: How differences within a release are repaired; None: they are not.
-        opts: Resource options of the component.
+    `repairs` says how differences within a release are repaired; without it they are not.
     """
 
     ready: GpuReady

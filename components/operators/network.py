@@ -58,10 +58,7 @@ def network_operator_values(spec: ClusterSpec) -> Body:
         values |= discovery_values(spec)
     paths = cni_paths(spec)
     if paths != UPSTREAM:  # the chart's own defaults
-        values["operator"] = {
-            "cniBinDirectory": paths.bin,
-            "cniNetworkDirectory": paths.net_d,
-        }
+        values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
     if vfs_by_operator(spec):
         values |= _sriov_operator_values(spec, paths)
     if firmware_by_operator(spec):
@@ -94,9 +91,6 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     plugins if the site leaves them to the operator, and nv-ipam if pods get addresses from it;
     otherwise the pod network installs them, or pods do not need them: with whole HCAs, NCCL needs
     no interface in the pod.
-
-    Raises:
-        SpecError: The site wants the operator's driver container, and its tag is not known.
     """
     wanted: Body = {
         **_device_plugin(spec, operator),

@@ -144,11 +144,7 @@ class OperatorsPlan:
 
 
 def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
-    """Plan the operators in the file; empty without Kubernetes.
-
-    Raises:
-        SpecError: An operator must bring a driver that is not known here.
-    """
+    """Plan the operators in the file; empty without Kubernetes."""
     if spec.kubernetes is None:
         return OperatorsPlan((), ())
     charts = tuple(
@@ -296,9 +292,6 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
     """The firmware templates for a node's cards: one for each model and set of settings.
 
     The name contains a digest of the template, and so depends only on this node.
-
-    Raises:
-        SpecError: The device id of a card is not known, and a template needs it.
     """
     if host.role != "worker" or not firmware_by_operator(spec):
         return

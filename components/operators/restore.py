@@ -60,12 +60,7 @@ def restore_step_name(release: str) -> str:
 
 
 def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
-    """Restore the objects that differ, and print them as a line of JSON.
-
-    Raises:
-        DeviceError: The cluster does not answer, refuses an object, or still differs.
-        UsageError: The request is invalid, or a secret is not in the environment.
-    """
+    """Restore the objects that differ, and print them as a line of JSON."""
     request = read_request(_REQUEST, text, "request to restore a release")
     run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
     kubeconfig = read_kubeconfig(request.cluster, run, secrets_from(environ))
@@ -79,11 +74,7 @@ def restore_release(
 ) -> list[Key]:
     """Make missing objects, and patch different ones; definitions first.
 
-    Raises:
-        DeviceError: The cluster does not answer, refuses an object, or still differs.
-
-    Returns:
-        The changed objects; empty if the release itself is gone, which the engine makes again.
+    Returns the changed objects; none if the release itself is gone, which the engine makes again.
     """
     look = read_release(Reader(calls), ref)
     if look.release is None:

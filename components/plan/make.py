@@ -142,7 +142,7 @@ class ClusterPlan:
     reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts that may have to leave service, in their groups."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
-    """Parts that are neither set nor read, in words. A change here needs no new acceptance."""
+    """Parts that Railyard neither sets nor reads, in words; no change here repeats acceptance."""
     foreign_fabric: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Required settings for switches outside the file, in words; empty if the file has switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
@@ -150,14 +150,12 @@ class ClusterPlan:
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by its upgrade group; an update keeps only the due ones."""
     look_s: float = field(default=OBSERVE_DEADLINE_S, metadata=HIDDEN)
-    """Seconds to read a host."""
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that left the file; None if no node ever existed."""
     ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)
-    """Switch to the hosts that leave service while its ports change, with `disruption.ports:
-    drain`."""
+    """Switch to the hosts that leave service while its ports change (`disruption.ports: drain`)."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
-    """The part of acceptance that this run needs; None for all of it."""
+    """Acceptance, as far as this run needs it; None: all of it."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -270,11 +268,6 @@ def _check_stack(stack: str) -> None:
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. It makes no decisions itself.
-
-    Args:
-        spec: A spec that passed `check_site`.
-        stack: Name of the stack; devices keep one baseline per stack.
-        lock: The site's lock; without it, only the site's own checksums apply.
 
     Raises:
         UsageError: The name cannot name a folder on a device.

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 import yaml
 
-from components.cloud.calls import CloudCall, list_calls
+from components.cloud.cloud_plan import CloudCall, list_calls
 from components.core.to_json import as_lines, flatten, to_json
 from components.fabric.fabric_plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
@@ -75,21 +75,13 @@ def _run(names: Sequence[str]) -> str:
 
 
 LONG_OBJECT: Final = 200
-"""Lines of YAML above which even `--scripts` does not print an object (the MPIJob CRD has 9,000).
-"""
+"""Most YAML lines that `--scripts` prints of an object (the MPIJob CRD has 9,000)."""
 _SHORT_OBJECT: Final = 40
 """Most values of a printed object: attachments, patches and configuration."""
 _PLUMBING: Final = frozenset(
-    {
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CustomResourceDefinition",
-        "Namespace",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-    }
-)
+    {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Role",
+        "RoleBinding", "ServiceAccount"}
+)  # fmt: skip
 """Kinds that a component needs, without decisions for the site."""
 _SHORT_SCRIPT: Final = 200
 """Most characters of a printed one-line text; it names its tool."""
@@ -104,8 +96,7 @@ class Section:
     lines: tuple[str, ...] = ()
     devices: frozenset[str] = frozenset()
     family: str = ""
-    """Sections of one family are similar: a page may print the first one, and only differences of
-    the others."""
+    """Of similar sections, a page may print the first, and only differences of the others."""
     tail: tuple[str, ...] = ()
     """Lines that a page always prints, even for equal sections."""
 
@@ -119,10 +110,8 @@ def list_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of a plan in a possible update order.
 
-    Args:
-        plan: The whole plan.
-        scripts: Print complete scripts, commands and objects, not only their names.
-        lines: Print every line of a switch, instead of one for all equal ports.
+    `scripts` prints complete scripts, commands and objects; `lines` every line of a switch, instead
+    of one for all equal ports.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     return (

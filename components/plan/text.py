@@ -15,18 +15,9 @@ from components.plan.make import ClusterPlan, scripts_of
 from components.plan.sections import Section, list_sections, stages_of_steps
 
 STAGES: Final = (
-    "cloud",
-    "fabric",
-    "hypervisors",
-    "hosts",
-    "reboots",
-    "containers",
-    "kubernetes",
-    "operators",
-    "pod-network",
-    "jobs",
-    "acceptance",
-)
+    "cloud", "fabric", "hypervisors", "hosts", "reboots", "containers", "kubernetes", "operators",
+    "pod-network", "jobs", "acceptance",
+)  # fmt: skip
 """In update order."""
 
 

@@ -65,11 +65,8 @@ def _on_fabric(spec: ClusterSpec) -> PodAttachment:
 def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None) -> PodAttachment:
     """The parts that a pod on one rail needs.
 
-    Args:
-        spec: The checked site.
-        rail: The rail.
-        server: The worker of a pod whose network gives it one address, known to clients beforehand;
-            None for any other pod.
+    `server` is the worker of a pod whose network gives it one address, known to clients beforehand;
+    None for any other pod.
     """
     if spec.pod_network.ipam == "static" and server is None:
         address = f"{client_address(spec, rail)}/{rail.subnet.prefixlen}"
@@ -80,11 +77,7 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None
 
 
 def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
-    """The address at which clients reach a server pod of `rail_attachment` on a host.
-
-    Raises:
-        SpecError: Pods run in the host's network, and its card lacks an address there.
-    """
+    """The address at which clients reach a server pod of `rail_attachment` on a host."""
     if rail.name in pod_links(spec):
         return str(pod_links(spec)[rail.name][host.name])
     if not spec.pod_network.host_network:

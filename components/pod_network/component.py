@@ -11,14 +11,7 @@ from components.remote.handoffs import gate
 
 
 class PodNetwork(pulumi.ComponentResource):
-    """Install the pod network: plugins, address management, attachments.
-
-    Args:
-        name: Name of the component.
-        plan: What `plan_pod_network` decided.
-        gpus: The handoff of the stage before.
-        opts: Resource options of the component.
-    """
+    """Install the pod network: plugins, address management, attachments."""
 
     ready: PodNetworkReady
 

@@ -51,11 +51,7 @@ def cluster_role_binding(name: str) -> Body:
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
         "metadata": metadata(name, None),
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": name,
-        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
     }
 
@@ -174,10 +170,7 @@ def multus_daemon_set(image: str, paths: CniPaths) -> Body:
         "resources": resources("100m", "50Mi"),
         "securityContext": {"privileged": True},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            mount("cni", "/host/etc/cni/net.d"),
-            mount("cnibin", "/host/opt/cni/bin"),
-        ],
+        "volumeMounts": [mount("cni", "/host/etc/cni/net.d"), mount("cnibin", "/host/opt/cni/bin")],
     }
     pod: JsonObject = {
         "serviceAccountName": "multus",
@@ -261,7 +254,7 @@ def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -
     anywhere: JsonObject = {
         "tolerations": [
             {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
-        ],
+        ]
     }
     return {
         "apiVersion": "apps/v1",
@@ -276,15 +269,15 @@ def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -
     }
 
 
+def config_map(name: str, data: JsonObject, **more: JsonValue) -> Body:
+    """A ConfigMap of `kube-system`."""
+    body: Body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name), **more}
+    return {**body, "data": data}
+
+
 def plugin_config_map(name: str, config: str) -> Body:
     """A device plugin's configuration, which cannot be edited; `config_name` gives the reason."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(config_name(name, config)),
-        "immutable": True,
-        "data": {"config.json": config},
-    }
+    return config_map(config_name(name, config), {"config.json": config}, immutable=True)
 
 
 def device_plugin_daemon_set(image: str, config: str, prefix: str) -> Body:

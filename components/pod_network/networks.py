@@ -34,9 +34,7 @@ _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 def probe_network(rail: Rail, leaf: str = "") -> str:
     """Name of the attachment whose one address belongs to a rail's perftest server.
 
-    Args:
-        rail: The rail.
-        leaf: The server's leaf, if the rail has several.
+    `leaf` is the server's leaf, if the rail has several.
     """
     return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
@@ -110,6 +108,13 @@ def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     )
 
 
+def named_addresses(spec: ClusterSpec, rail: Rail, pool: Pool | None) -> tuple[str, Addresses]:
+    """Name and addresses of an attachment for jobs, or for the probe's server of a pool."""
+    if pool is None:
+        return rail.network, job_addresses(spec, rail)
+    return probe_network(rail, pool.leaf), server_addresses(spec, pool)
+
+
 def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     """Address management of an IPoIB interface; empty if its rail has no subnet."""
     if rail.subnet is None:
@@ -161,11 +166,8 @@ def make_chain(
 ) -> list[Addresses]:
     """The plugin that makes an interface, and the plugins that change it afterwards.
 
-    Args:
-        spec: The site.
-        main: The first plugin, without its address management.
-        ipam: Its address management; empty if the interface gets no address.
-        sets_mtu: The first plugin has its own key for the MTU.
+    An interface without an address has an empty `ipam`. `sets_mtu` says that the first plugin has
+    its own key for the MTU.
     """
     network = spec.pod_network
     if ipam.get("type") == "static" and "addresses" not in ipam:
@@ -193,11 +195,7 @@ def make_attachment(
 ) -> Body:
     """Make the NetworkAttachmentDefinition of a chain of CNI plugins.
 
-    Args:
-        namespace: The namespace of the jobs.
-        name: Name of the attachment.
-        plugins: The plugin that makes the interface, and those chained after it.
-        resource: Multus gives the first plugin a device of this resource.
+    Multus gives the first plugin a device of the `resource`.
     """
     head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
@@ -225,10 +223,7 @@ _SOCKETS: Final = {
 def shared_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the plugin: the resources to publish, and the cards of each."""
     entries: list[JsonValue] = [_entry(spec, device) for device in spec.pod_network.shared_devices]
-    config = {
-        "periodicUpdateInterval": spec.pod_network.periodic_update_s,
-        "configList": entries,
-    }
+    config = {"periodicUpdateInterval": spec.pod_network.periodic_update_s, "configList": entries}
     return json.dumps(config, indent=1) + "\n"
 
 
@@ -291,18 +286,9 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
     }
 
 
-def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail for jobs."""
-    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
-
-
-def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, which a perftest client knows beforehand."""
-    name = probe_network(rail, pool.leaf)
-    return _attachment(spec, rail, name, server_addresses(spec, pool))
-
-
-def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
+def macvlan_attachment(spec: ClusterSpec, rail: Rail, pool: Pool | None = None) -> Body:
+    """The NetworkAttachmentDefinition of a rail; see `named_addresses`."""
+    name, ipam = named_addresses(spec, rail, pool)
     macvlan: dict[str, JsonValue] = {
         "type": "macvlan",
         "master": rail_master(spec, rail),
@@ -314,11 +300,7 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
 
 
 def rail_master(spec: ClusterSpec, rail: Rail) -> str:
-    """The network device of a rail on all workers.
-
-    Raises:
-        SpecError: It differs between workers, and an attachment can name only one.
-    """
+    """The network device of a rail on all workers: an attachment can name only one."""
     names = {
         nic.netdev: host.name
         for host in reversed(spec.workers)

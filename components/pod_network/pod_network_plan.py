@@ -34,7 +34,6 @@ from components.pod_network.manifests import (
     config_name,
     daemon_set,
     host_path,
-    metadata,
     mount,
     resources,
 )
@@ -43,7 +42,6 @@ from components.pod_network.networks import (
     PLUGIN,
     PLUGIN_CONFIG,
     macvlan_attachment,
-    macvlan_probe_attachment,
     pool_file,
     shared_plugin_config,
     shared_plugin_daemon_set,
@@ -51,12 +49,11 @@ from components.pod_network.networks import (
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
 from components.pod_network.sriov import (
-    attachment,
     function_plugin_config,
     ib_sriov_attachment,
     ipoib_attachment,
     node_policies,
-    probe_attachment,
+    sriov_attachment,
     sriov_networks,
 )
 
@@ -102,13 +99,7 @@ def pool_files_map(spec: ClusterSpec) -> Body:
     """The files; a changed text makes a new object, which replaces the pods with the old one."""
     files = _files(spec)
     data: JsonObject = {**files}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(_name(spec, files)),
-        "immutable": True,
-        "data": data,
-    }
+    return parts.config_map(_name(spec, files), data, immutable=True)
 
 
 def pool_files_daemon_set(spec: ClusterSpec) -> Body:
@@ -153,9 +144,6 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
 
     It is also empty if the network operator's policy publishes the HCAs: then a pod gets them
     without an interface or an address.
-
-    Raises:
-        SpecError: The pod network cannot do what the site wants; the text explains it.
     """
     if spec.kubernetes is None:
         return PodNetworkPlan(())
@@ -299,16 +287,11 @@ def _networks(spec: ClusterSpec) -> _Group:
     if vfs_by_operator(spec):
         return sriov_networks(spec)
     if spec.rdma.transport == "infiniband":
-        make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
-        return [(rail.name, make(spec, rail)) for rail in ib_rails(spec) if ours]
-    on_functions = spec.pod_network.mode == "sriov"
-    of_jobs = attachment if on_functions else macvlan_attachment
-    of_probes = probe_attachment if on_functions else macvlan_probe_attachment
+        made = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
+        return [(rail.name, made(spec, rail)) for rail in ib_rails(spec) if ours]
+    make = sriov_attachment if spec.pod_network.mode == "sriov" else macvlan_attachment
     return [
-        (rail.name, body)
+        (rail.name, make(spec, rail, pool))
         for rail in spec.rails
-        for body in (
-            *([of_jobs(spec, rail)] if ours else []),
-            *(of_probes(spec, rail, pool) for pool in pools_of(spec)[rail.name]),
-        )
+        for pool in (*([None] if ours else []), *pools_of(spec)[rail.name])
     ]

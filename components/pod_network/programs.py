@@ -15,11 +15,11 @@ from components.catalogue.cluster_parts import CniPaths
 from components.kubernetes.manifest import Body
 from components.pod_network.manifests import (
     JsonObject,
+    config_map,
     daemon_set,
     deployment,
     from_field,
     host_path,
-    metadata,
     mount,
     resources,
     rule,
@@ -50,10 +50,13 @@ def program_daemon_set(name: str, image: str, paths: CniPaths) -> Body:
     return _program_daemon_set(name, image, paths, {"privileged": True})
 
 
-def _program_daemon_set(name: str, image: str, paths: CniPaths, security: JsonObject) -> Body:
+def _program_daemon_set(
+    name: str, image: str, paths: CniPaths, security: JsonObject, **more: JsonValue
+) -> Body:
     main: JsonObject = {
         "name": name,
         "image": image,
+        **more,
         "resources": resources("100m", "50Mi"),
         "securityContext": security,
         "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
@@ -67,34 +70,13 @@ def reference_cni_daemon_set(
 ) -> Body:
     """Install one reference plugin that K3s lacks, macvlan or tuning, in K3s' folder.
 
-    Only this plugin: the image's other plugins would overwrite those that K3s links there.
-
-    Args:
-        plugin: Name of its program.
-        image: The image of the reference plugins.
-        paths: The CNI folders of every node.
-        keep: Leave an existing program unchanged: the cluster belongs to others.
+    Only this plugin: the image's other plugins would overwrite those that K3s links there. With
+    `keep` an existing program stays unchanged: the cluster belongs to others.
     """
-    return daemon_set(
-        f"{plugin}-cni",
-        {
-            "containers": [
-                {
-                    "name": f"{plugin}-cni",
-                    "image": image,
-                    "command": [
-                        "/bin/sh",
-                        "-c",
-                        f"set -eu\n{_copied(plugin, keep=keep)}exec sleep infinity\n",
-                    ],
-                    "resources": resources("100m", "50Mi"),
-                    "securityContext": {"privileged": True},
-                    "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
-                }
-            ],
-            "volumes": [host_path("cnibin", paths.bin)],
-        },
-    )
+    script = f"set -eu\n{_copied(plugin, keep=keep)}exec sleep infinity\n"
+    command: list[JsonValue] = ["/bin/sh", "-c", script]
+    privileged: JsonObject = {"privileged": True}
+    return _program_daemon_set(f"{plugin}-cni", image, paths, privileged, command=command)
 
 
 def _copied(plugin: str, *, keep: bool) -> str:
@@ -143,11 +125,8 @@ def dhcp_daemon_set(image: str, paths: CniPaths, *, keep: bool) -> Body:
 def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = False) -> Body:
     """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
 
-    Args:
-        image: The image of whereabouts.
-        paths: The CNI folders of every node.
-        own_path: Mount the node's files under their own path too, which attachments use: it reads
-            attachments to free the addresses of deleted pods.
+    With `own_path` the node's files are also mounted under their own path, which attachments use:
+    it reads attachments to free the addresses of deleted pods.
     """
     places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
     main: JsonObject = {
@@ -186,12 +165,7 @@ RECONCILER: Final = "whereabouts-reconciler"
 
 def reconciler_config_map() -> Body:
     """The schedule of whereabouts' reconciler; it notices a change without a restart."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata("whereabouts-config"),
-        "data": {"cron-expression": SCHEDULE},
-    }
+    return config_map("whereabouts-config", {"cron-expression": SCHEDULE})
 
 
 def reconciler_deployment(image: str) -> Body:
@@ -275,10 +249,7 @@ def _controller(image: str) -> JsonObject:
             "--ippools-namespace=$(POD_NAMESPACE)",
         ],
         "env": [from_field("POD_NAMESPACE", "metadata.namespace")],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "livenessProbe": {
             "httpGet": {"path": "/healthz", **probe},
             "initialDelaySeconds": 15,

@@ -141,9 +141,7 @@ def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
 def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
     """The address reserved for the perftest server: the last one of a rail's subnet.
 
-    Args:
-        subnet: The subnet.
-        number: The number of the rail, if it shares the subnet with others: each has its own.
+    Rails that share a subnet differ by `number`.
     """
     return IPv4Address(max(int(subnet.broadcast_address) - 1 - number, 0))
 

@@ -28,11 +28,9 @@ from components.model.places import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.networks import (
     ipoib_addresses,
-    job_addresses,
     make_attachment,
     make_chain,
-    probe_network,
-    server_addresses,
+    named_addresses,
 )
 from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail
 from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
@@ -41,9 +39,8 @@ from components.pod_network.rails import Pool, ib_rails, pools_of, rail_ports
 def device_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the device plugin: one resource per rail, or one shared by all rails.
 
-    Raises:
-        SpecError: One PF name means different rails on different hosts; the plugin's configuration
-            is the same on all nodes, so it could not tell them apart.
+    All nodes have the same configuration, so a PF name must not mean different rails on different
+    hosts.
     """
     _check_pf_names(spec)
     named = {
@@ -78,32 +75,16 @@ def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue
     return {
         "resourceName": name,
         "resourcePrefix": spec.pod_network.resource_prefix,
-        "selectors": [
-            {
-                "vendors": [MELLANOX],
-                **chosen,
-                "pfNames": [*names],
-                "isRdma": True,
-            }
-        ],
+        "selectors": [{"vendors": [MELLANOX], **chosen, "pfNames": [*names], "isRdma": True}],
     }
 
 
-def attachment(spec: ClusterSpec, rail: Rail) -> Body:
-    """The NetworkAttachmentDefinition of a rail for jobs."""
-    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
-
-
-def probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
-    """The same rail with one fixed address, which a perftest client knows beforehand."""
-    name = probe_network(rail, pool.leaf)
-    return _attachment(spec, rail, name, server_addresses(spec, pool))
-
-
-def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
-    plugins = sriov_chain(spec, rail, ipam)
+def sriov_attachment(spec: ClusterSpec, rail: Rail, pool: Pool | None = None) -> Body:
+    """The NetworkAttachmentDefinition of a rail; see `named_addresses`."""
+    name, ipam = named_addresses(spec, rail, pool)
     resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
-    return make_attachment(spec.pod_network.namespace, name, plugins, resource)
+    chain = sriov_chain(spec, rail, ipam)
+    return make_attachment(spec.pod_network.namespace, name, chain, resource)
 
 
 def sriov_chain(
@@ -126,11 +107,8 @@ def ib_device_plugin_config(spec: ClusterSpec) -> str:
 
     It selects by PCI address, and not by link type: the plugin knows the link type only of network
     devices, and an HCA without IPoIB does not have one. VFs are selected by their PF in
-    `rootDevices`; a whole HCA is selected in `pciAddresses`.
-
-    Raises:
-        SpecError: One PCI address is different rails on different hosts; the plugin's configuration
-            is the same on all nodes.
+    `rootDevices`; a whole HCA is selected in `pciAddresses`. A PCI address must not mean different
+    rails on different hosts, since all nodes have the same configuration.
     """
     key = "rootDevices" if spec.pod_network.mode == "sriov" else "pciAddresses"
     owners: dict[str, str] = {}
@@ -159,11 +137,7 @@ def ib_device_plugin_config(spec: ClusterSpec) -> str:
 
 
 def function_plugin_config(spec: ClusterSpec) -> str:
-    """`config.json` of the SR-IOV device plugin on either fabric.
-
-    Raises:
-        SpecError: See `ib_device_plugin_config`.
-    """
+    """`config.json` of the SR-IOV device plugin on either fabric."""
     if spec.rdma.transport == "infiniband":
         return ib_device_plugin_config(spec)
     return device_plugin_config(spec)
@@ -306,10 +280,8 @@ def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
             made.append((rail.name, _network(spec, "SriovIBNetwork", rail, rail.network, chain)))
         return made
     for rail in spec.rails:
-        ipams = {rail.network: job_addresses(spec, rail)}
-        for pool in pools_of(spec)[rail.name]:
-            ipams[probe_network(rail, pool.leaf)] = server_addresses(spec, pool)
-        for name, ipam in ipams.items():
+        for pool in (None, *pools_of(spec)[rail.name]):
+            name, ipam = named_addresses(spec, rail, pool)
             chain = sriov_chain(spec, rail, ipam)
             made.append((rail.name, _network(spec, "SriovNetwork", rail, name, chain)))
     return made
@@ -322,10 +294,7 @@ def _network(
     main, *others = chain
     if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
         others.append({"type": "rdma"})
-    wanted: Body = {
-        "resourceName": rail.resource,
-        "networkNamespace": spec.pod_network.namespace,
-    }
+    wanted: Body = {"resourceName": rail.resource, "networkNamespace": spec.pod_network.namespace}
     fields = {"vlan": "vlan", "spoofchk": "spoofChk", "trust": "trust", "link_state": "linkState"}
     wanted |= {fields[key]: main[key] for key in fields if key in main}
     if main.get("ipam"):

@@ -14,8 +14,7 @@ from typing import Final
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
-from components.cloud.calls import PREFLIGHT_STEP
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import PREFLIGHT_STEP, CloudPlan
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
 from components.cloud.preflight import Topic, look

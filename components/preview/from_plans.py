@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.catalogue.switches import find_model
-from components.cloud.calls import list_calls
+from components.cloud.cloud_plan import list_calls
 from components.core.key_values import HostState
 from components.core.problem import render_path
 from components.core.report import render_finding

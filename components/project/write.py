@@ -57,6 +57,9 @@ _EXPLAINED: Final[Mapping[str, str]] = {
     r"environment\.(api_allowed|ssh_allowed)\[\]": "the addresses that you come from",
     r"kubernetes\.source\..*": "your mirror's path or https address of K3s, and its sha256sum",
     r"kubernetes\.registry_mirror": "your registry",
+    r"kubernetes\.api_from\[\]": "the networks of your nodes, and of this machine",
+    r"disruption\.(ports|reboots)": "whether an update may interrupt ports and reboot hosts",
+    r"name": "your site's name: MAC addresses and GUIDs of VFs are made from it",
     r"operators\..*\.chart\.chart": "the chart: a path in this project, or its name with `repo`",
     r"jobs\.(.*\.)?image|containers\.(.*\.)?(image|registry|base)": "your image, with its tag",
     r"jobs\.deepspeed\.(nfs_server|path)": "your NFS server and the folder that it shares",
@@ -340,7 +343,7 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
         ),
         (
             f"your values: each line of {SITE_FILE} with `{MARK.strip()}` is still the example's",
-            f".venv/bin/railyard check Pulumi.{stack}.yaml",
+            f".venv/bin/railyard check {SITE_FILE}",
         ),
         ("the secrets, each on standard input:", *config),
         (

@@ -296,10 +296,11 @@ class _Expansion:
             return
         parts = self._parts(entry, names)
         taken = self._taken(entry, names)
+        shared = {k: v for k, v in _keys(whole).items() if k not in _SHORT}  # no range of `each`
         for place, name in enumerate(names):
             if name in taken:
                 continue
-            one = _Read(_numbered(whole.value, place), whole.spot)
+            one = _Read(_numbered(shared, place), whole.spot)
             made = _join(one, parts[name]) if name in parts else one
             kept = {k: v for k, v in _keys(made).items() if k not in _SHORT}
             self.hosts.append(_Read(kept, made.spot))

@@ -147,13 +147,14 @@ def _ports_between(
     if parts:
         return parts
     end = _full_name(first, last, known)
-    for written, found in ((first, first if first in known else None), (last, end)):
+    begun = first if first in known else None
+    for verb, written, found in (("begins", first, begun), ("ends", last, end)):
         if found is None:
             ports = f"{known[0]} to {known[-1]}"
             spread.refuse(
                 (key,),
-                f"the range {key} of {spread.name} ends at {written}, but {model.described} lacks "
-                "that port.",
+                f"the range {key} of {spread.name} {verb} at {written}, but {model.described} "
+                "lacks that port.",
                 f"write the first and the last port of {ports}, or the first and the last part: "
                 f"{_example(model, spread.system)}.",
             )
@@ -218,8 +219,8 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
     if not _is_range(key, value):
         _keep(key, value, taken, spread)
         return
-    targets = _counted(key, _target(value), names, "gpu[01-04]/rail-0", spread)
-    addresses = _counted(key, _address(value), names, "10.254.0.[0,2,4,6]", spread, needed=False)
+    targets = _counted(key, _target(value), names, spread)
+    addresses = _counted(key, _address(value), names, spread, needed=False)
     if not targets or not addresses:
         return
     if not re.match(PORT_TARGET, targets[0]):
@@ -239,7 +240,7 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
 
 
 def _counted(
-    key: str, text: str, names: Sequence[str], example: str, spread: _Spread, *, needed: bool = True
+    key: str, text: str, names: Sequence[str], spread: _Spread, *, needed: bool = True
 ) -> list[str]:
     """Give one text per port; report a problem and give none if their numbers differ."""
     found = _targets(text, len(names)) if text or needed else [""] * len(names)
@@ -247,10 +248,21 @@ def _counted(
         spread.refuse(
             (key,),
             f"{key} of {spread.name} is {_count(len(names))}, and {found}.",
-            f"name as many as there are ports, for example {example}.",
+            f"name as many as there are ports, for example "
+            f"{_fitting(text, len(names)) if needed else '10.254.0.[0,2,4,6]'}.",
         )
         return []
     return found
+
+
+def _fitting(text: str, count: int) -> str:
+    """Count as many as there are ports, from the first number that was written."""
+    found: list[str] = _BRACKETS.findall(text)
+    first = re.match(r"[0-9]+", found[0]) if len(found) == 1 and count > 1 else None
+    if first is None:
+        return "gpu[01-04]/rail-0"
+    last = f"{int(first[0]) + count - 1:0{len(first[0])}}"
+    return text.replace(f"[{found[0]}]", f"[{first[0]}-{last}]")
 
 
 def _keep(key: str, value: Json, taken: Sequence[str], spread: _Spread) -> None:

@@ -43,6 +43,7 @@ _WORD: Final = re.compile(r"[^a-z0-9]+")
 _LOGIN: Final = re.compile(r"//[^/@\s]+@")
 """A user and password in an address."""
 _DIGIT: Final = re.compile(r"[0-9]")
+_PADDING: Final = re.compile(r"(?<!\d)0+(?=\d)")
 _KINDS: Final = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -96,6 +97,7 @@ def probably_meant(word: str, known: Sequence[str]) -> str:
     typed = word.lower()
     parts = _WORD.split(typed)
     near = [by_lower[each] for each in by_lower if each in parts or sorted(each) == sorted(typed)]
+    near = near or [each for each in known if _unpadded(each) == _unpadded(word)]
     near = near or [
         *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
         *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
@@ -105,6 +107,11 @@ def probably_meant(word: str, known: Sequence[str]) -> str:
     # If the nearest word only differs in its number, suggest neither it nor a farther one.
     slip = bool(near) and not _other_number(near[0].lower(), typed)
     return near[0] if slip else ""
+
+
+def _unpadded(name: str) -> str:
+    """`gpu01` and `gpu1` are the same name but for the width of its number."""
+    return _PADDING.sub("", name.lower())
 
 
 def _other_number(one: str, other: str) -> bool:

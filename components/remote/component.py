@@ -18,7 +18,6 @@ DIAL_ERROR_LIMIT = 10
 PER_DIAL_TIMEOUT_S = 15
 Options: TypeAlias = pulumi.ResourceOptions
 SEALED = pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
-"""The output of a step is secret."""
 Texts: TypeAlias = Mapping[str, pulumi.Output[str]]
 
 

@@ -13,31 +13,26 @@ import pulumi
 
 
 @dataclass(frozen=True, slots=True)
-class NodesDrained:
+class _Stage:
+    gate: pulumi.Resource
+
+
+class NodesDrained(_Stage):
     """Nodes that leave the cluster in this update no longer run pods."""
 
-    gate: pulumi.Resource
 
-
-@dataclass(frozen=True, slots=True)
-class FabricReady:
+class FabricReady(_Stage):
     """All switches are as planned."""
 
-    gate: pulumi.Resource
 
-
-@dataclass(frozen=True, slots=True)
-class HypervisorsReady:
+class HypervisorsReady(_Stage):
     """All ESXi hosts run as planned, and their virtual machines are powered on."""
 
-    gate: pulumi.Resource
-
 
 @dataclass(frozen=True, slots=True)
-class InstancesReady:
+class InstancesReady(_Stage):
     """All cloud instances run and answer SSH with the pinned key."""
 
-    gate: pulumi.Resource
     facts: Mapping[str, pulumi.Output[str]]
     """Instance to a JSON object of texts: `public_ip`, `private_ip`, `host_key`."""
     machines: Mapping[str, pulumi.Resource]
@@ -49,10 +44,9 @@ Underlay = FabricReady | HypervisorsReady | InstancesReady
 
 
 @dataclass(frozen=True, slots=True)
-class HostsReady:
+class HostsReady(_Stage):
     """All hosts are as planned, after the stage below them."""
 
-    gate: pulumi.Resource
     hosts: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
     """Host to its last own step. Later installs on a host depend on it too: the engine orders
     deletions by the edges between deleted resources, and a gate is not deleted."""
@@ -66,11 +60,8 @@ class HostsReady:
         return [self.hosts[host]] if host in self.hosts else []
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadReady:
+class PayloadReady(_Stage):
     """Containers run on all workers and reach each other by SSH, without Kubernetes."""
-
-    gate: pulumi.Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Final
 
@@ -37,8 +37,7 @@ from components.remote.step import (
 from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4
-"""Logins until a host counts as unreachable: an sshd that just started, or is handling many logins,
-may drop one."""
+"""Logins until a host counts as unreachable: a busy or just started sshd may drop one."""
 PAUSE_S: Final = 2.0
 _ENDPOINT: Final = TypeAdapter(Endpoint)
 
@@ -52,40 +51,22 @@ class HostAnswer:
     exit_status: int
 
 
+@dataclass(frozen=True, slots=True)
 class HostSession:
     """An open connection to a host; several commands may run on it at once."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        connection: asyncssh.SSHClientConnection,
-        sudo_password: str | None = None,
-    ) -> None:
-        """Take over an open connection.
-
-        Args:
-            endpoint: The host.
-            connection: The connection to it.
-            sudo_password: Password for its sudo, or None if sudo does not ask.
-        """
-        self._endpoint = endpoint
-        self._connection = connection
-        self._sudo_password = sudo_password
+    _endpoint: Endpoint
+    _connection: asyncssh.SSHClientConnection
+    _sudo_password: str | None = field(default=None, repr=False)
+    """None if sudo does not ask."""
 
     async def run(
         self, command: str, *, stdin: str = "", deadline_s: float, limit: int = ANSWER_BYTES
     ) -> HostAnswer:
-        """Run one command.
+        """Run one command in the login shell; the limit in bytes is for stdout and for stderr.
 
-        Args:
-            command: Text for the login shell.
-            stdin: Input of the command.
-            deadline_s: Seconds for the command.
-            limit: Most bytes of stdout, and of stderr.
-
-        Raises:
-            UnreachableError: The deadline passed, or the answer was cut off.
-            DeviceError: sudo refuses the password.
+        Raises: UnreachableError: The deadline passed, or the answer was cut off. DeviceError: sudo
+        refuses the password.
         """
         return await self._within(deadline_s, self._run(command, stdin, limit))
 
@@ -149,18 +130,11 @@ async def connect_to_host(
     jumps: JumpHosts | None = None,
     deadline_s: float = CONNECT_DEADLINE_S,
 ) -> AsyncGenerator[HostSession]:
-    """Log in to a host with a pinned key.
+    """Log in to a host with a pinned key, by default over its own connections to jump hosts.
 
-    Args:
-        endpoint: Address, pinned host key and jump hosts.
-        secrets: Secret name to value: those of `endpoint.secret_names`.
-        jumps: This run's jump hosts; by default, the call makes its own connections.
-        deadline_s: Seconds until the host has accepted the login.
-
-    Raises:
-        UnreachableError: No session within the deadline; the text has the reason.
-        HostKeyError: The host presented another key, or none is pinned; nothing was sent.
-        DeviceError: The host refused our key, or the secret is not a key.
+    Raises: UnreachableError: No session within the deadline; the text has the reason. HostKeyError:
+    The host presented another key, or none is pinned; nothing was sent. DeviceError: The host
+    refused our key, or the secret is not a key.
     """
     within_s = min(CONNECT_DEADLINE_S, deadline_s)
     async with jump_hosts(secrets) as own:
@@ -181,32 +155,15 @@ async def run_on_host(
     deadline_s: float,
     limit: int = ANSWER_BYTES,
 ) -> HostAnswer:
-    """Run one command over its own connection.
+    """Run one command over its own connection; raise as `connect_to_host` and `run` do.
 
-    Args:
-        endpoint: Address, pinned host key and jump hosts.
-        secrets: Secret name to value.
-        command: Text for the login shell.
-        stdin: Input of the command.
-        deadline_s: Seconds for the login, at most CONNECT_DEADLINE_S, and again for the command.
-        limit: Most bytes of stdout, and of stderr.
-
-    Raises:
-        UnreachableError: No session, or no answer within the deadline; the text has the reason.
-        HostKeyError: The host presented another key, or none is pinned; nothing was sent.
-        DeviceError: The host refused our key, or the secret is not a key.
+    The deadline is for the login, at most CONNECT_DEADLINE_S, and again for the command.
     """
     async with connect_to_host(endpoint, secrets, deadline_s=deadline_s) as session:
         return await session.run(command, stdin=stdin, deadline_s=deadline_s, limit=limit)
 
 
 async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tuple[str, str]:
-    """Return stdout and stderr of a command, each up to the limit.
-
-    Raises:
-        TooLongError: One exceeds the limit; the command is ended.
-    """
-
     async def keep(stream: asyncssh.SSHReader[AnyStr]) -> str:
         held = Held(limit)
         while piece := await stream.read(PIECE_BYTES):
@@ -225,17 +182,10 @@ def run_line(line: str, stdin: str, deadline_s: float, environ: Mapping[str, str
     """Run one line on the host from the environment: `railyard device run LINE`.
 
     It runs the same line with the same stdin as `command.remote.Command` would. The environment has
-    the rest: the endpoint in clear text, its secrets as secrets.
+    the endpoint in clear text, and its secrets as secrets. The line ends itself at its deadline.
 
-    Args:
-        line: Text for its login shell.
-        stdin: Input of the line.
-        deadline_s: Seconds after which the line ends itself on the host.
-        environ: The environment with the endpoint and its secrets.
-
-    Raises:
-        UsageError: The environment lacks a value.
-        DeviceError: The host cannot be reached, or refuses.
+    Raises: UsageError: The environment lacks a value. DeviceError: The host cannot be reached, or
+    refuses.
     """
     endpoint = read_request(_ENDPOINT, environ.get(ENDPOINT_VARIABLE, ""), ENDPOINT_VARIABLE)
     secrets = secrets_for(endpoint, environ)
@@ -288,16 +238,7 @@ def run_call(
     *,
     ash: bool = False,
 ) -> HostAnswer:
-    """Run a verb; if the tool is missing or altered, send its text for this one run.
-
-    Args:
-        run: Runs a command on a host.
-        endpoint: The host.
-        call: Tool and verb.
-        stdin: `key=value` lines.
-        deadline_s: Seconds after which the verb is ended on the host.
-        ash: The host runs ESXi.
-    """
+    """Run a verb; if the tool is missing or altered, send its text for this one run."""
     answer = run(endpoint, render_call(call, deadline_s, ash=ash), stdin, deadline_s)
     if answer.exit_status != TOOL_MISSING:
         return answer
@@ -311,11 +252,7 @@ async def look_with(
     *,
     ash: bool = False,
 ) -> tuple[HostAnswer, bool]:
-    """Run a verb on an open session; send the text of a missing tool for this one run.
-
-    Returns:
-        The answer, and whether the host had the tool.
-    """
+    """As `run_call`, on an open session; return too whether the host had the tool."""
     answer = await run(render_call(call, deadline_s, ash=ash))
     if answer.exit_status != TOOL_MISSING:
         return answer, True

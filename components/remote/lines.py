@@ -27,8 +27,7 @@ _EQUALS: Final = " = "
 _NOTE: Final = "repair"
 """Without a note the line is left out."""
 _LAST: Final = ("settings", _NOTE)
-"""Keys that change with every edit or repair: they come last, so the engine shows no unchanged
-lines after them."""
+"""Keys that change with every edit or repair: last, so no unchanged lines follow in a diff."""
 _MOST: Final = 16_000_000
 """Most characters of one request: acceptance of 1,000 hosts has about 3,000,000."""
 Path = tuple[str | int, ...]
@@ -111,11 +110,7 @@ def _put(document: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
 
 
 def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
-    """Return the value at a step, created if missing.
-
-    Raises:
-        ValueError: Earlier lines put another type of value there.
-    """
+    """Return the value at a step, created if missing."""
     if isinstance(place, dict) and isinstance(step, str):
         return place.setdefault(step, new)
     if isinstance(place, list) and isinstance(step, int):
@@ -139,11 +134,6 @@ _Request = TypeVar("_Request")
 
 def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
     """Parse and validate a request.
-
-    Args:
-        adapter: The adapter of its class.
-        text: The text from stdin.
-        what: Its name in errors: `reboot request`.
 
     Raises:
         UsageError: The text is not such a request; the message names the first fault.

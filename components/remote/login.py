@@ -22,7 +22,6 @@ from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 AGENT: Final = "SSH_AUTH_SOCK"
-"""Variable with the socket of ssh-agent(1)."""
 SSH_RSA: Final = "ssh-rsa"
 """RSA signed with SHA-1 (RFC 4253, section 6.6), refused by OpenSSH since 8.8."""
 RSA_SHA2: Final = ("rsa-sha2-512", "rsa-sha2-256")
@@ -34,8 +33,7 @@ it since 6.2. A server without it uses the default."""
 _SHA1_EXCHANGE: Final = "diffie-hellman-group14-sha1"
 _OLD_CIPHERS: Final = "+aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc"
 _OLD_MACS: Final = "+hmac-md5,hmac-sha1-96,hmac-md5-96"
-"""Algorithms that asyncssh offers only on request: OpenSSH last accepted them by default in 6.6
-(March 2014)."""
+"""Offered by asyncssh only on request: OpenSSH last accepted them by default in 6.6 (2014)."""
 
 
 class Client(asyncssh.SSHClient):
@@ -239,17 +237,9 @@ async def start_sudo(
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
     """Start a command as root; afterwards its standard input is free.
 
-    Args:
-        connection: The connection to the host.
-        endpoint: The host, for errors.
-        command: A command that begins with AS_ROOT.
-        password: The password for sudo.
+    Returns the process, and its stderr so far without sudo's messages.
 
-    Returns:
-        The process, and its stderr so far without sudo's messages.
-
-    Raises:
-        DeviceError: sudo refuses the password.
+    Raises: DeviceError: sudo refuses the password.
     """
     asking = new_asking()
     process = await connection.create_process(asking.command(command))

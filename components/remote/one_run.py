@@ -64,13 +64,8 @@ def _refused(place: Path, why: str) -> DeviceError:
 def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, None]:
     """Hold a lock; after a killed engine, its command may still run and hold it.
 
-    Args:
-        name: The lock's name, as part of a file name.
-        busy: Words for another run that holds the lock, for the error.
-        deadline_s: Seconds to wait for it.
-
-    Raises:
-        DeviceError: Another run still holds it after the deadline, or its file cannot be opened.
+    Raises: DeviceError: Another run still holds it after the deadline, or its file cannot be
+    opened.
     """
     path = lock_folder() / f"{name}.lock"
     ends_at_s = time.monotonic() + deadline_s
@@ -92,7 +87,6 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
 
 
 def _sign(file: IO[str]) -> None:
-    """Write the holder into the lock file, with its project's folder."""
     since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
     file.truncate(0)
     file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Final
 
@@ -31,7 +31,7 @@ from components.remote.sending import (
     FilesRequest,
     SendRequest,
 )
-from components.remote.step import render_sent_call, secrets_for
+from components.remote.step import Endpoint, render_sent_call, secrets_for
 from components.remote.tools import (
     ESXI_TOOLS,
     TOOLS_FOLDER,
@@ -43,6 +43,8 @@ from components.remote.tools import (
 )
 
 _LACKS: Final = "lacks "
+Evidence = dict[str, object]
+Work = Callable[[HostSession], Coroutine[None, None, Evidence]]
 _FIXES: Final[Mapping[str, str]] = {
     "No space left": "free space on the file system of that folder (1 MB is enough)",
     "Disk quota": "free space on the file system of that folder (1 MB is enough)",
@@ -66,11 +68,10 @@ class Sender:
     request: SendRequest
     session: HostSession
     load: Callable[[str, str], bytes] = load_tool
-    """Returns the text for a name and a digest."""
     folder: str = TOOLS_FOLDER
     sent: list[str] = field(default_factory=list[str])
 
-    async def send(self) -> dict[str, object]:
+    async def send(self) -> Evidence:
         """Send the missing tools.
 
         Returns:
@@ -92,7 +93,7 @@ class Sender:
             raise DeviceError(f"{self._where}: sent, and not there: {', '.join(sorted(left))}")
         return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
 
-    async def remove(self) -> dict[str, object]:
+    async def remove(self) -> Evidence:
         """Remove this step's mark, and every tool without a mark.
 
         This needs no tool text, so any machine can destroy a state of another Railyard version.
@@ -132,7 +133,7 @@ class Sender:
     def _demand(self, answer: HostAnswer) -> None:
         if answer.exit_status == 0:
             return
-        words = (answer.stderr.strip().splitlines() or ["no words"])[-1]
+        words = _last_words(answer)
         if "sudo" in words and "password" in words:
             user = self.request.endpoint.user
             raise DeviceError(
@@ -144,6 +145,10 @@ class Sender:
             f"{self._where}: the tools cannot be put into {self.folder}: {words}.\n"
             f"  fix    {fix}. Nothing was run or changed; then run again"
         )
+
+
+def _last_words(answer: HostAnswer) -> str:
+    return (answer.stderr.strip().splitlines() or ["no words"])[-1]
 
 
 def _lacking(answer: HostAnswer) -> set[str]:
@@ -158,31 +163,26 @@ def run_tools(text: str, environ: Mapping[str, str]) -> str:
         UsageError: The text is not a request, or the environment lacks a key.
         DeviceError: See `Sender.send`.
     """
-    return asyncio.run(_with_host(text, environ, removes=False))
+    request = read_request(REQUEST, text, "request to send tools")
+    return _on_host(request.endpoint, environ, lambda session: Sender(request, session).send())
 
 
 def run_remove_tools(text: str, environ: Mapping[str, str]) -> str:
-    """Undo `run_tools`, after the undo of every other step on the host.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: The host is not reachable, or the tools cannot be removed.
-    """
-    return asyncio.run(_with_host(text, environ, removes=True))
-
-
-async def _with_host(text: str, environ: Mapping[str, str], *, removes: bool) -> str:
+    """Undo `run_tools`, after the undo of every other step on the host; raise as it does."""
     request = read_request(REQUEST, text, "request to send tools")
-    secrets = secrets_for(request.endpoint, environ)
-    async with connect_to_host(request.endpoint, secrets) as session:
-        sender = Sender(request, session)
-        evidence = await (sender.remove() if removes else sender.send())
-    return json.dumps(evidence, sort_keys=True) + "\n"
+    return _on_host(request.endpoint, environ, lambda session: Sender(request, session).remove())
+
+
+def _on_host(endpoint: Endpoint, environ: Mapping[str, str], work: Work) -> str:
+    async def connected() -> Evidence:
+        async with connect_to_host(endpoint, secrets_for(endpoint, environ)) as session:
+            return await work(session)
+
+    return json.dumps(asyncio.run(connected()), sort_keys=True) + "\n"
 
 
 LOOK_DEADLINE_S: Final = 120.0
 """Seconds to hash existing files: half a gigabyte on a slow disk."""
-_NO_SPACE: Final = "No space left"
 
 
 @cache
@@ -191,7 +191,7 @@ def _script() -> str:
     return strip_comments(folder.joinpath("scripts", "files.sh").read_text("utf-8"))
 
 
-async def send(request: FilesRequest, session: HostSession) -> dict[str, object]:
+async def send(request: FilesRequest, session: HostSession) -> Evidence:
     """Send the missing files; complete copies on the host stay.
 
     Raises:
@@ -219,7 +219,7 @@ async def send(request: FilesRequest, session: HostSession) -> dict[str, object]
     return {"sent": sent, "there": sorted({*request.files.values()} - {*sent})}
 
 
-async def remove(request: FilesRequest, session: HostSession) -> dict[str, object]:
+async def remove(request: FilesRequest, session: HostSession) -> Evidence:
     """Remove all files."""
     command = _command("remove", [], LOOK_DEADLINE_S)
     _demand_files(request, await session.run(command, deadline_s=LOOK_DEADLINE_S))
@@ -243,9 +243,9 @@ def _command(action: str, words: list[str], deadline_s: float) -> str:
 def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
     if answer.exit_status == 0:
         return
-    words = (answer.stderr.strip().splitlines() or ["no words"])[-1]
+    words = _last_words(answer)
     fix = "read the error above, and run again: Railyard keeps the files that arrived"
-    if _NO_SPACE in words:
+    if "No space left" in words:
         fix = f"free space on the file system of {HOST_FILES}"
     raise DeviceError(
         f"{request.endpoint.where}: the files cannot be put in {HOST_FILES}: {words}\n"
@@ -260,21 +260,11 @@ def run_files(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: They cannot be stored there.
         UsageError: The text is not a request, or the environment lacks its key.
     """
-    return asyncio.run(_with_files(text, environ, removes=False))
+    request = read_request(FILES_REQUEST, text, "request to send files")
+    return _on_host(request.endpoint, environ, partial(send, request))
 
 
 def run_remove_files(text: str, environ: Mapping[str, str]) -> str:
-    """Remove the files in the request on stdin.
-
-    Raises:
-        DeviceError: They cannot be removed.
-        UsageError: The text is not a request, or the environment lacks its key.
-    """
-    return asyncio.run(_with_files(text, environ, removes=True))
-
-
-async def _with_files(text: str, environ: Mapping[str, str], *, removes: bool) -> str:
+    """Remove the files in the request on stdin; raise as `run_files` does."""
     request = read_request(FILES_REQUEST, text, "request to send files")
-    async with connect_to_host(request.endpoint, secrets_for(request.endpoint, environ)) as session:
-        evidence = await (remove if removes else send)(request, session)
-    return json.dumps(evidence, sort_keys=True) + "\n"
+    return _on_host(request.endpoint, environ, partial(remove, request))

@@ -52,13 +52,7 @@ REQUEST: Final = TypeAdapter(SendRequest)
 def plan_sending(
     endpoint: Endpoint, tools: Iterable[Tool], place: tuple[ToolCall, str] | None = None
 ) -> RemoteStep:
-    """Plan the step that sends tools to one host.
-
-    Args:
-        endpoint: The host.
-        tools: All tools of its steps.
-        place: On ESXi, the verb that prints the folder, and its stdin.
-    """
+    """Plan the step that sends tools to one host; on ESXi, `place` prints their folder."""
     all_tools = distinct(tools)
     more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
     parts = {name: {"digest": each.digest, "stdin": each.stdin} for name, each in more.items()}
@@ -83,12 +77,7 @@ def with_repair(desired: str, note: str) -> str:
 
 
 def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of sent tools that are missing or altered on the host.
-
-    Args:
-        stdin: The step's last stdin.
-        lacking: Digests of tools that were not found on its host.
-    """
+    """Return the names of sent tools whose digests are missing on the host."""
     sent, gone = cast("Mapping[str, str]", parse_lines(stdin).get("tools", {})), set(lacking)
     return tuple(sorted(name for name, digest in sent.items() if digest in gone))
 
@@ -96,12 +85,7 @@ def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:
 def missing_note(stdin: str, lacking: Iterable[str]) -> str:
     """Return the repair note of a sending step; a new version of a tool is an edit, not a repair.
 
-    Args:
-        stdin: The step's last stdin.
-        lacking: Digests of tools that were not found on its host.
-
-    Returns:
-        The note of this run, or the last one, which stays to avoid another change.
+    Without a lacking tool, the note of the last stdin stays, to avoid another change.
     """
     last = str(parse_lines(stdin).get("repair", ""))
     names = lacking_tools(stdin, lacking)

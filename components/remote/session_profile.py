@@ -32,8 +32,7 @@ class SessionProfile:
     has_status: bool = False
     """Commands have a meaningful exit status."""
     https: bool = False
-    """The device has an API instead of a command line: a command is a request, `GET /path` or `POST
-    /path {…}`."""
+    """The device has an API: a command is a request, `GET /path` or `POST /path {…}`."""
 
     def line_of(self, command: str) -> str:
         """Return the line to type for a command; a shell prints its exit status too."""
@@ -46,8 +45,7 @@ class Prompt:
 
     form: str
     own: str | None = None
-    """A pattern of the form's group `own`, after it is learned. A prompt may show the time or count
-    its commands."""
+    """The learned pattern of the group `own`; a prompt may show the time or count its commands."""
 
     @cached_property
     def _form(self) -> re.Pattern[str]:

@@ -23,8 +23,7 @@ from components.remote.step import RSA, Endpoint
 SHOWN: Final = 200
 """Most characters of a device's line in a message."""
 LINES: Final = 6
-"""Lines at the end of a login to search for a known question: an expired password on Debian prints
-four (sonic-mgmt#6628)."""
+"""Last lines to search for a question: an expired password prints four (sonic-mgmt#6628)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,7 @@ class Doing:
 
 
 def explain(endpoint: Endpoint, error: BaseException, doing: Doing, client: Client) -> DeviceError:
-    """Explain why no answer came.
-
-    Args:
-        endpoint: The device.
-        error: The SSH client's exception.
-        doing: The part of the session that failed.
-        client: Its record of the server's answers.
-    """
+    """Explain why no answer came, by the error and the client's record of the server's answers."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostKeyError(_changed_key(endpoint, client.presented))
     if isinstance(error, asyncssh.PermissionDenied):
@@ -145,7 +137,6 @@ def _fingerprint(key_line: str) -> str:
 
 
 def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
-    """Explain a failed negotiation: another type of host key, or only old algorithms."""
     offered = re.split(r"[\s,]+", said.partition(" and received ")[2])
     is_rsa = endpoint.host_key.startswith(RSA)
     about_key = "host key" in said.lower()
@@ -210,7 +201,6 @@ _UNKNOWN: Final = (
 
 
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
-    """Explain a question and its fix, as further lines of a message."""
     found = next(
         (texts for pattern, *texts in _MEANINGS if pattern.search(text)), default and [*default]
     )
@@ -230,11 +220,7 @@ def is_question(text: str) -> bool:
 def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
     """Describe the last line that a switch printed, and its meaning, for the end of a message.
 
-    Args:
-        endpoint: The switch.
-        text: Its output, without escapes.
-        waits: The switch waits for an answer, so a last line other than a prompt needs an
-            explanation.
+    If it waits for an answer, a last line other than a prompt needs an explanation.
     """
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-LINES:]
     if not lines:
@@ -247,7 +233,6 @@ def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
 CONNECT_DEADLINE_S: Final = 20.0
 """Seconds for the login on a host; a host that is down does not answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
-"""Seconds to close a finished connection cleanly."""
 
 
 class JumpHosts:
@@ -266,12 +251,8 @@ class JumpHosts:
     ) -> asyncssh.SSHClientConnection | None:
         """Return the connection to the last jump host, or None without jump hosts.
 
-        Args:
-            hops: The jump hosts in order.
-            secrets: Secrets for these hosts; by default, those of the run.
-
-        Raises:
-            DeviceError: A jump host cannot be reached, or refuses; this run does not try it again.
+        Raises: DeviceError: A jump host cannot be reached, or refuses; this run does not try it
+        again.
         """
         if not hops:
             return None
@@ -312,12 +293,6 @@ async def login(
     deadline_s: float,
 ) -> asyncssh.SSHClientConnection:
     """Log in to one SSH server with a pinned key.
-
-    Args:
-        endpoint: The server.
-        secrets: Secret name to value.
-        through: The connection to the previous jump host, or None.
-        deadline_s: Seconds for the login.
 
     Raises:
         UnreachableError: No session within the deadline; the text has the reason.

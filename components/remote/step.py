@@ -30,8 +30,7 @@ TargetKind = Literal["host", "switch", "jump"]
 RSA: Final = "ssh-rsa "
 """Start of an RSA public key line, for any signature algorithm."""
 REPAIR_LINE = "repair="
-"""Start of the last stdin line of a host step with a repair note; it is not a key of a host's
-state."""
+"""Start of the last stdin line of a host step with a repair note; not a key of its state."""
 OBSERVE_DEADLINE_S: Final = 60.0
 """Seconds to read a host: connect, script, answer. Reading takes about a second, but up to ten
 times as long if training keeps all cores busy."""
@@ -59,13 +58,10 @@ class Endpoint:
     password_secret: str | None = None
     private_key_secret: str | None = None
     passphrase_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """Passphrase of the private key."""
     agent: bool = field(default=False, metadata=OMIT_EMPTY)
     """The user's SSH agent has the key."""
     sudo_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password for `sudo`."""
     enable_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
-    """The password for `enable` on a switch."""
     legacy_algorithms: bool = field(default=False, metadata=OMIT_EMPTY)
     """Accept SHA-1, for an old switch."""
     read_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
@@ -129,8 +125,7 @@ class RemoteStep:
     """`<target>-<work>`; this becomes the resource name, so it is an API."""
     endpoint: Endpoint
     dialect: Literal["sh", "ash", "device"]
-    """`sh`: a tool on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard device …`
-    on this machine."""
+    """`sh`: a tool on Linux over one SSH exec; `ash`: on ESXi; `device`: `railyard device` here."""
     desired: str
     """Desired state on stdin: sorted `key=value` lines (`sh`), or `path = value` (`device`)."""
     apply: ToolCall | str
@@ -253,9 +248,6 @@ def railyard_program(folder: Path | None = None) -> str:
     The engine runs a step in the project folder, without the virtual environment on PATH. So the
     relative path names the environment in that folder; without one, the engine's PATH finds
     `railyard`.
-
-    Args:
-        folder: The project folder; by default the working directory, as in a program.
     """
     beside = folder or Path()
     found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
@@ -267,10 +259,6 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
 
     A step with an undo keeps its tool on the target until the undo has run; other steps need it
     only while they run.
-
-    Args:
-        step: The step with target, deadline and name.
-        call: `step.apply`, `step.undo`, or another verb of its tool.
 
     Raises:
         Bug: The call does not fit the dialect.
@@ -309,12 +297,6 @@ def render_call(
     `timeout` runs as root, because a user's `timeout` cannot signal processes of sudo. On ESXi,
     root logs in directly, `sudo` is missing, and `timeout` may be missing: tools for its `ash` end
     themselves.
-
-    Args:
-        call: The tool and verb.
-        deadline_s: Seconds after which the verb is ended on the host.
-        ash: The host is an ESXi host.
-        more: Arguments after those of the call.
     """
     loader = shlex.quote(_ASH_LOADER if ash else _LOADER)
     words = _words(call, deadline_s, more, ash=ash)
@@ -339,10 +321,6 @@ def render_remote_command(script: str, deadline_s: float) -> str:
 
     This is for single readings outside steps. The script is in a quoted here-document and arrives
     byte for byte; stdin stays free. If the shell cannot store the document, the command fails.
-
-    Args:
-        script: POSIX shell text.
-        deadline_s: Seconds after which the script is ended on the host.
 
     Raises:
         Bug: The script contains the fence line itself.

@@ -23,7 +23,6 @@ from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -213,17 +212,11 @@ class Terminal:
 
 
 def open_terminal(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float) -> Terminal:
-    """Log in to a switch with a pinned host key.
+    """Log in to a switch with a pinned host key, then open a terminal, each `within_s`.
 
-    Args:
-        endpoint: Address, user, host key and jump hosts.
-        secrets: Secret name to value.
-        within_s: Seconds for the login, and again for the terminal.
-
-    Raises:
-        UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
-        HostKeyError: The host key differs from the pinned one, or none is pinned.
-        DeviceError: The login is refused.
+    Raises: UnreachableError: Nothing listens or answers in time, or the switch opens no terminal.
+    HostKeyError: The host key differs from the pinned one, or none is pinned. DeviceError: The
+    login is refused.
     """
     _BACKGROUND.enter()
     try:
@@ -267,18 +260,35 @@ LONGEST_ANSWER: Final = 64 << 20
 
 
 @dataclass(slots=True)
-class HttpsSession:
-    """One login at an API. No connection is open between two requests."""
+class DeviceSession:
+    """A login at a switch. Use it in one thread, and as a context manager."""
 
     endpoint: Endpoint
-    password: str = field(repr=False)
-    deadline: Deadline
-    """For all requests together."""
 
     @property
     def where(self) -> str:
         """The device and its address, as errors name them."""
         return self.endpoint.where
+
+    def close(self) -> None:
+        """Close the connection, if one stays open between two commands."""
+
+    def __enter__(self) -> Self:
+        """Return the session itself, already open."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection, even if the switch has closed it already."""
+        self.close()
+
+
+@dataclass(slots=True)
+class HttpsSession(DeviceSession):
+    """One login at an API. No connection is open between two requests."""
+
+    password: str = field(repr=False)
+    deadline: Deadline
+    """For all requests together."""
 
     def run(self, command: str) -> str:
         """Send one request, `GET /path` or `POST /path {…}`; `{user}` in a path is the login.
@@ -347,18 +357,6 @@ class HttpsSession:
         headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
         return headers | ({"Content-Type": "application/json"} if body else {})
 
-    def __enter__(self) -> Self:
-        """Return the session itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Do nothing, since no connection is open."""
-
 
 def _unverified() -> ssl.SSLContext:
     """Accept any authority and name, since the whole certificate is compared."""
@@ -377,12 +375,6 @@ def _why(error: OSError | HTTPException, deadline_s: float) -> str:
 
 
 def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float) -> HttpsSession:
-    """Return a login at an API; it sends nothing before the first request.
-
-    Args:
-        endpoint: Address, user, and the SHA-256 of the certificate.
-        secrets: Secret name to value.
-        deadline_s: Seconds for all requests together.
-    """
+    """Return a login at an API; it sends nothing before the first request."""
     password = secrets[endpoint.password_secret or ""]
     return HttpsSession(endpoint, password, Deadline(deadline_s))

@@ -6,8 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, TooLongError
@@ -16,6 +15,7 @@ from components.remote.ssh import is_question, no_session, printed_last
 from components.remote.step import COMMAND_S, Endpoint
 from components.remote.switch_channels import (
     CHUNK_BYTES,
+    DeviceSession,
     HttpsSession,
     PlainStream,
     Terminal,
@@ -26,13 +26,11 @@ from components.remote.switch_channels import (
 CONNECT_S: Final = 10.0
 """Seconds to connect and log in: a running switch answers in about one second."""
 TAIL: Final = 2 * CHUNK_BYTES
-"""Characters at the end of an answer that are searched, since each chunk would otherwise search the
-whole answer again."""
+"""Characters at the end that are searched; else each chunk would search the whole answer."""
 QUESTION_S: Final = 1.0
 """Seconds of silence after which a known question is not just part of a banner."""
 ECHOED: Final = 60
-"""Characters of a command that must be echoed before its answer ends, since a terminal may break a
-longer line."""
+"""Characters of a command whose echo is awaited: a terminal may break a longer line."""
 _STATUS: Final = re.compile(r"\[status (\d+)\]")
 _STATUS_AT_END: Final = re.compile(r"\[status (\d+)\]\n?$")
 _PASSWORD: Final = r"[Pp]assword: ?\Z"  # noqa: S105 - what a switch asks
@@ -81,17 +79,10 @@ class CommandLine:
         return self.read(self.ends_after(line), ends_at_s)
 
     def read(self, ends: Callable[[str], bool], ends_at_s: float, *, asks: bool = False) -> str:
-        """Read until `ends` accepts the end of the text.
+        """Read until `ends` accepts the end; with `asks`, stop early at a known question.
 
-        Args:
-            ends: Tests the end.
-            ends_at_s: Deadline on the clock `time.monotonic`.
-            asks: Stop early at a known question with nothing after it.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            TooLongError: The answer exceeds the limit.
-            EOFError: The session ended first.
+        Raises: TimeoutError: The deadline passed first. TooLongError: The answer exceeds the limit.
+        EOFError: The session ended first.
         """
         pieces, size = list[str](), 0
         while not ends(self.tail):
@@ -117,19 +108,13 @@ class CommandLine:
 
 
 @dataclass(slots=True)
-class SwitchSession:
-    """An open session. Use it in one thread, and as a context manager."""
+class SwitchSession(DeviceSession):
+    """An open session at a command line."""
 
-    endpoint: Endpoint
     line: CommandLine
     ends_at_s: float
     deadline_s: float
     sent: int = 0
-
-    @property
-    def where(self) -> str:
-        """The device and its address, as errors name them."""
-        return self.endpoint.where
 
     def run(self, command: str) -> str:
         """Send one line and return its output, without echo, prompt and escapes.
@@ -173,17 +158,8 @@ class SwitchSession:
         """Restart the deadline, to restore changed values."""
         self.ends_at_s = time.monotonic() + self.deadline_s
 
-    def __enter__(self) -> Self:
-        """Return the session itself, already open."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection, even if the switch has closed it already."""
+    def close(self) -> None:
+        """Close the terminal."""
         self.line.terminal.close()
 
 
@@ -215,18 +191,11 @@ def _answer(raw: str, command: str, line: CommandLine) -> str:
 def open_session(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession:
-    """Log in to a switch with a pinned host key.
+    """Log in to a switch with a pinned host key; the deadline includes the login.
 
-    Args:
-        endpoint: Address, user and host key.
-        profile: The command line of its system.
-        secrets: Secret name to value.
-        deadline_s: Seconds for the whole session, including the login.
-
-    Raises:
-        UnreachableError: Nothing listens or answers in time, or the session breaks.
-        HostKeyError: The host key differs from the pinned one.
-        DeviceError: The login, the password of `enable`, or that of sudo is refused.
+    Raises: UnreachableError: Nothing listens or answers in time, or the session breaks.
+    HostKeyError: The host key differs from the pinned one. DeviceError: The login, the password of
+    `enable`, or that of sudo is refused.
     """
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
     terminal = open_terminal(endpoint, secrets, within_s)
@@ -255,10 +224,6 @@ def _prepare(
 
     Nothing is typed before a prompt appears, since it could answer a question, such as one for a
     new password.
-
-    Raises:
-        UnreachableError: No prompt came, or the session ended; the text has the last output.
-        DeviceError: See `_rise`.
     """
     ends_at_s = time.monotonic() + within_s
     first, *others = line.profile.prepare or ("",)
@@ -288,9 +253,6 @@ def _rise(
 
     The sudo credential is valid for this terminal, as long as the switch's sudoers permit (15
     minutes in Debian), and each use restarts that time.
-
-    Raises:
-        DeviceError: The switch refuses the password, or forgets it at once.
     """
     if endpoint.enable_secret is not None and line.profile.enables:
         said = _give(line, "enable", secrets.get(endpoint.enable_secret, ""), ends_at_s)

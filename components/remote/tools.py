@@ -26,7 +26,6 @@ from components.core.errors import UsageError
 from components.core.to_json import HIDDEN
 
 TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
-"""Folder on a Linux host."""
 ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
 """Folder on ESXi: on the datastore with the previous values, since its `/var/lib` is a RAM disk.
 The pattern may match a datastore by its name and by its UUID: both are the same folder."""
@@ -60,13 +59,7 @@ def make_tool(name: ToolName, text: str) -> Tool:
 
 
 def assemble(name: ToolName, shared: Sequence[str], verbs: Mapping[str, str]) -> Tool:
-    """Assemble a program: shared text, then one branch per verb.
-
-    Args:
-        name: Name in steps and plans.
-        shared: Texts that run first, in order.
-        verbs: Verb to the text of its work, with its own functions.
-    """
+    """Assemble a program: shared text in order, then one branch per verb with its own functions."""
     branches = "".join(f"{verb})\n{strip_comments(text)};;\n" for verb, text in verbs.items())
     refuse = "*) echo \"railyard: this tool has no '$verb'\" >&2 && exit 64 ;;\n"  # EX_USAGE
     head = "".join(strip_comments(text) for text in (_file("tool.sh"), *shared))
@@ -161,14 +154,9 @@ def keep_current(name: str, text: str) -> None:
 
 
 def load_current(what: str, name: str) -> str:
-    """Return the last text of `keep_current`.
+    """Return the last text of `keep_current`; errors name it `what`.
 
-    Args:
-        what: Its name in errors.
-        name: The file's name.
-
-    Raises:
-        UsageError: The file is missing.
+    Raises: UsageError: The file is missing.
     """
     path = FOLDER.parent / name
     try:
@@ -216,14 +204,9 @@ def load_tool(name: str, digest: str) -> bytes:
 
 
 def load_text(what: str, digest: str) -> str:
-    """Return a part of a request that `keep_text` stored.
+    """Return a part of a request that `keep_text` stored; errors name it `what`.
 
-    Args:
-        what: Its name in errors: `settings`.
-        digest: Its digest in the request.
-
-    Raises:
-        UsageError: No text of that digest is here.
+    Raises: UsageError: No text of that digest is here.
     """
     text = _load(digest)
     if text is None:

@@ -130,7 +130,6 @@ def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
 
 
 def _busbw(text: str) -> float | None:
-    """The least bus bandwidth of the rows that count, in GB/s."""
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):
         return None
@@ -198,8 +197,6 @@ class LogReader:
 
 @dataclass
 class _Part:
-    """One followed object."""
-
     body: Body
     label: str
     """Prefix of each of its lines; empty if the job has only one object."""
@@ -261,8 +258,6 @@ def follow(
 
 @dataclass
 class _Waiting:
-    """A job that has printed nothing so far."""
-
     api: Api
     job: UserJob
     tell: Callable[[str], None]
@@ -271,11 +266,7 @@ class _Waiting:
     _said: str = ""
 
     def look(self) -> None:
-        """Print each reason for the wait once; give up if the pods do not start in time.
-
-        Raises:
-            UnreachableError: The pods did not start in time.
-        """
+        """Print each reason for the wait once; give up if the pods do not start in time."""
         waited_s = self._looks * LOOK_S
         over = self.deadline_s and waited_s >= self.deadline_s
         asks, self._looks = self._looks % _LOOKS_A_WAIT == 0, self._looks + 1

@@ -14,14 +14,12 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Limits, Probe
-from components.acceptance.probes.nccl import nccl_command, scan_call
-from components.acceptance.probes.perftest import user_perftest
+from components.acceptance.probes.probe_job import nccl_command, scan_call, user_perftest
 from components.core.errors import Bug
-from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command
-from components.jobs.mpi import launched_job, mpi_job
-from components.jobs.templates import RUN, fit_name
-from components.jobs.torchrun import TorchForm, torch_objects
+from components.jobs.job_plan import deepspeed_job, deepspeed_launcher, deepspeed_workers
+from components.jobs.mpi import TorchForm, launched_job, mpi_job, torch_objects
+from components.jobs.templates import ACCEPTANCE, RUN, fit_name
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -90,7 +88,6 @@ class Chosen:
     spec: ClusterSpec
     """The site with the chosen workers alone, and the job's image."""
     kind: WorkerKind
-    """All of the chosen workers."""
 
 
 def chosen_hosts(spec: ClusterSpec, asked: Asked) -> tuple[Host, ...]:
@@ -226,19 +223,14 @@ def _traits(site: ClusterSpec, kind: WorkerKind) -> str:
     return f"{kind.gpus} GPUs, {rails or 'no rail'}"
 
 
-RESNET: Final = (
-    "python",
-    "/horovod/examples/tensorflow2/tensorflow2_synthetic_benchmark.py",
-    "--model",
-    "ResNet50",
-)
+_EXAMPLES: Final = "/horovod/examples/tensorflow2"
+RESNET: Final = ("python", f"{_EXAMPLES}/tensorflow2_synthetic_benchmark.py", "--model", "ResNet50")
 """What NVIDIA's DeepOps guide ran: Horovod's own TensorFlow benchmark, at the path given by the
 recipe of Horovod's image (`docker/horovod/Dockerfile`)."""
 _MAXSIZE: Final = 28
 """`maxsize` of DeepSpeed's scan if the file asks for no scan: the default of
 `acceptance.deepspeed_scan`."""
 _BODIES: Final = TypeAdapter(list[Body])
-_ACCEPTANCE: Final = "railyard-acceptance"
 _OURS: Final = "railyard-job"
 """The label `app.kubernetes.io/part-of` of all that a user submits."""
 
@@ -248,7 +240,6 @@ class Watched:
     """One object whose end is awaited, and whose log is shown."""
 
     index: int
-    """Its place among the objects."""
     probe: Probe | None = None
     """The proof that its log must give; None if its log is not judged."""
 
@@ -267,12 +258,9 @@ class UserJob:
 def make_job(chosen: Chosen) -> UserJob:
     """Make the job of a choice."""
     makers = {
-        "nccl": _nccl,
-        "perftest": _perftest,
-        "deepspeed": _deepspeed,
-        "horovod": _horovod,
+        "nccl": _nccl, "perftest": _perftest, "deepspeed": _deepspeed, "horovod": _horovod,
         "pytorch": _pytorch,
-    }
+    }  # fmt: skip
     objects, watched = makers[chosen.asked.kind](chosen)
     spec = chosen.spec
     return UserJob(
@@ -345,7 +333,6 @@ def _pytorch(chosen: Chosen) -> _Made:
 
 
 def _probe(chosen: Chosen) -> Probe:
-    """The expected result of a job over all chosen nodes."""
     kind = chosen.kind
     return Probe(
         name=chosen.asked.called,
@@ -368,7 +355,7 @@ def _own(
     objects: list[Body], deadline_s: int | None, names: dict[str, str] | None = None
 ) -> list[Body]:
     """Objects of a run of acceptance as a user's own: without its number, label and deadline."""
-    text = json.dumps(objects).replace(f"-{RUN}", "").replace(_ACCEPTANCE, _OURS)
+    text = json.dumps(objects).replace(f"-{RUN}", "").replace(ACCEPTANCE, _OURS)
     for old, new in (names or {}).items():
         text = text.replace(old, new)
     bodies = _BODIES.validate_json(text)

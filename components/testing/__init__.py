@@ -19,14 +19,6 @@ from components.testing.engine import (
 )
 
 __all__ = [
-    "SECRET_KEY",
-    "UNKNOWN",
-    "Graph",
-    "Recorded",
-    "Run",
-    "is_secret",
-    "record_program",
-    "record_refusal",
-    "unwrap",
-    "unwrap_all",
-]
+    "SECRET_KEY", "UNKNOWN", "Graph", "Recorded", "Run", "is_secret", "record_program",
+    "record_refusal", "unwrap", "unwrap_all",
+]  # fmt: skip

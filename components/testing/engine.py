@@ -136,7 +136,6 @@ class Run:
     config: Mapping[str, Json]
     """Settings of the stack. A key without a namespace gets `railyard:`."""
     secrets: tuple[str, ...] = ()
-    """Keys of `config` that are secret."""
     stdout: Mapping[str, str] = field(default_factory=dict[str, str])
     """Command resource to its output; other commands print nothing."""
     state: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -148,8 +147,6 @@ class Run:
 
 
 class _Fakes(mocks.Mocks):
-    """Answer as the providers do: outputs of commands, and the recorded state."""
-
     def __init__(self, run: Run) -> None:
         self.run = run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,6 +18,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
 from components.kubernetes.live.look import CLUSTER, ClusterDrift
 from components.model.owners import not_touched
+from components.model.texts import fold_names
 from components.plan.make import ClusterPlan
 from components.remote.lines import render_lines
 from components.remote.step import env_name, render_request
@@ -109,10 +111,13 @@ def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit
         UsageError: A secret for a login is missing; the error lists all of them.
     """
     ends = (*(each.endpoint for each in plan.switches), *(e.step.endpoint for e in plan.watched))
-    wanted = {name: end.device for end in ends for name in end.secret_names}
+    wanted: dict[str, dict[str, None]] = {}
+    for end in ends:
+        for name in end.secret_names:
+            wanted.setdefault(name, {})[end.device] = None
     missing = [
-        f"\n  {env_name(name)}, to log in to {device}"
-        for name, device in wanted.items()
+        f"\n  {env_name(name)}, to log in to {fold_names(devices)}"
+        for name, devices in wanted.items()
         if not secrets.get(name)
     ]
     if missing:
@@ -154,7 +159,7 @@ def as_planned(plan: ClusterPlan) -> Applied:
 def _of_device(drift: DeviceDrift) -> Iterator[Deviation]:
     name = drift.device
     if drift.unreachable is not None:
-        yield Deviation(name, "unread", " ".join(drift.unreachable.split()))
+        yield Deviation(name, "unread", _on_one_line(drift.unreachable))
     for found in drift.differences:
         if not found.where.startswith(_OWN):
             yield Deviation(name, "setting", str(found))
@@ -167,5 +172,10 @@ def _of_device(drift: DeviceDrift) -> Iterator[Deviation]:
 
 def _of_cluster(found: ClusterDrift) -> Iterator[Deviation]:
     if found.unreachable is not None:
-        yield Deviation(CLUSTER, "unread", " ".join(found.unreachable.split()))
+        yield Deviation(CLUSTER, "unread", _on_one_line(found.unreachable))
     yield from (Deviation(CLUSTER, "cluster", each) for each in (*found.lost, *found.lines))
+
+
+def _on_one_line(error: str) -> str:
+    """Write an error and the line with its fix as one sentence."""
+    return "; ".join(" ".join(part.split()) for part in re.split(r"\n\s*fix\s+", error))

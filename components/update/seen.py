@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from components.cloud.observe import CloudFacts, Gone, Item, Unread
+from components.cloud.observe import CloudFacts, Gone, Item
 from components.core.key_values import HostState
 from components.core.problem import Lines
 from components.drift.applied import Applied
@@ -25,7 +25,7 @@ class Seen:
 
     devices: Mapping[str, Facts] = field(default_factory=dict[str, Facts])
     """Facts by switch, or by the device of a watched step."""
-    cloud: CloudFacts = field(default_factory=dict[str, Item | Gone | Unread])
+    cloud: CloudFacts = field(default_factory=dict[str, Item | Gone | Unreachable])
     """Facts of each cloud object, by its step."""
 
     cluster: ClusterLook | Unreachable | None = None

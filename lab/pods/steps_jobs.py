@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
-from components.acceptance.probes.perftest import RAIL_ADDRESS
+from components.acceptance.probes.probe_job import RAIL_ADDRESS
 from components.jobs.job_plan import MPI_NAMESPACE
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body

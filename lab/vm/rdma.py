@@ -13,7 +13,7 @@ from components.acceptance.judge.site import judge_perftest
 from components.acceptance.judge.verdict import Finding, find_failure
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.probes.perftest import perftest_command
+from components.acceptance.probes.probe_job import perftest_command
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.probes.perftest import perftest_command
+from components.acceptance.probes.probe_job import perftest_command
 from components.core.errors import DeviceError
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
 from lab.cluster.document import Doc, docs_at, pairs_at

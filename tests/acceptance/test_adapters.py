@@ -12,9 +12,8 @@ import pytest
 
 from components.acceptance.digest import parse_mpi_log
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.fabric import judge_fabric
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.judge.site import judge_probe
+from components.acceptance.judge.site import judge_fabric, judge_probe
 from components.acceptance.logs.log_model import MpiLog, PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 from tests.acceptance.recordings import load_nccl, load_perftest

@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.logs.causes import HARMLESS, Cause, has_hint
-from components.acceptance.logs.failures import LAUNCHERS, NCCL, nccl_finder, perftest_finder
+from components.acceptance.logs.failures import (
+    HARMLESS,
+    LAUNCHERS,
+    NCCL,
+    Cause,
+    has_hint,
+    nccl_finder,
+    perftest_finder,
+)
 from lab.pods import recorded as pods
 from tests.acceptance.recordings import load_nccl, load_perftest
 

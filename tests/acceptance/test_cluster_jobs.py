@@ -16,8 +16,14 @@ from components.acceptance.collect.cluster_jobs import (
     ProbeRun,
     run_probe,
 )
-from components.acceptance.collect.patience import GIVE_UP_S, LOOK_S, Patience
-from components.acceptance.collect.waits import NETWORK_STATUS, Body, rail_address
+from components.acceptance.collect.waits import (
+    GIVE_UP_S,
+    LOOK_S,
+    NETWORK_STATUS,
+    Body,
+    Patience,
+    rail_address,
+)
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.templates import number_objects

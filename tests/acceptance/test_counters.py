@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from components.acceptance.acceptance_plan import CounterSource, HopPlan
 from components.acceptance.collect import counters
-from components.acceptance.collect.counter_names import RDMA, READ, SHOW
 from components.acceptance.collect.counters import (
+    RDMA,
+    READ,
+    SHOW,
     Snapshot,
     flatten_port,
     measure_hop,

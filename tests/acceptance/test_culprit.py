@@ -24,7 +24,7 @@ from components.acceptance.judge.nccl_findings import warn_stragglers
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import NcclLog, PerftestLog, PerftestRow
-from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl import parse_nccl_json
 from components.acceptance.report.text import render_table
 from tests.acceptance.pair_faults import SINGLE, Fabric, Fault, Seen, inject, leaf_name
 from tests.docs.markdown import ROOT

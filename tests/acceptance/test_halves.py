@@ -7,7 +7,7 @@ from math import log2
 
 import pytest
 
-from components.acceptance.judge.halves import Halving, next_halves
+from components.acceptance.judge.culprit import Halving, next_halves
 
 SIZES = (8, 32, 128)
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from components.acceptance.logs.ib_facts import parse_ib_look
-from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
-from components.acceptance.probes.ib_paths import PathAsk, plan_paths, plan_rails
+from components.acceptance.probes.ib_limits import (
+    PathAsk,
+    plan_ib_limits,
+    plan_ib_looks,
+    plan_paths,
+    plan_rails,
+)
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbMember, IbPartition
 from tests.fabric.ib_lab import load_spec

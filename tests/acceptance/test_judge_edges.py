@@ -8,15 +8,18 @@ import pytest
 
 from components.acceptance.digest import parse_image_log
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import FABRIC, judge_ib
 from components.acceptance.judge.nccl import judge_nccl
 from components.acceptance.judge.nccl_findings import judge_pace
-from components.acceptance.judge.path import judge_path
+from components.acceptance.judge.path import Sent, judge_amount, judge_path, sent_bytes
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import (
+    judge_image,
+    judge_mpi,
+    judge_scan,
+    judge_training,
+)
 from components.acceptance.logs.ib_facts import (
     IbFacts,
     SubnetManager,

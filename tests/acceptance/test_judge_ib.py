@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from components.acceptance.acceptance_plan import plan_acceptance
-from components.acceptance.collect import run as collecting
-from components.acceptance.collect.run import look_at_fabric
+from components.acceptance.collect import probe_runs as collecting
+from components.acceptance.collect.probe_runs import look_at_fabric
 from components.acceptance.evidence import Evidence
 from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
 from components.acceptance.judge.site import judge_evidence

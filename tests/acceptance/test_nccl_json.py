@@ -14,7 +14,7 @@ from components.acceptance.logs.log_model import (
     ParseProblem,
     RankLine,
 )
-from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl import parse_nccl_json
 
 
 def test_json_is_read_up_to_a_limit() -> None:
@@ -149,7 +149,7 @@ def test_a_documents_count_of_wrong_values(nwrong: object, wrong: int | None) ->
 def test_a_documents_count_that_is_none(nwrong: object) -> None:
     problem = parse_nccl_json(document(**result(time=100.0, nwrong=nwrong)))
     assert isinstance(problem, ParseProblem)
-    assert problem.what.endswith("is no count")
+    assert problem.what.endswith("is not a count")
 
 
 def test_several_documents_are_several_runs_and_not_too_many() -> None:

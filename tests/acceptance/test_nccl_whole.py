@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.acceptance.judge.nccl_whole import completeness_of, count_ranks, is_alone
+from components.acceptance.judge.nccl_findings import completeness_of, count_ranks, is_alone
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, RankLine, Sizes
 from components.core.plain_text import counted
 

@@ -6,8 +6,8 @@ import pytest
 
 from components.acceptance.acceptance_plan import plan_acceptance
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.fabric import judge_fabric
 from components.acceptance.judge.path import judge_path
+from components.acceptance.judge.site import judge_fabric
 from components.acceptance.report.text import render_table
 from components.checks.site import load_checked_site
 from components.model.cluster import ClusterSpec

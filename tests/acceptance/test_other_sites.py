@@ -18,10 +18,10 @@ from components.acceptance.acceptance_plan import (
     HopPlan,
     plan_acceptance,
 )
-from components.acceptance.collect import counters, probe_runs, run
+from components.acceptance.collect import counters, probe_runs
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
-from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.probe_runs import collect_evidence
 from components.acceptance.collect.waits import Body
 from components.acceptance.handover import (
     AcceptRequest,
@@ -241,7 +241,7 @@ def servers_that(monkeypatch: pytest.MonkeyPatch, answer: Answers) -> None:
 
         return ask
 
-    monkeypatch.setattr(run, "run_on_hosts", with_keys)
+    monkeypatch.setattr(probe_runs, "run_on_hosts", with_keys)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_what_a_node_offers_is_read_and_judged(
         addresses.append(yaml.safe_load(text)["clusters"][0]["cluster"]["server"])
         return Nodes()
 
-    monkeypatch.setattr(run, "KubernetesApi", connect)
+    monkeypatch.setattr(probe_runs, "KubernetesApi", connect)
     planned = plan("shared-rdma")
     bare = replace(
         planned,

@@ -9,8 +9,14 @@ import pytest
 from components.acceptance.acceptance_plan import HopPlan
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.path import fail_losses, judge_losses, judge_path
-from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
+from components.acceptance.judge.path import (
+    fail_losses,
+    judge_losses,
+    judge_path,
+    judge_storms,
+    name_paused,
+    warn_pauses,
+)
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
 from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters

@@ -12,7 +12,6 @@ import pytest
 
 from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.judge.site import Report, judge_evidence
-from components.acceptance.report.figures import topology
 from components.acceptance.report.pictures import (
     MOST_DRAWN,
     Pair,
@@ -26,7 +25,7 @@ from components.acceptance.report.text import (
     render_junit,
     render_markdown,
 )
-from components.acceptance.report.write import render_html, write_report
+from components.acceptance.report.write import render_html, topology, write_report
 from tests.lab_physics.site import Site, take_evidence
 
 LINK = re.compile(r'class="way (\w+)"><title>([^<]*)')

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from components.acceptance.acceptance_plan import AcceptancePlan, CounterSource
-from components.acceptance.collect import cluster_jobs, probe_runs, run
+from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.counters import Snapshot
-from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.probe_runs import collect_evidence
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
 from components.acceptance.handover import (
     AcceptRequest,
@@ -136,9 +136,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     def read(*_: object) -> str:
         return "the kubeconfig"
 
-    monkeypatch.setattr(run, "KubernetesApi", connect)
-    monkeypatch.setattr(run, "PodList", partial(cluster_jobs.PodList, clock=fake.clock))
-    monkeypatch.setattr(run, "read_kubeconfig", read)
+    monkeypatch.setattr(probe_runs, "KubernetesApi", connect)
+    monkeypatch.setattr(probe_runs, "PodList", partial(cluster_jobs.PodList, clock=fake.clock))
+    monkeypatch.setattr(probe_runs, "read_kubeconfig", read)
     return fake
 
 

@@ -13,7 +13,7 @@ from components.acceptance.evidence import (
     ProbeEvidence,
     RoutingSeen,
 )
-from components.acceptance.judge.fabric import warn_spread
+from components.acceptance.judge.site import warn_spread
 
 
 @pytest.mark.parametrize(

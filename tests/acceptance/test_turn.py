@@ -10,7 +10,7 @@ import pytest
 
 from components.acceptance.acceptance_plan import AcceptancePlan, Policy
 from components.acceptance.collect import cluster_jobs, probe_runs
-from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.probe_runs import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Evidence
 from components.acceptance.handover import AcceptRequest

@@ -7,7 +7,7 @@ import pytest
 from components.acceptance.acceptance_plan import HopPlan
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Evidence
-from components.acceptance.judge.amount import Sent, judge_amount, show_size
+from components.acceptance.judge.path import Sent, judge_amount, show_size
 from components.acceptance.judge.site import judge_evidence
 from components.fabric.systems.base import PortCounters, PriorityCounters
 from tests.acceptance.test_judge import change_hop

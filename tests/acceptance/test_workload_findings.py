@@ -7,7 +7,6 @@ from typing import Any, Final
 import pytest
 
 from components.acceptance.evidence import Probe, ProbeEvidence
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.nccl_findings import (
     judge_hcas,
     judge_network,
@@ -17,6 +16,7 @@ from components.acceptance.judge.nccl_findings import (
 from components.acceptance.judge.workload_findings import (
     judge_gpus,
     judge_hosts,
+    judge_image,
     judge_images,
     judge_names,
     judge_scan_busbw,

@@ -40,7 +40,9 @@ def _checked(name: str) -> CheckedSite:
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_gives_its_report(name: str) -> None:
     checked = _checked(name)
-    assert report_of(checked) == recorded(name).expected
+    assert report_of(checked) == recorded(name).expected, (
+        "correct the patch or the rule, or run `make goldens` and read the difference"
+    )
     assert CASES[name].rule in {problem.rule for problem in checked.problems}
     assert all(place.line for problem in checked.problems for place in problem.where)
     assert all(problem.fix for problem in checked.problems)
@@ -49,18 +51,20 @@ def test_a_case_gives_its_report(name: str) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert sorted({case.rule for case in CASES.values()}) == sorted(RULE_NAMES)
+    names = {case.rule for case in CASES.values()}
+    assert sorted(set(RULE_NAMES) - names) == [], "add a case for each to tests/cases/"
+    assert sorted(names - set(RULE_NAMES)) == [], "a case is called <rule> or <rule>--<variant>"
 
 
 def test_every_rule_has_a_case_that_breaks_no_other() -> None:
     """The recorded reports say so: the rule is the word that a problem begins with."""
-    alone: dict[str, list[set[str]]] = {rule: [] for rule in RULE_NAMES}
+    alone: dict[str, list[set[str]]] = {}
     for case in CASES.values():
         problems = case.expected.splitlines()[:-1]
         words = {line.split(" ")[0].rstrip(":") for line in problems if not line.startswith(" ")}
-        alone[case.rule].append(words - {case.rule})
+        alone.setdefault(case.rule, []).append(words - {case.rule})
     crowded = {rule: min(others, key=len) for rule, others in alone.items() if set() not in others}
-    assert crowded == CONSEQUENCES
+    assert crowded == CONSEQUENCES, "change the case until it breaks only its own rule"
 
 
 def test_names_of_rules_and_cases_are_unique() -> None:
@@ -84,7 +88,9 @@ def test_reference_page_is_fresh() -> None:
     page = render_rules_page()
     if REGENERATE:
         RULES_PAGE.write_text(page, encoding="utf-8")
-    assert page == RULES_PAGE.read_text(encoding="utf-8")
+    assert page == RULES_PAGE.read_text(encoding="utf-8"), (
+        "run `make goldens` and read the difference"
+    )
     assert [rule for rule in RULE_NAMES if f"\n### {rule}\n" not in page] == []
 
 

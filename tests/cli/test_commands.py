@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.core import TyperGroup
 
-from components.acceptance.collect import run as collect
+from components.acceptance.collect import probe_runs as collect
 from components.acceptance.evidence import Evidence
 from components.acceptance.handover import (
     AcceptRequest,

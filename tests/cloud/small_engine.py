@@ -17,8 +17,7 @@ import pytest
 
 from components.cli.cloud import run_verb
 from components.cloud import instances
-from components.cloud.calls import CloudCall, list_calls
-from components.cloud.cloud_plan import CloudPlan, plan_cloud
+from components.cloud.cloud_plan import CloudCall, CloudPlan, list_calls, plan_cloud
 from components.cloud.crusoe_api import Patience
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
 from components.cloud.request import PREVIOUS_OUTPUT

@@ -7,7 +7,7 @@ import json
 import pulumi
 
 from components.cloud import Instances
-from components.cloud.calls import PREFLIGHT_STEP, list_calls
+from components.cloud.cloud_plan import PREFLIGHT_STEP, list_calls
 from components.remote.component import Remote
 from components.testing import Graph, Run, record_program
 from tests.cloud.small_engine import plan_of, site

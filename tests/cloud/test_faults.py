@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.cloud.calls import PREFLIGHT_STEP
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import PREFLIGHT_STEP, CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import Stack, answer_ssh, plan_of, running_cloud, site
 

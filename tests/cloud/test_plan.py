@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from components.catalogue.environments import GPU_TYPES, find_type, fits_image
-from components.cloud.calls import list_calls
-from components.cloud.cloud_plan import CloudPlan, plan_cloud
+from components.cloud.cloud_plan import CloudPlan, list_calls, plan_cloud
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import crusoe_of, with_instances, written_at

@@ -13,8 +13,7 @@ import asyncssh
 import pytest
 
 from components.cli.cloud import run_verb
-from components.cloud.calls import list_calls
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import CloudPlan, list_calls
 from components.cloud.crusoe_api import Patience
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from lab.cloud.crusoe.server import CrusoeCloud

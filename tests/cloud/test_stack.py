@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from components.cli.cloud import run_verb
-from components.cloud.calls import INSTANCE_CLAIMS, PREFLIGHT_STEP
-from components.cloud.cloud_plan import CloudPlan
+from components.cloud.cloud_plan import INSTANCE_CLAIMS, PREFLIGHT_STEP, CloudPlan
 from components.cloud.crusoe_api import CloudError, OutOfStockError
 from components.cloud.kinds import Item
-from components.cloud.observe import Unread, cloud_drift, observe_cloud
+from components.cloud.observe import cloud_drift, observe_cloud
 from components.core.errors import DeviceError, HostKeyError
+from components.drift.device_drift import Unreachable
 from lab.cloud.crusoe.model import VmType
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import (
@@ -317,7 +317,7 @@ def test_an_api_error_is_not_observed_and_replaces_nothing(
 ) -> None:
     cloud.fault([status, "999"])
     facts = observe_cloud(plan, made.applied, SECRETS, QUICK)
-    assert {type(each) for each in facts.values()} == {Unread}
+    assert {type(each) for each in facts.values()} == {Unreachable}
     drifts = cloud_drift(plan, made.applied, facts)
     assert all(each.drift.unreachable and not each.drift.differences for each in drifts)
     assert {each.generation for each in drifts} == {0, None}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.containers.mpi import nccl_exports, on_own_devices
+from components.containers.container_plan import nccl_exports, on_own_devices
 from components.model.cluster import ClusterSpec
 from tests.containers.site import load_spec
 

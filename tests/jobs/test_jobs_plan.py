@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.perftest import RAIL_ADDRESS
+from components.acceptance.probes.probe_job import RAIL_ADDRESS
 from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.jobs.job_plan import plan_jobs
 from components.jobs.templates import number_objects

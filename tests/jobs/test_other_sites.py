@@ -11,14 +11,13 @@ import yaml
 
 from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
-from components.jobs.deepspeed import deepspeed_workers
 from components.jobs.environment import (
     find_hcas,
     find_rail_hcas,
     job_script,
     nccl_environment,
 )
-from components.jobs.job_plan import JobsPlan, plan_jobs
+from components.jobs.job_plan import JobsPlan, deepspeed_workers, plan_jobs
 from components.jobs.templates import number_objects, sshd_command
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from components.acceptance.digest import digest_log
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.workload_findings import judge_image
 from components.acceptance.probes.probe_job import ProbeJob
 from components.acceptance.probes.probe_plan import image_jobs, plan_probes
 from components.jobs.templates import number_objects

@@ -16,7 +16,7 @@ from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Limits
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.probes.node import node_job
+from components.acceptance.probes.probe_job import node_job
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from lab.cluster.devices import NodeDevices

@@ -13,11 +13,11 @@ import pytest
 
 from components.acceptance.acceptance_plan import Policy, plan_acceptance
 from components.acceptance.collect.cluster_jobs import KubernetesApi, run_probe
-from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.probe_runs import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.probes.perftest import PairTest, perftest_job
+from components.acceptance.probes.probe_job import PairTest, perftest_job
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.kubernetes.kubernetes_plan import plan_kubernetes

@@ -11,8 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from components.acceptance.acceptance_plan import CounterSource
-from components.acceptance.collect.counter_names import RDMA, READ, SHOW
-from components.acceptance.collect.counters import parse_ethtool
+from components.acceptance.collect.counters import RDMA, READ, SHOW, parse_ethtool
 from components.remote.step import Endpoint
 from lab.hosts.rootfs import tool_interpreter
 from tests.lab_hosts.conftest import PORT, SmallLab

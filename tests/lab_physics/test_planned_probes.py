@@ -11,8 +11,7 @@ from typing import Any, cast
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.site import judge_probe
-from components.acceptance.probes.perftest import RAIL_ADDRESS
-from components.acceptance.probes.probe_job import ProbeJob
+from components.acceptance.probes.probe_job import RAIL_ADDRESS, ProbeJob
 from components.acceptance.probes.probe_plan import plan_probes
 from components.jobs.templates import number_objects
 from components.reading.load import load_site

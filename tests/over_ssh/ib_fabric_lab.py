@@ -15,7 +15,7 @@ from typing import Any, cast
 import yaml
 from pydantic import TypeAdapter
 
-from components.acceptance.collect.run import look_at_fabric
+from components.acceptance.collect.probe_runs import look_at_fabric
 from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks

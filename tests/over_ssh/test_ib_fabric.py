@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance.collect import run as collecting
+from components.acceptance.collect import probe_runs as collecting
 from components.acceptance.judge.infiniband import FABRIC
 from lab import control
 from tests.over_ssh.ib_fabric_lab import SETTLE_S, FabricLab, Site, fabric_lab, failed, settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.probes.unproven import list_unproven
+from components.acceptance.probes.probe_plan import list_unproven
 from components.checks.rail_leaves import check_routed_port
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec

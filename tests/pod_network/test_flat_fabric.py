@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.probes.probe_plan import plan_probes
-from components.acceptance.probes.unproven import list_unproven
+from components.acceptance.probes.probe_plan import list_unproven, plan_probes
 from components.hosts.settings import rail_sysctls
 from components.jobs.environment import nccl_environment
 from components.model.cluster import ClusterSpec

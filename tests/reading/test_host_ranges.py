@@ -201,3 +201,12 @@ def test_odd_templates_and_hosts_are_reported(entry: dict[str, Any], templates: 
     checked = check_loaded(load(text), "site.yaml")
     assert all(place.line for problem in checked.problems for place in problem.where)
     assert all(problem.fix for problem in checked.problems)
+
+
+def test_a_bracket_below_each_is_kept() -> None:
+    entry = {"name": "gpu[01-03]", "each": {"gpu03": {"node_name": "g[1-2]"}}}
+    assert hosts({"hosts": [entry]}) == [
+        {"name": "gpu01"},
+        {"name": "gpu02"},
+        {"name": "gpu03", "node_name": "g[1-2]"},
+    ]

@@ -88,6 +88,23 @@ def test_a_range_counts_the_addresses_of_its_links() -> None:
     assert "10.254.0.[0,2,4,6]" in problem.fix
 
 
+@pytest.mark.parametrize(
+    ("line", "what", "fix"),
+    [
+        ('"1/1-1/3": gpu[01-04]/rail-0', "counts 4.", "for example gpu[01-03]/rail-0."),
+        ('"1/1-1/3": gpu[7,9]/rail-0', "counts 2.", "for example gpu[7-9]/rail-0."),
+        ('"1/1-1/3": gpu01/rail-0', "is one.", "for example gpu[01-04]/rail-0."),
+        ('"swp1-1/3": gpu[01-03]/rail-0', "begins at swp1,", "write the first and the last"),
+        ('"1/1-1/99": gpu[01-99]/rail-0', "ends at 1/99,", "write the first and the last"),
+    ],
+)
+def test_the_advice_fits_the_written_range(line: str, what: str, fix: str) -> None:
+    problems = parse_site(SITE.replace(LONG, f"      {line}\n"), "s").problems
+    (problem,) = [each for each in problems if each.rule == "port-range"]
+    assert what in problem.what
+    assert fix in problem.fix
+
+
 def test_of_an_unknown_model_nothing_is_guessed() -> None:
     site = SITE.replace("model: SN2700", "model: MSN2700").replace('"1/1":', '"1/1-1/2":')
     (problem,) = [each for each in parse_site(site, "s").problems if "1/1-1/2" in str(each)]

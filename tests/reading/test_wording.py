@@ -145,6 +145,7 @@ def test_every_pattern_of_the_model_has_words() -> None:
         ("nvidia-peermem", ("peermem", "dma_buf", "none", "nv_peer_mem"), "peermem"),
         ("rial", ("serial", "rail", "pci"), "rail"),
         ("gpu2", ("gpu01", "gpu02"), "gpu02"),
+        ("gpu3", ("gpu03", "gpu13"), "gpu03"),
         ("connectx-7", ("ConnectX-6", "ConnectX-7"), "ConnectX-7"),
         ("ConnectX-4", ("ConnectX-5", "ConnectX-8"), ""),
         ("speed", ("pci", "speed_gbit_s"), "speed_gbit_s"),

@@ -12,17 +12,19 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.acceptance.collect.patience import ALONE, Patience, ProbeWait
 from components.acceptance.collect.waits import (
+    ALONE,
     Api,
     Body,
+    Patience,
+    ProbeWait,
     end_of,
     is_launcher,
     pods_of,
     rail_address,
     why_waiting,
 )
-from components.acceptance.probes.perftest import POD_ADDRESS, RAIL_ADDRESS
+from components.acceptance.probes.probe_job import POD_ADDRESS, RAIL_ADDRESS
 from components.core.errors import Bug, DeviceError
 from components.jobs.templates import ACCEPTANCE, PART_OF
 from components.kubernetes.client import Answer, KubernetesCalls
@@ -38,22 +40,14 @@ REQUEST_DEADLINE_S: Final = 30.0
 _NOT_FOUND: Final = 404
 _FIRST_ERROR: Final = 400
 
-_PATHS: Final = {
-    ("v1", "Pod"): "/api/v1/namespaces/{ns}/pods",
-    ("v1", "Service"): "/api/v1/namespaces/{ns}/services",
-    ("v1", "ConfigMap"): "/api/v1/namespaces/{ns}/configmaps",
-    ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
-    ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
-    ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
-    (
-        "trainer.kubeflow.org/v1alpha1",
-        "TrainingRuntime",
-    ): "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainingruntimes",
-    (
-        "trainer.kubeflow.org/v1alpha1",
-        "TrainJob",
-    ): "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainjobs",
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "v1": ("Pod", "Service", "ConfigMap"),
+    "batch/v1": ("Job",),
+    "kubeflow.org/v2beta1": ("MPIJob",),
+    "trainer.kubeflow.org/v1alpha1": ("TrainingRuntime", "TrainJob"),
 }
+"""API to the kinds that jobs use, all in a namespace."""
+_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +57,7 @@ class Absent:
     why: str
 
     def get(self, path: str) -> Body | None:
-        """Refuse.
-
-        Raises:
-            DeviceError: Always.
-        """
+        """Refuse with a DeviceError."""
         del path
         raise DeviceError(self.why)
 
@@ -191,10 +181,11 @@ def collection_of(body: Body) -> str:
     Raises:
         Bug: Jobs do not use this kind.
     """
-    key = (body["apiVersion"], body["kind"])
-    if key not in _PATHS:
-        raise Bug(f"a probe cannot create {key[1]} of {key[0]}. Please open an issue.")
-    return _PATHS[key].format(ns=body["metadata"].get("namespace"))
+    version, kind = body["apiVersion"], body["kind"]
+    if kind not in _KINDS.get(version, ()):
+        raise Bug(f"a probe cannot create {kind} of {version}. Please open an issue.")
+    root, space = "api" if version == "v1" else "apis", body["metadata"].get("namespace")
+    return f"/{root}/{version}/namespaces/{space}/{kind.lower()}s"
 
 
 def path_of(body: Body) -> str:
@@ -217,8 +208,8 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
         "preemptionPolicy": "Never",
     }
     try:
-        api.delete(path_of(body))  # of a killed run
-        api.post(collection_of(body), body)
+        api.delete(f"{_CLASSES}/{name}")  # of a killed run
+        api.post(_CLASSES, body)
     except DeviceError as error:
         yield "", f"the cluster's default, which may preempt others: {error}"
         return
@@ -226,7 +217,7 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
         yield name, "0, and they preempt no other pod"
     finally:
         with suppress(DeviceError):
-            api.delete(path_of(body))
+            api.delete(f"{_CLASSES}/{name}")
 
 
 def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
@@ -255,19 +246,11 @@ def run_probe(
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
 
     It never raises for the cluster's sake: if the cluster refuses an object, the run did not end
-    and the refusal is its reason.
-
-    Args:
-        api: The cluster.
-        objects: Jobs, MPIJobs, Services in the order of creation.
-        watched: The job whose end is the probe's end.
-        deadline_s: Seconds until the probe is given up.
-        patience: How long to wait, and for which reasons.
-        clock: A monotonic clock in seconds.
+    and the refusal is its reason. `objects` are in the order of creation.
     """
     try:
         for body in objects:
-            _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
+            _remove(api, body, clock)
         wait = ProbeWait(clock, deadline_s, patience)
         for number, body in enumerate(objects):
             sent = _addressed(api, objects[:number], body, wait)
@@ -286,11 +269,7 @@ def run_probe(
 
 
 def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: ProbeWait) -> Body:
-    """Fill in the address of the server created before the client, once the server has one.
-
-    Raises:
-        DeviceError: The server ended, or got no address in time.
-    """
+    """Fill in the address of the server created before the client, once the server has one."""
     text = json.dumps(body)
     names = [name for name in (RAIL_ADDRESS, POD_ADDRESS) if name in text]
     while names:
@@ -312,14 +291,15 @@ def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> lis
     left: list[str] = []
     for body in reversed(objects):
         try:
-            _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
+            _remove(api, body, clock)
         except DeviceError as error:
             left.append(f"{body['metadata']['name']} is left on the cluster: {error}")
     return left
 
 
-def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> None:
+def _remove(api: Api, body: Body, clock: Callable[[], float]) -> None:
     """Delete an object and wait until it is gone, with its pods and the jobs that it owns."""
+    deadline = clock() + REQUEST_DEADLINE_S
     api.delete(path_of(body))
     while api.get(path_of(body)) is not None:
         if clock() >= deadline:

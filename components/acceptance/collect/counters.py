@@ -1,4 +1,4 @@
-"""Read the counters of every hop before and after a probe, and subtract."""
+"""Read the counters of every hop before and after a probe, by their names, and subtract."""
 
 from __future__ import annotations
 
@@ -11,28 +11,111 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 from components.acceptance.acceptance_plan import ADAPTERS, CounterSource, HopPlan
-from components.acceptance.collect.counter_names import (
-    DATA_NAMES,
-    ENDS,
-    HIDDEN,
-    KINDS,
-    NAMES,
-    NIC_NAMES,
-    OF_WAY,
-    PAUSES,
-    RDMA,
-    READ,
-    READ_ADAPTERS,
-    SHOW,
-    WAYS,
-)
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.core.difference import RoutingFault
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_routing_faults
 from components.fabric.device import read_counted, read_counters
-from components.fabric.systems.base import PortCounters, Unread
+from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
+
+KINDS: Final = {
+    # The link went down; a wrong checksum; errors beyond FEC; pauses without end.
+    r"link_down_events(_phy)?|link_downed|tx_pause_storm_error_events": "errors",
+    r"rx_crc_errors(_phy|\.nic)|rx_fcs_err_frames|frames_rx_bad_fcs": "errors",
+    r"rx_icrc_encapsulated|rx_(pcs_)?symbol_err(_phy)?|symbol_error": "errors",
+    r"rx_fec_uncorrectable_blocks|fcsErrors|symbolErrors": "errors",
+    # The receiver reported a missing packet; an acknowledgement came too late.
+    r"packet_seq_err|implied_nak_seq_err|seq_err_naks_rcvd|local_ack_timeout_err": "errors",
+    r"roce_adp_retrans(_to)?|duplicate_request|to_retransmits|dup_req": "retransmissions",
+    r"out_of_sequence|oos_drop_count": "out_of_sequence",
+    r"ecn_marked|np_ecn_marked_roce_packets": "ecn_marked",
+    r"rx_out_of_buffer|[rt]x_discards(_phy)?|[rt]x_stat_discard|rx_dropped\.nic": "discards",
+    r"frames_rx_dropped|tx_tc\d_drops|port_rcv_errors|port_xmit_discards": "discards",
+    # The discards again, by priority.
+    r"rx_prio\d_(buf_|cong_)?discards?|rx_discard_packets_cos\d": "of_priority",
+    # DCQCN's reactions to marks; a receiver without a buffer; PCIe that delayed the NIC.
+    r"np_cnp_sent|rp_cnp_handled|roce_slow_restart|rx_prio\d_marked|rnr_nak_retry_err": "noted",
+    r"outbound_pci_stalled_wr_events|tx_pause_storm_warning_events|link_error_recovery": "noted",
+}
+"""The meaning of each counter other than bytes and pauses, mlx5's names first; `errors` fail it.
+
+Source: Linux, mlx5/counters.rst at 16f448d47a86; infiniband/hw/mlx5/counters.c at 10d4de418953,
+hw/bnxt_re/hw_counters.c at 063975feedb1, core/sysfs.c; bnxt_ethtool.c, ice_ethtool.c, and
+ionic_stats.c at 0eaed89c18ae.
+"""
+RDMA: Final = (
+    "out_of_sequence packet_seq_err implied_nak_seq_err local_ack_timeout_err duplicate_request "
+    "rnr_nak_retry_err roce_adp_retrans roce_adp_retrans_to roce_slow_restart np_cnp_sent "
+    "rp_cnp_handled np_ecn_marked_roce_packets rx_icrc_encapsulated "
+    "oos_drop_count seq_err_naks_rcvd to_retransmits dup_req"
+)
+"""In `hw_counters` of an RDMA device; ethtool does not show them. A VF has its own: mlx5 asks for
+the counter set of the function. The host cannot read the files of a device that is in a pod's
+network namespace."""
+ENDS: Final = {
+    "symbol_error": 2**16 - 1, "port_rcv_errors": 2**16 - 1, "port_xmit_discards": 2**16 - 1,
+    "link_downed": 2**8 - 1, "link_error_recovery": 2**8 - 1,
+    "port_xmit_data": 2**32 - 1, "port_rcv_data": 2**32 - 1,
+}  # fmt: skip
+"""Values at which InfiniBand's PortCounters stop until they are cleared."""
+
+SHOW: Final = """show() {
+  for name in $3; do
+    if read -r value <"$1/$name"; then echo "$2$name: $value"; fi
+  done 2>/dev/null
+}
+"""
+READ: Final = """echo '=== {name}'
+sudo -n ethtool -S {name}
+device=/sys/class/net/{name}/device hidden=0
+for port in "$device"/infiniband/*/ports/1; do show "$port/hw_counters" '' '{rdma}'; done
+for vf in "$device"/virtfn*; do
+  [ -e "$vf/driver" ] || continue
+  set -- "$vf"/infiniband/*/ports/1
+  [ -d "$1" ] || {{ hidden=$((hidden + 1)); continue; }}
+  own=${{1%/ports/1}}
+  show "$1/hw_counters" "vf.${{own##*/}}." '{rdma}'
+done
+echo "vfs_hidden: $hidden"
+"""
+READ_ADAPTERS: Final = f"""{SHOW}for device in /sys/class/infiniband/*; do
+  port=$device/ports/1
+  [ "$(cat "$port/link_layer" 2>/dev/null)" = InfiniBand ] || continue
+  case $(cat "$port/state") in 4:*) ;; *) continue ;; esac
+  echo "=== ${{device##*/}}"
+  show "$port/counters" '' '{" ".join(ENDS)}'
+  show "$port/hw_counters" '' '{RDMA}'
+done
+"""
+OF_WAY: Final[Mapping[CounterWay, str]] = {
+    "rx": r"rx_(prio\d_)?bytes", "tx": r"tx_tc\d_bytes", "marked": "ecn_marked",
+    "discards": r"rx_discards|tx_tc\d_drops", "pauses": r"[rt]x_prio\d_pause",
+    "storms": r"tx_tc\d_storms", "errors": "fcsErrors|symbolErrors",
+}  # fmt: skip
+"""A switch port's counters, by the answer that contains them."""
+HIDDEN: Final = "vfs_hidden"
+"""The number of VFs whose RDMA device is in a pod; it is not a sum."""
+NIC_NAMES: Final = (
+    ("mlx5_core", r"{}_prio(\d)_bytes", "-"),
+    ("bnxt_en", r"{}_bytes_pri(\d)", "{}_bytes"),
+    ("ice", "-", r"{}_bytes\.nic"),
+    ("ionic", "-", "octets_{}_(all|total)"),
+)
+"""Driver, its bytes of each priority, and all bytes of the port if they are not the sum of the
+first (sources: `KINDS`). bnxt_en gives each priority the bytes of its whole queue."""
+WAYS: Final = {"sender_nic": "tx", "receiver_nic": "rx"}
+PAUSES: Final = r"{0}_prio(\d)_pause|{0}_pfc_ena_frames_pri(\d)|{0}_priority_(\d)_xoff\.nic"
+DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
+NAMES: Final = "|".join(
+    pattern.format("[rt]x") if "{" in pattern else pattern
+    for pattern in (
+        *KINDS, *DATA_NAMES.values(), *OF_WAY.values(), HIDDEN, PAUSES,
+        *(pattern for _, *both in NIC_NAMES for pattern in both),
+    )
+)  # fmt: skip
+"""The counters that acceptance judges. Others are left out: some are no sums, and may decrease."""
+
 
 READ_DEADLINE_S: Final = 20.0
 _ETHTOOL: Final = re.compile(r"^\s*([a-zA-Z0-9_.]+): (\d+)\s*$", re.MULTILINE)
@@ -79,20 +162,13 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
             raise answer
         else:
             found, lost[device] = answer
-            counters |= {(device, name): each.counted for name, each in found.items()}
-            unread |= {(device, name): each.unread for name, each in found.items() if each.unread}
+            counters |= {(device, name): counted for name, (counted, _) in found.items()}
+            unread |= {(device, name): odd for name, (_, odd) in found.items() if odd}
     return Snapshot(counters, unreachable, unread, lost)
 
 
-@dataclass(frozen=True, slots=True)
-class _Interface:
-    """One interface's counters, and the answers that could not be read."""
-
-    counted: Counters
-    unread: tuple[Unread, ...] = ()
-
-
-_Read = tuple[Mapping[str, _Interface], tuple[RoutingFault, ...]]
+_Read = tuple[Mapping[str, tuple[Counters, tuple[Unread, ...]]], tuple[RoutingFault, ...]]
+"""Each interface's counters and the answers that could not be read; then lost routes."""
 
 
 async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
@@ -100,13 +176,13 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
         ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
-        counted = {n: _Interface(flatten_port(port), port.unread) for n, port in ports.items()}
+        counted = {name: (flatten_port(port), port.unread) for name, port in ports.items()}
         return counted, lost
     each = (READ.format(name=name, rdma=RDMA) for name in source.interfaces)
     command = READ_ADAPTERS if on_fabric else "".join((SHOW, *each))
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
-    return {name: _Interface(counted) for name, counted in found.items()}, ()
+    return {name: (counted, ()) for name, counted in found.items()}, ()
 
 
 def _read_switch(
@@ -267,7 +343,6 @@ def describe_unread(unread: Unread) -> str:
 
 
 def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
-    """The growth of one hop's counters, as fields of `Hop`."""
     found = _losses(grown)
     data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
@@ -304,7 +379,8 @@ def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
     """The bytes of a NIC by priority, or why its driver does not tell them."""
     for driver, each, total in NIC_NAMES:
         classes = _by_number(grown, each.format(way))
-        whole = _sum(grown, total.format(way))
+        sums = [value for name, value in grown.items() if re.fullmatch(total.format(way), name)]
+        whole = sum(sums) if sums else None
         used = _positive(classes).values()
         if classes and (total == "-" or len({*used}) == len(used)):
             whole = sum(classes.values()) if whole is None else whole
@@ -334,8 +410,3 @@ def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
 
 def _positive(grown: Mapping[KeyT, int]) -> dict[KeyT, int]:
     return {key: value for key, value in grown.items() if value}
-
-
-def _sum(grown: Counters, pattern: str) -> int | None:
-    values = [value for name, value in grown.items() if re.fullmatch(pattern, name)]
-    return sum(values) if values else None

@@ -1,4 +1,7 @@
-"""Run the probes of one run, alone or in rounds, and measure the traffic of each."""
+"""The work of `railyard evidence collect`: run probes, measure the traffic of each, keep all.
+
+It always succeeds; the evidence records failed runs and readings. The gate judges them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,7 +26,10 @@ from components.acceptance.acceptance_plan import (
 )
 from components.acceptance.collect.cluster_jobs import (
     Absent,
+    KubernetesApi,
+    PodList,
     ProbeRun,
+    lend_class,
     never_preempting,
     run_probe,
 )
@@ -31,20 +39,38 @@ from components.acceptance.collect.counters import (
     read_snapshot,
     routing_faults_on_path,
 )
-from components.acceptance.collect.patience import ALONE, Patience
-from components.acceptance.collect.turn import Turn
-from components.acceptance.collect.waits import NOT_PLACED, Api
+from components.acceptance.collect.turn import PROGRESS, Hindrance, Turn
+from components.acceptance.collect.waits import NOT_PLACED, Api, Patience
 from components.acceptance.digest import digest_log
-from components.acceptance.evidence import Hop, Outcome, ProbeEvidence, Unreachable
+from components.acceptance.evidence import (
+    MAX_AGE_DAYS,
+    Evidence,
+    Hop,
+    LeftOut,
+    Outcome,
+    ProbeEvidence,
+    Unreachable,
+)
+from components.acceptance.handover import AcceptRequest
+from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
+from components.acceptance.probes.ib_limits import IbLook
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
 from components.acceptance.probes.suites import AT_ONCE
-from components.acceptance.report.archive import label_of, write_whole
-from components.core.errors import DeviceError
+from components.acceptance.report.archive import (
+    label_of,
+    last_proofs,
+    read_foreign_settings,
+    subjects_of,
+    write_whole,
+)
+from components.core.errors import DeviceError, UsageError
 from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body
-from components.remote.host_session import HostAnswer, run_on_host
-from components.remote.step import KILL_AFTER_S, render_remote_command
+from components.kubernetes.planes.base import ClusterRef
+from components.remote.host_session import HostAnswer, run_on_host, run_on_hosts
+from components.remote.step import KILL_AFTER_S, env_name, render_remote_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +97,8 @@ PLACE_S: Final = 60.0
 Devices that a pod gave back are offered again within seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A probe that may start now, and its objects."""
-
-    probe: ProbePlan
-    objects: list[Body]
+_Ready = tuple[ProbePlan, list[Body]]
+"""A probe that may start now, and its objects."""
 
 
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
@@ -148,9 +170,9 @@ async def _run_batch(
         if why:
             found[probe.probe.name] = _skipped(this, probe, why)
         else:
-            ready.append(_Ready(probe, objects))
+            ready.append((probe, objects))
     if ready:
-        sources = _on_the_way(this.plan, [each.probe for each in ready])
+        sources = _on_the_way(this.plan, [probe for probe, _ in ready])
         # The first reading is of all devices, so that a lost one is named.
         before = await read_snapshot(this.plan.sources if all_devices else sources, this.secrets)
         runs = await _run_at_once(this, ready)
@@ -171,7 +193,7 @@ async def _run_at_once(this: Round, ready: Sequence[_Ready]) -> list[tuple[Probe
     async def run(each: _Ready) -> tuple[ProbeRun, float]:
         async with gate:
             begun = time.monotonic()
-            ran = await _run(this, each.probe, each.objects)
+            ran = await _run(this, *each)
             return ran, time.monotonic() - begun
 
     return list(await asyncio.gather(*map(run, ready)))
@@ -183,21 +205,20 @@ def _evidence_of(
     runs: Sequence[tuple[ProbeRun, float]],
     snapshots: tuple[Snapshot, Snapshot],
 ) -> list[ProbeEvidence]:
-    """Make the evidence of each probe of a round."""
-    crossed = Counter(way for each in ready for way in {*map(_way, each.probe.hops)})
+    crossed = Counter(way for probe, _ in ready for way in {*map(_way, probe.hops)})
     shared = {way: count for way, count in crossed.items() if count > 1}
     why_busy = this.turn.is_busy_now  # looks at the nodes again; once a round is enough
     found: list[ProbeEvidence] = []
-    for each, (ran, took_s) in zip(ready, runs, strict=True):
+    for (probe, objects), (ran, took_s) in zip(ready, runs, strict=True):
         taken = ""
         # A pod that was preempted is gone with its log; one that failed leaves a log.
         if not ran.ended or not (ran.succeeded or ran.log):
-            taken = why_busy(each.objects)
+            taken = why_busy(objects)
             why_busy = this.turn.why_busy
         if taken:
-            found.append(_skipped(this, each.probe, taken))
+            found.append(_skipped(this, probe, taken))
             continue
-        item = _evidence(this, each.probe, ran, snapshots, took_s)
+        item = _evidence(this, probe, ran, snapshots, took_s)
         counts = (
             shared.get(_way(hop)) or shared.get((hop.device, ADAPTERS, _way(hop)[2]), 0)
             for hop in item.hops
@@ -206,7 +227,7 @@ def _evidence_of(
             hop.model_copy(update={"shared": count})
             for hop, count in zip(item.hops, counts, strict=True)
         )
-        found.append(item.model_copy(update={"hops": hops, "round": each.probe.round}))
+        found.append(item.model_copy(update={"hops": hops, "round": probe.round}))
     return found
 
 
@@ -261,10 +282,13 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     broken = this.turn.why_broken(objects)
     if broken:
         return ProbeRun("", ended=False, succeeded=False, reason=broken)
-    watched = objects[probe.job.watched]
-    deadline_s = this.plan.timeout_s + probe.job.runs_s
-    patience = this.turn.patience(probe.probe.name, objects, this.place_s)
-    return try_probe(this.api, objects, watched, deadline_s, patience)
+    return run_probe(
+        this.api,
+        objects,
+        objects[probe.job.watched],
+        deadline_s=this.plan.timeout_s + probe.job.runs_s,
+        patience=this.turn.patience(probe.probe.name, objects, this.place_s),
+    )
 
 
 def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
@@ -280,20 +304,6 @@ def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[Count
         if names:
             found.append(replace(source, interfaces=names))
     return found
-
-
-def try_probe(
-    api: Api,
-    objects: list[Body],
-    watched: Body,
-    deadline_s: float,
-    patience: Patience = ALONE,
-) -> ProbeRun:
-    """Run a probe; a cluster that refuses or does not answer is evidence too."""
-    try:
-        return run_probe(api, objects, watched, deadline_s=deadline_s, patience=patience)
-    except DeviceError as error:
-        return ProbeRun("", ended=False, succeeded=False, reason=str(error))
 
 
 def _evidence(
@@ -388,9 +398,169 @@ def _last_line(log: str) -> str:
 
 
 async def _last_words(server: asyncio.Task[HostAnswer | DeviceError]) -> str:
-    """The last line of the other end, if it has ended by now."""
     done, _ = await asyncio.wait({server}, timeout=1)
     if not done:
         return "still waiting for its client"
     answer = server.result()
     return str(answer) if isinstance(answer, DeviceError) else _last_line(answer.stdout)
+
+
+ASK_AGAIN_S: Final = 5.0
+"""Seconds between two questions while a standby may be taking over."""
+
+
+async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
+    """Ask one host; one that does not answer is reported as such.
+
+    If the file has a standby and no master answers, ask the host again until the standby had time
+    to take over.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + look.takeover_s
+    seen = await _look_once(look, secrets)
+    while seen.lacks_master and loop.time() + ASK_AGAIN_S < deadline:
+        await asyncio.sleep(ASK_AGAIN_S)
+        seen = await _look_once(look, secrets)
+    return seen
+
+
+async def _look_once(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
+    answer = await _try(HostCommand(look.endpoint, look.script), look.deadline_s, secrets)
+    if isinstance(answer, DeviceError):
+        return IbFacts(why_nothing=str(answer).splitlines()[0])
+    if answer.exit_status != 0 and not answer.stdout:
+        last = _last_line(answer.stderr)
+        return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
+    return parse_ib_look(answer.stdout)
+
+
+MEMLOCK_DEADLINE_S: Final = 120.0
+"""Seconds for a pod that prints one line, its image pull included."""
+
+
+def collect_evidence(
+    request: AcceptRequest, run: int, secrets: Mapping[str, str], folder: Path
+) -> Evidence:
+    """Run all probes, and measure each; `folder` gets the raw logs.
+
+    `run` is a part of each created object's name. The secrets, by name, include the kubeconfig of
+    an existing cluster.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    started = _now()
+    plan = request.acceptance
+    asked = plan.policy.asked
+    api = open_cluster(plan.access, secrets) if asked else None
+    api = api if api is None or isinstance(api, Absent) else PodList(api)
+    turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=plan.probes)
+    proven = _last_proofs(request, run)
+    seen = asyncio.run(_look(plan, secrets)) if asked else {}
+    classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
+    with classes as (name, how):
+        this = Round(plan, api, run, secrets, folder, turn, proven, request.provenance, name)
+        probes, unreachable = asyncio.run(run_all(this))
+        memlock = _read_memlock(this, api) if api and asked else {}
+    allocatable = _read_allocatable(api, plan) if api and asked else {}
+    found = Evidence(
+        cluster=plan.cluster,
+        plan_digest=request.plan_digest,
+        run=run,
+        started_at=started,
+        finished_at=_now(),
+        provenance=request.provenance,
+        limits=plan.limits,
+        probes=tuple(probes),
+        unreachable=unreachable,
+        memlock=memlock,
+        allocatable=allocatable,
+        ib=seen,
+        beside=read_foreign_settings(request.stack, run),
+        facts={"priority of the probes' pods": how} if how else {},
+    )
+    return found.model_copy(update=_not_asked(plan, proven))
+
+
+def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, object]:
+    """The parts that this run leaves out, and the date of each one's last proof."""
+    places = (place for each in plan.left_out for place in subjects_of(each)[1:])
+    return {
+        "when_busy": plan.policy.when_busy,
+        "scope": plan.policy.scope,
+        "max_age_days": plan.policy.max_age_days or MAX_AGE_DAYS,
+        "left_out": tuple(
+            LeftOut(name=label_of(each), proven_at=proven.get(label_of(each), ""))
+            for each in plan.left_out
+        ),
+        "places_left_out": tuple(dict.fromkeys(places)),
+        "last_proofs": dict(proven),
+    }
+
+
+def _last_proofs(request: AcceptRequest, run: int) -> dict[str, str]:
+    """The dates at which earlier runs proved the site's hosts, rails and links."""
+    plan = request.acceptance
+    probes = (*(each.probe for each in plan.probes), *plan.left_out)
+    wanted = {subject for probe in probes for subject in subjects_of(probe)}
+    return last_proofs(request.stack, run, wanted)
+
+
+def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api | None:
+    """Open the cluster; if this fails, an `Absent` gives every probe the reason."""
+    if access is None:
+        return None
+    keys = {env_name(name): value for name, value in secrets.items()}
+    try:
+        run = run_on_hosts((server.endpoint for server in access.servers), keys)
+        kubeconfig = read_kubeconfig(access, run, secrets)
+    except (DeviceError, UsageError) as error:
+        return Absent(f"the cluster is not reached: {error}")
+    if kubeconfig is None:
+        return Absent("no cluster: its servers hold no kubeconfig")
+    return KubernetesApi(kubeconfig)
+
+
+async def _look(plan: AcceptancePlan, secrets: Mapping[str, str]) -> dict[str, IbFacts]:
+    """Ask each worker about InfiniBand before the first probe."""
+    seen = await asyncio.gather(*(look_at_fabric(look, secrets) for look in plan.ib))
+    names = (look.endpoint.device for look in plan.ib)
+    return dict(zip(names, seen, strict=True))
+
+
+def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int]]:
+    """Read which of the expected resources each worker offers; a missing node is left out."""
+    found: dict[str, dict[str, int]] = {}
+    for node, wanted in plan.limits.allocatable.items():
+        try:
+            body = api.get(f"/api/v1/nodes/{plan.nodes.get(node, node)}") or {}
+        except DeviceError:
+            continue
+        offered = body.get("status", {}).get("allocatable")
+        if offered is not None:
+            found[node] = {name: int(offered.get(name, 0)) for name in wanted}
+    return found
+
+
+def _read_memlock(this: Round, api: Api) -> dict[str, str]:
+    """The output of `ulimit -l` in a pod of each worker; if a pod gave no answer, the reason.
+
+    A node that an administrator closed to pods is not asked.
+    """
+    bodies = numbered_objects(this, this.plan.memlock)
+
+    def ask(body: Body, hindered: Hindrance | None) -> str | None:
+        if hindered is not None:
+            return None if hindered.kind == "closed" else f"no answer: {hindered.reason}"
+        patience = Patience(this.place_s)
+        ran = run_probe(api, [body], body, deadline_s=MEMLOCK_DEADLINE_S, patience=patience)
+        return ran.log.strip() or f"no answer: {ran.reason}"
+
+    hindrances = [this.turn.hindrance([body], "memlock") for body in bodies]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = zip(this.plan.workers, pool.map(ask, bodies, hindrances), strict=True)
+        found = {node: text for node, text in said if text is not None}
+    (this.folder / PROGRESS).unlink(missing_ok=True)
+    return found
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,11 +13,10 @@ from typing import Any, Final, Literal
 
 from components.acceptance.acceptance_plan import Policy, ProbePlan
 from components.acceptance.collect.cluster_jobs import pause
-from components.acceptance.collect.patience import Patience
-from components.acceptance.collect.waits import Api
+from components.acceptance.collect.waits import Api, Patience
 from components.acceptance.evidence import ProbeEvidence
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import NOT_ASKED
+from components.acceptance.judge.workload_findings import judge_image
 from components.core.errors import DeviceError
 from components.jobs.templates import GPU
 from components.kubernetes.live.why import troubles_of
@@ -145,14 +144,10 @@ def _nodes_of(spec: Body) -> tuple[str, ...]:
 
 
 def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hindrance | None:
-    """The gravest reason why a probe could not run now; None if it can run.
+    """The gravest reason why a probe could not run now; None if it can, or without known nodes.
 
     A node that offers too little does not count: a device plugin may be about to register, and the
     scheduler names the shortage best.
-
-    Args:
-        objects: The objects that the probe creates.
-        nodes: From `read_nodes`; empty if the cluster gave no answer.
     """
     found = [each for need in needs_of(objects) for each in _hindrances(need, nodes)]
     order = ("broken", "closed", "busy")
@@ -162,13 +157,13 @@ def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hin
 def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
     """Whether too few nodes offer the resources of the probe's pods, free or in use."""
     needs = [need for need in needs_of(objects) if need.nodes and nodes]
-    return any(_places(need, nodes) < need.count for need in needs)
-
-
-def _places(need: Need, nodes: Mapping[str, NodeUse]) -> int:
-    offers = [nodes[name].offers for name in need.nodes if name in nodes]
-    wanted = need.resources.items()
-    return sum(all(each.get(name, 0) >= count for name, count in wanted) for each in offers)
+    for need in needs:
+        offers = [nodes[name].offers for name in need.nodes if name in nodes]
+        wanted = need.resources.items()
+        fit = sum(all(each.get(name, 0) >= count for name, count in wanted) for each in offers)
+        if fit < need.count:
+            return True
+    return False
 
 
 def _hindrances(need: Need, nodes: Mapping[str, NodeUse]) -> list[Hindrance]:

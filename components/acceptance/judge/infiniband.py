@@ -22,8 +22,7 @@ from components.acceptance.logs.ib_facts import (
     PathAnswer,
     SubnetManager,
 )
-from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
-from components.acceptance.probes.ib_paths import PathAsk, RailLimit
+from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit, PathAsk, RailLimit
 
 FABRIC: Final = "fabric"
 """Subject of the rows about the whole fabric."""
@@ -143,7 +142,6 @@ def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionL
 def _wrong_keys(
     ports: tuple[IbPort, ...], guids: tuple[str, ...], partition: PartitionLimit, kind: str | None
 ) -> list[str]:
-    """Find the ports that lack a key, have the wrong membership of it, or must not have it."""
     wrong: list[str] = []
     by_guid = {port.guid: port for port in ports}
     for guid in guids:

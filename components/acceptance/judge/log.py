@@ -45,19 +45,14 @@ Source = str | Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class LogVerdict:
-    """The judgement of one log.
-
-    Attributes:
-        verdict: Of the log as a whole.
-        exit_code: 0 good, 1 failed verdict, 4 could not judge.
-        findings: One for each check.
-        summary: The numbers of the log, one line.
-    """
+    """The judgement of one log."""
 
     verdict: Verdict
     exit_code: int
+    """0 good, 1 failed verdict, 4 could not judge."""
     findings: tuple[Finding, ...]
     summary: str
+    """The numbers of the log, one line."""
 
     @classmethod
     def of(cls, findings: Sequence[Finding], summary: str) -> LogVerdict:
@@ -87,12 +82,8 @@ def judge_nccl_text(
 ) -> LogVerdict:
     """Judges the log of an NCCL program; of several runs in it, each.
 
-    Args:
-        text: The whole log, or its pieces in order.
-        expect: The transport that the data must have taken; None leaves it unproven.
-        min_busbw_gb_s: The lowest acceptable bus bandwidth of rows of 1 GiB and more, or of the
-            largest row, in GB/s of 10^9 bytes.
-        asked: Everything else that it must show.
+    `expect` is the transport of the data; None leaves it unproven. The least bus bandwidth counts
+    for rows of 1 GiB and more, or the largest row, in GB/s of 10^9 bytes.
     """
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):
@@ -108,7 +99,6 @@ def judge_nccl_text(
 
 
 def _why_no_numbers(findings: list[Finding]) -> str:
-    """The summary of a log whose runs have no numbers."""
     looked = {finding.check for finding in findings}
     if looked == {"run"}:
         return "the run failed"
@@ -116,7 +106,6 @@ def _why_no_numbers(findings: list[Finding]) -> str:
 
 
 def _slowest_run(log: NcclLog) -> str:
-    """The numbers of the run with the least bus bandwidth."""
     lowest = [
         (worst, f"{run.collective or 'collective'}, {worst:.2f} GB/s busbw ({basis})")
         for run in log.runs
@@ -136,11 +125,7 @@ def judge_perftest_text(
 ) -> LogVerdict:
     """Judges the log of a perftest client; of several runs in it, each.
 
-    Args:
-        text: The whole log, or its pieces in order.
-        expect: The link layer that the test must have used.
-        min_gbit_s: The lowest acceptable average of the largest size, one way, Gb/s of 10^9 bits.
-        asked: Everything else that it must show.
+    The least average counts for the largest size, one way, in Gb/s of 10^9 bits.
     """
     log = parse_perftest_log(text)
     if isinstance(log, ParseProblem):
@@ -153,7 +138,6 @@ def judge_perftest_text(
 
 
 def _perftest_numbers(log: PerftestLog) -> str:
-    """The bandwidth or latency numbers of the slowest run."""
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     name = log.test or "perftest"
     largest = [run.largest for run in log.runs if run.largest]
@@ -168,12 +152,7 @@ def _perftest_numbers(log: PerftestLog) -> str:
 
 
 def judge_node_text(text: str, gpus: int) -> LogVerdict:
-    """Judge the output of `node_health.sh` on a machine.
-
-    Args:
-        text: The whole log.
-        gpus: How many GPUs the machine has.
-    """
+    """Judge the output of `node_health.sh` on a machine with so many GPUs."""
     probe = Probe(name="log", kind="node", rails=(), nodes=("log",), ranks=gpus)
     item = digest_log(probe, text, outcome="completed")
     if item.node is None:
@@ -189,9 +168,7 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
     """Judges the log of DeepSpeed's communication benchmark.
 
-    Args:
-        text: The whole log, or its pieces in order.
-        min_gbit_s: The lowest acceptable bus bandwidth of the largest message, Gb/s of 10^9 bits.
+    The least bus bandwidth counts for the largest message, in Gb/s of 10^9 bits.
     """
     log = parse_deepspeed_log(text)
     if isinstance(log, ParseProblem):
@@ -214,12 +191,8 @@ def judge_training_text(
 ) -> LogVerdict:
     """Judges the log of tf_cnn_benchmarks or of Horovod's synthetic benchmarks.
 
-    Args:
-        text: The whole log, or its pieces in order.
-        ranks: How many ranks must have taken part; None for any number.
-        min_images_s: The lowest acceptable number of images per second of all ranks together.
-        nccl: The lines that the program's NCCL must print about its transport; None leaves that
-            unproven.
+    The least number of images per second is that of all ranks together. `nccl` is what the
+    program's NCCL must show of its transport; None leaves that unproven.
     """
     if nccl is not None and not isinstance(text, str):
         text = "".join(text)  # read twice

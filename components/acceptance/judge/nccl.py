@@ -7,21 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
-from components.acceptance.judge.nccl_findings import (
-    judge_busbw,
-    judge_ceiling,
-    judge_completeness,
-    judge_correctness,
-    judge_gdr,
-    judge_hcas,
-    judge_network,
-    judge_pace,
-    judge_topology,
-    judge_transport,
-    judge_version,
-    judge_warnings,
-    warn_stragglers,
-)
+from components.acceptance.judge import nccl_findings
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.verdict import (
     Finding,
@@ -31,7 +17,7 @@ from components.acceptance.judge.verdict import (
     row,
     verdict_for,
 )
-from components.acceptance.logs.causes import first_cause
+from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
 from components.core.plain_text import counted
@@ -39,21 +25,16 @@ from components.core.plain_text import counted
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who must take part.
-
-    Attributes:
-        ranks: How many.
-        hosts: On how many hosts.
-        workers: Names of the hosts; empty for any.
-        devices: How many network devices the channels of each host must use; 0 for any.
-        what: The kind of these devices: `rails` or `adapters`.
-    """
+    """Who must take part."""
 
     ranks: int
     hosts: int
     workers: frozenset[str]
+    """Names of the hosts; empty for any."""
     devices: int
+    """How many network devices the channels of each host must use; 0 for any."""
     what: str = "rails"
+    """The kind of these devices: `rails` or `adapters`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,6 @@ class NcclAsked:
     gdr: bool | None = None
     """Every network channel must be GDRDMA; False does not require it."""
     hca_names: tuple[str, ...] = ()
-    """Adapters that must be among them."""
     network: bool = False
     """Every rank must use NCCL's own InfiniBand network or HPC-X's."""
     transport: Expectation | None = None
@@ -79,7 +59,6 @@ class NcclAsked:
     floor_origin: str = ""
     members: Members | None = None
     correct: bool = False
-    """The values must have been checked."""
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> NcclAsked:
@@ -108,7 +87,6 @@ class NcclAsked:
 
 
 def _judge_ranks(log: NcclLog, subject: str, wanted: Members) -> Finding:
-    """All planned ranks took part, evenly on the planned workers."""
     hosts = frozenset(line.host for line in log.ranks)
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
@@ -121,7 +99,6 @@ def _judge_ranks(log: NcclLog, subject: str, wanted: Members) -> Finding:
 
 
 def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
-    """Every host's channels use as many devices as there are rails or adapters."""
     used = log.channels.devices_by_host
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
     actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
@@ -149,35 +126,34 @@ def judge_framework(
 
 
 def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
-    yield judge_transport(log, subject, asked.transport)
+    yield nccl_findings.judge_transport(log, subject, asked.transport)
     if asked.min_version:
-        yield judge_version(log, subject, asked.min_version)
+        yield nccl_findings.judge_version(log, subject, asked.min_version)
     if asked.network or asked.hcas is not None:
-        yield judge_network(log, subject)
+        yield nccl_findings.judge_network(log, subject)
     if asked.topology_file:
-        yield judge_topology(log, subject, asked.topology_file)
+        yield nccl_findings.judge_topology(log, subject, asked.topology_file)
     if asked.hcas is not None:
-        yield judge_hcas(log, subject, asked.hcas, asked.hca_names)
+        yield nccl_findings.judge_hcas(log, subject, asked.hcas, asked.hca_names)
     if asked.gdr:
-        yield judge_gdr(log, subject)
+        yield nccl_findings.judge_gdr(log, subject)
     elif asked.gdr is not None:
         actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
         yield row("gpudirect", subject, "skipped", "not required", actual)
 
 
 def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
-    """Judge everything that was asked for, and the things that every run must show."""
     members = asked.members
-    yield judge_completeness(log, subject)
+    yield nccl_findings.judge_completeness(log, subject)
     if members:
         yield _judge_ranks(log, subject, members)
-    yield judge_correctness(log, subject, must=asked.correct)
+    yield nccl_findings.judge_correctness(log, subject, must=asked.correct)
     yield from _judge_way(log, subject, asked)
     if members and members.devices:
         yield _judge_rails(log, subject, members)
     if asked.floor_gb_s is not None:
-        yield judge_busbw(log, subject, asked.floor_gb_s, asked.floor_origin)
-    if warnings := judge_warnings(log, subject):
+        yield nccl_findings.judge_busbw(log, subject, asked.floor_gb_s, asked.floor_origin)
+    if warnings := nccl_findings.judge_warnings(log, subject):
         yield warnings
 
 
@@ -251,7 +227,7 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     floor, origin = nccl_floor(limits, probe)
     members = members_of(limits, probe, frozenset(probe.workers))
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin, members=members)
-    above = judge_ceiling(log, name, nccl_limit(limits, probe), len(probe.nodes))
+    above = nccl_findings.judge_ceiling(log, name, nccl_limit(limits, probe), len(probe.nodes))
     return [*judge_run(log, name, asked), *([above] if above else ())]
 
 
@@ -272,11 +248,7 @@ other, comes to less."""
 def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:
     """All findings about a collective between the GPUs of one host.
 
-    Args:
-        item: The look at a node.
-        log: What NCCL said.
-        nvlink_gbyte_s: The rate of all NVLinks of its slowest GPU; 0 if it lacks NVLink, and then
-            no speed is demanded.
+    `nvlink_gbyte_s` is the rate of all NVLinks of its slowest GPU; 0 demands no speed.
     """
     floor = NVLINK_FRACTION * nvlink_gbyte_s
     asked = NcclAsked(
@@ -308,8 +280,8 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     slow = None
     # alltoall has a ceiling of its own, which the number in the file does not mean.
     if limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
-        slow = judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
-    return [*([slow] if slow else ()), *warn_stragglers(item.nccl, item.probe.name)]
+        slow = nccl_findings.judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
+    return [*([slow] if slow else ()), *nccl_findings.warn_stragglers(item.nccl, item.probe.name)]
 
 
 _BITS = 8

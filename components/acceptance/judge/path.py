@@ -1,4 +1,4 @@
-"""Judges the way of a probe's bytes: the class at every hop of the path, and the losses.
+"""Judges the way of a probe's bytes: their number, the class at every hop, losses and pauses.
 
 A probe between two idle nodes runs at full speed in the wrong class too; only the counters show it.
 """
@@ -6,18 +6,238 @@ A probe between two idle nodes runs at full speed in the wrong class too; only t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from math import ceil, inf
 from typing import Final, get_args
 
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, sends_back
-from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
-from components.acceptance.judge.pauses import other_pauses
-from components.acceptance.judge.verdict import Finding, row
+from components.acceptance.judge.verdict import MEASURES, Finding, Verdict, row
+from components.acceptance.logs.nccl_table import bus_factor
 from components.core.plain_text import counted
 from components.model.jobs import LossLimits
+from components.model.units import LARGEST_RDMA_MTU
+
+_LEAST_SHARE_SEEN: Final = 0.9
+"""Of the bytes that the log says were sent: counters read some seconds apart still include all of
+them."""
+_ABSENT: Final = 0.1
+"""Below this share of the least amount the probe did not use the port, whatever its algorithm."""
+HEADER_BYTES: Final = 102
+"""Bytes of a RoCE v2 packet besides its payload: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH
+16, ICRC 4, FCS 4 (InfiniBand Architecture 1.4, annex A17). On InfiniBand it is less."""
+_OTHERS: Final = 0.01
+"""Share that ARP, ping, LLDP and the connection of the probe itself may add (a choice)."""
+_UNTIMED_RUNS: Final = 6
+"""Runs of a size that nccl-tests does not time: 5 to warm up by default until 2.17, fewer since,
+and 1 to check the values (nccl-tests a0b82b2, src/common.cu)."""
+_FLAGS: Final = 128 / 120
+"""NCCL's protocol LL128 sends 8 bytes of flags with each 120 of data (NCCL 2.30.7, device.h)."""
+_IN_MARGINS: Final = 2
+"""`-D` of perftest leaves a quarter of the time at each end out of its table (its default)."""
+_SCAN_TRIALS: Final = 50
+_SCAN_WARMUPS: Final = 5
+"""Defaults of DeepSpeed's benchmarks (DeepSpeedExamples, benchmarks/communication)."""
+_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The fewest and the most bytes that may pass one rail in one direction."""
+
+    least: int
+    most: int
+    is_certain: bool
+    """The log gives the exact number; else both are bounds over all algorithms."""
+
+    @property
+    def text(self) -> str:
+        """The amount, for people."""
+        return show_size(self.least) if self.is_certain else f"at least {show_size(self.least)}"
+
+
+def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
+    """The payload that a probe sends over one rail in one direction, by its own log.
+
+    A perftest prints the exact number. A collective sends an amount that depends on the algorithm:
+    if its log names none, it is between that of the thriftiest and that of the most wasteful one.
+    On InfiniBand it is the sum over all adapters of a worker. A training benchmark does not say how
+    much it sends: 0. `back` asks for the bytes from the server of several perftests to the client:
+    those of the read tests.
+    """
+    if item.perftest is not None:
+        rows = item.perftest.rows
+        if item.probe.tools[1:]:
+            runs = (run for run in item.perftest.runs if ("Read" in run.test) == back)
+            rows = tuple(row for run in runs for row in run.rows)
+        exact = sum(row.size_bytes * row.iterations for row in rows)
+        if " -D " in f"{item.command} ":
+            return Sent(exact, exact * _IN_MARGINS, is_certain=False)
+        # A message ends with a packet that may be nearly empty.
+        short = sum(row.iterations for row in rows) * HEADER_BYTES
+        return Sent(exact, exact + short, is_certain=True)
+    ring = item.nccl is not None and item.nccl.algorithms == ("RING",)
+    if item.deepspeed is not None:
+        message = sum(row.size_bytes for row in item.deepspeed.rows) * _SCAN_TRIALS
+        ranks = max(item.deepspeed.devices, 1)
+        extra = 1 + _SCAN_WARMUPS / _SCAN_TRIALS
+        return _of_messages(item, item.deepspeed.collective, (message, extra), (ranks, ring))
+    log = item.nccl
+    if item.probe.kind != "nccl" or log is None or not log.iterations or not log.ranks:
+        return Sent(0, 0, is_certain=False)
+    ranks = len({line.rank for line in log.ranks})
+    name = log.collective or item.probe.collective
+    extra = 1 + _UNTIMED_RUNS / log.iterations
+    message = sum((row.size_bytes or 0) * len(row.halves) for row in log.rows) * log.iterations
+    return _of_messages(item, name, (message, extra), (ranks, ring))
+
+
+def claimed_s(item: ProbeEvidence) -> float:
+    """The seconds that the rows of a log took, by their own numbers, without warm-up runs."""
+    sent = sum(
+        row.size_bytes * row.iterations * 8 / (row.average_gbit_s * 1e9)
+        for run in (item.perftest.runs if item.perftest else ())
+        for row in run.rows
+        if row.average_gbit_s
+    )
+    halves = [half for row in (item.nccl.rows if item.nccl else ()) for half in row.halves]
+    runs = (item.nccl.iterations if item.nccl else None) or 0
+    return sent + sum(half.time_us for half in halves) * runs / 1e6
+
+
+def judge_amount(sent: Sent, seen: int, mtu_bytes: int = LARGEST_RDMA_MTU) -> Verdict:
+    """Judge an amount of bytes; uncertain bounds prove only absence, no other fault.
+
+    A packet of `mtu_bytes` has headers and at most one acknowledgement. A larger amount is `error`:
+    others used the port too.
+    """
+    if seen < max(sent.least * _ABSENT, 1):
+        return "failed"
+    if seen < sent.least * _LEAST_SHARE_SEEN:
+        return "failed" if sent.is_certain else "error"
+    most = sent.most * (1 + 2 * HEADER_BYTES / mtu_bytes + _OTHERS)
+    return "error" if 0 < most < seen else "passed"
+
+
+def show_size(count: int) -> str:
+    """A number of bytes in decimal units, as counters and line rates are."""
+    for unit, size in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def _of_messages(
+    item: ProbeEvidence, collective: str, sent: tuple[int, float], world: tuple[int, bool]
+) -> Sent:
+    """The part of `sent` that crosses the boundary of a host, in each direction, on one rail."""
+    (message, extra), (ranks, is_ring) = sent, world
+    here = ranks / max(len(item.probe.nodes), 1)
+    name = collective.partition("_perf")[0]
+    if name.startswith(("alltoall", "all_to_all")):
+        # Every rank sends its part to each rank of other hosts, with any algorithm.
+        least = most = here * (ranks - here) / ranks
+    elif is_ring:
+        least = most = bus_factor(name, ranks)
+    else:
+        # An all-reduce sends all of its data once up or down some tree; a gathering, at least what
+        # the host itself has. A double tree sends it twice in places, as a ring nearly does.
+        least, most = (1.0 if name == "all_reduce" else here / ranks), 2.0
+    part = message / max(len(item.probe.rails), 1)
+    return Sent(round(part * least), round(part * most * extra * _FLAGS), is_certain=least == most)
+
+
+_STUCK_STEP: Final = (
+    "find who pauses that port without end, on the device behind it: "
+    "show priority-flow-control counters watchdog (EOS), show pfcwd stats (SONiC), "
+    "nv show interface PORT qos pfc-watchdog (Cumulus)"
+)
+_OTHER_STEP: Final = (
+    "find the other lossless priority and turn it off: mlnx_qos on the host, "
+    "show priority-flow-control (EOS), show pfc priority (SONiC), nv show interface PORT counters "
+    "qos pfc-stats (Cumulus)"
+)
+
+
+def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """One finding for each port whose watchdog fired in the class of RoCE during the probe.
+
+    A lossless class pauses under congestion, which fails no fast probe. If the watchdog finds a
+    queue stuck, it drops the packets in it, unless it only reports.
+    """
+    wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
+    if wanted is None:
+        return []
+    found: list[Finding] = []
+    for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items():
+        expected = f"traffic class {wanted} never stuck at {place}"
+        actual = f"the watchdog fired {_times(count)}"
+        stuck = row("pfc watchdog", item.probe.name, "failed", expected, actual, _STUCK_STEP)
+        why = f"{place} was paused without end in traffic class {wanted}"
+        found.append(stuck.because(f"{why}; with the action drop, what waits there is lost"))
+    return found
+
+
+def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """Warnings: pauses in other priorities than that of RoCE."""
+    if limits.priority is None:
+        return []
+    name, expected = "pauses of another class", f"pauses in priority {limits.priority} alone"
+    found: list[Finding] = []
+    for number in (each for each in range(8) if each != limits.priority):
+        for place, count in _places(item, partial(_paused, number)).items():
+            actual = f"{count} in priority {number} at {place}"
+            other = row(name, item.probe.name, "failed", expected, actual, _OTHER_STEP)
+            why = f"another class pauses at {place}, and holds up what shares the port"
+            found.append(other.because(why))
+    return found
+
+
+def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
+    """Names the ports that were paused in the class of RoCE while a probe failed or was slow."""
+    slow = found.check == "run" or found.check in MEASURES
+    wanted = limits.priority
+    if found.verdict != "failed" or not slow or wanted is None:
+        return found
+    held = _places(item, lambda hop: hop.pauses_received.get(wanted, 0))
+    held_back = _places(item, lambda hop: hop.pauses_sent.get(wanted, 0))
+    said = [
+        *(f"{place} was paused {_times(count)}" for place, count in held.items()),
+        *(f"{place} paused its neighbour {_times(count)}" for place, count in held_back.items()),
+    ]
+    noted = {(hop.place, name): n for hop in item.hops for name, n in hop.noted.items()}
+    beside = [f"{place} counted {n} {name}" for (place, name), n in noted.items()]
+    if not said and not beside:
+        return found
+    why = "; ".join([f"in priority {wanted} {', '.join(said)}"] * bool(said) + beside)
+    return found.model_copy(update={"detail": f"{why}; {found.detail}" if found.detail else why})
+
+
+def other_pauses(hop: Hop, priority: int | None) -> int:
+    """PFC frames of a hop in other priorities than that of RoCE; 0 if RoCE has no priority."""
+    if priority is None:
+        return 0
+    return sum(_paused(number, hop) for number in range(8) if number != priority)
+
+
+def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
+    """The places on a probe's way that counted pauses, each once."""
+    found: dict[str, int] = {}
+    for hop in item.hops:
+        if counted := count(hop):
+            found[hop.place] = max(counted, found.get(hop.place, 0))
+    return found
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _paused(number: int, hop: Hop) -> int:
+    return hop.pauses_received.get(number, 0) + hop.pauses_sent.get(number, 0)
+
 
 _READ = ("observed", "uncounted")
 DARK: Final = "not proven: no login"
@@ -34,6 +254,7 @@ _LOSSES: Final = (
 )
 """Field of `Hop`, its words, and its limit."""
 _CLASS: Final = "traffic class"
+_COUNTERS: Final = ": counters of every hop"
 _LOSS_STEP: Final = "look for congestion, a wrong class, or a bad cable at that port"
 _ERROR_STEP: Final = (
     "clean or replace the cable and its transceivers, then the NIC or switch port; the limit is "
@@ -89,7 +310,6 @@ def fail_losses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def _lost(
     item: ProbeEvidence, priority: int | None, losses: LossLimits
 ) -> Iterator[tuple[Finding, bool]]:
-    """Each loss as a finding, and whether it fails the probe."""
     least = sent_bytes(item).least
     for hop in item.hops:
         moved = max(hop.total_bytes or 0, least)
@@ -120,7 +340,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     if len(dark) == len(hops):
         # This is unproven, and a login would not help.
         places = " -> ".join(hop.place for hop in dark)
-        return row(_CLASS, item.probe.name, "skipped", _counters(where), DARK).because(places)
+        return row(_CLASS, item.probe.name, "skipped", f"{where}{_COUNTERS}", DARK).because(places)
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
@@ -230,12 +450,8 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
     step = "make every device of the path reachable and run acceptance again"
-    found = row(_CLASS, item.probe.name, "error", _counters(where), "not observed", step)
+    found = row(_CLASS, item.probe.name, "error", f"{where}{_COUNTERS}", "not observed", step)
     return found.because(why)
-
-
-def _counters(where: str) -> str:
-    return f"{where}: counters of every hop"
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
@@ -294,7 +510,6 @@ def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
 
 
 def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits: Limits) -> Hop:
-    """The part of one probe in a hop that several crossed."""
     share = own["bytes"] / (together["bytes"] or 1)
     _, wanted = _class_of(hop, limits)
     others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}

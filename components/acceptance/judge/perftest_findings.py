@@ -63,7 +63,6 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
 
 
 def _problem(log: PerftestLog) -> str:
-    """The first gap or contradiction of the log."""
     if not log.rows and not log.latency:
         return "no result row"
     if not log.ended:
@@ -258,14 +257,8 @@ def _judge_tail(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding
 class PerftestAsked:
     """The things that a log of perftest must show; a field that is None demands nothing.
 
-    Attributes:
-        link: The link layer.
-        floor_gbit_s: The least average of the largest size, one way, in Gb/s of 10^9 bits.
-        floor_origin: Where it comes from; shown.
-        mtu_bytes: The RDMA MTU.
-        most_us: The highest median latency of the smallest size, in microseconds.
-        most_tail_us: The most that 99.9 % of the small messages may take, in microseconds.
-        rail: The planned rail: its networks, devices and line rate.
+    The floor is the least average of the largest size, one way, in Gb/s of 10^9 bits; `most_us` the
+    highest median latency of the smallest size; `most_tail_us` that of 99.9 % of small messages.
     """
 
     link: PerftestLink | None = None

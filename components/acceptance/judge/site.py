@@ -7,21 +7,43 @@ wrong path is a failure; an unobserved value proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import groupby
 from typing import Final
 
-from components.acceptance.evidence import Evidence, Limits, Probe, ProbeEvidence, RailLimit
-from components.acceptance.judge.amount import claimed_s
+from components.acceptance.between_leaves import is_telling
+from components.acceptance.evidence import (
+    Evidence,
+    ForeignSettingSeen,
+    Hop,
+    Limits,
+    Probe,
+    ProbeEvidence,
+    RailLimit,
+    RoutingSeen,
+    has_two_directions,
+    sends_back,
+)
 from components.acceptance.judge.culprit import Suspect, judge_pairs
-from components.acceptance.judge.fabric import judge_causes, judge_fabric, warn_spread
-from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.node import judge_node
-from components.acceptance.judge.path import fail_losses, judge_losses, judge_path, split_shared
-from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
+from components.acceptance.judge.path import (
+    DARK,
+    claimed_s,
+    fail_losses,
+    judge_amount,
+    judge_losses,
+    judge_path,
+    judge_storms,
+    name_paused,
+    sent_bytes,
+    show_size,
+    split_shared,
+    warn_pauses,
+)
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     judge_perftest_run,
@@ -38,10 +60,146 @@ from components.acceptance.judge.verdict import (
     row,
     verdict_for,
 )
-from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import (
+    judge_image,
+    judge_mpi,
+    judge_scan,
+    judge_training,
+)
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.seen import Seen
+
+_IDLE_SPREAD_SHARE: Final = 0.01
+"""Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""
+_CHECK: Final = "adapter counters"
+_STEP: Final = (
+    "check the hash fields of the switch (only the UDP source port tells RoCE's connections "
+    "apart), and the routes of the switch at the other end"
+)
+
+
+def warn_spread(item: ProbeEvidence) -> list[Finding]:
+    """Warnings: the links that carried nothing of a test of many connections."""
+    lost = {(seen.device, seen.where) for seen in item.routing if seen.kind == "lost"}
+    uplinks = [
+        hop
+        for hop in item.hops
+        if hop.role == "uplink_egress" and (hop.device, f"port {hop.interface}") not in lost
+    ]
+    found: list[Finding] = []
+    for (rail, direction), group in groupby(uplinks, key=lambda hop: (hop.rail, hop.direction)):
+        hops = list(group)
+        seen = all(hop.status == "observed" and hop.total_bytes is not None for hop in hops)
+        if item.outcome == "completed" and seen and is_telling(item.probe.flows, len(hops)):
+            found += _idle(item, f"{rail}, {direction}", hops)
+    return found
+
+
+def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]:
+    total, flows = sum(hop.total_bytes or 0 for hop in hops), item.probe.flows
+    expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
+    for hop in hops:
+        carried = hop.total_bytes or 0
+        if carried < total / len(hops) * _IDLE_SPREAD_SHARE:
+            actual = f"{show_size(carried)} of {show_size(total)} at {hop.place}"
+            why = f"{hop.place} carried none of {flows} connections, though its session is up"
+            yield row("spread", item.probe.name, "failed", expected, actual, _STEP).because(why)
+
+
+def judge_causes(
+    evidence: Evidence, judged: Sequence[Finding]
+) -> tuple[list[Finding], list[Finding]]:
+    """Judge foreign settings and lost routes on the way of probes.
+
+    Returns:
+        Those that may explain why a probe did not pass; and the others, as warnings: those probes
+        passed nevertheless, without congestion or by other links.
+    """
+    bad = [each for each in judged if each.verdict in {"failed", "error"}]
+    found: tuple[list[Finding], list[Finding]] = ([], [])
+    for seen, probes in _on_the_way(evidence):
+        wrong = [each for each in bad if each.subject in probes]
+        names = ", ".join(dict.fromkeys(each.subject for each in wrong))
+        why = f"it may be why these did not pass: {names}" if names else ""
+        verdict = overall_verdict(wrong) if wrong else "failed"
+        if isinstance(seen, RoutingSeen):
+            expected = f"{seen.where}: BGP with every neighbour of the file"
+            cause = row("routing", seen.device, verdict, expected, seen.what, seen.fix)
+            why = why or "the probes took other links"
+        else:
+            expected = f"{seen.setting} {seen.harmless}"
+            actual = f"{seen.actual}; outside the plan, and it breaks {seen.breaks}"
+            cause = row("beside", seen.device, verdict, expected, actual, seen.fix)
+            why = f"as the update found it before it began{'; ' if why else ''}{why}"
+        found[not wrong].append(cause.because(why))
+    return found
+
+
+def _on_the_way(evidence: Evidence) -> Iterator[tuple[ForeignSettingSeen | RoutingSeen, set[str]]]:
+    for seen in evidence.beside or ():
+        names = {
+            item.probe.name
+            for item in evidence.probes
+            if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
+        }
+        yield seen, names
+    over: dict[RoutingSeen, set[str]] = {}
+    for item in evidence.probes:
+        for seen in item.routing:
+            over.setdefault(seen, set()).add(item.probe.name)
+    yield from over.items()
+
+
+_IDLE_SHARE = 0.5
+"""Some channels left out an adapter with less than half of its even share."""
+
+
+def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """One finding per worker and direction of InfiniBand, whose bytes must use all adapters.
+
+    A cloud hides the switches of its fabric, and InfiniBand has no DSCP: no class can be wrong. The
+    adapters' own counters prove that no adapter was idle while others did its share.
+    """
+    hops = sorted(item.hops, key=lambda hop: hop.direction)
+    if not hops:
+        return [_unproven(item, "every worker", "no counter was read")]
+    if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
+        limits = limits.model_copy(update={"hcas": 1})
+        both = has_two_directions(item.probe)
+        hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
+    return [
+        _judge_direction(item, way, list(group), limits)
+        for way, group in groupby(hops, key=lambda hop: hop.direction)
+    ]
+
+
+def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
+    name = item.probe.name
+    wanted = sent_bytes(item, back=sends_back(item.probe, where))
+    if all(hop.status == "no_login" for hop in hops):
+        return row(_CHECK, name, "skipped", f"{where}: counters of its adapters", DARK)
+    blind = next((hop for hop in hops if hop.status != "observed"), None)
+    if blind is not None:
+        return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
+    total = sum(hop.total_bytes or 0 for hop in hops)
+    share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
+    busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
+    verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
+    lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
+    expected = f"{where}: {wanted.text} through {limits.hcas} adapters"
+    actual = f"{show_size(total)} through {len(busy)}"
+    step = "look at NCCL's list of adapters, and at ibstat on that worker"
+    found = row(_CHECK, name, verdict, expected, actual, step)
+    is_lazy = lazy and verdict != "passed"
+    return found.because(f"adapters without their share: {lazy}") if is_lazy else found
+
+
+def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
+    expected = f"{where}: counters of its adapters"
+    step = "make every worker reachable and run acceptance again"
+    return row(_CHECK, item.probe.name, "error", expected, "not observed", step).because(why)
+
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
 """Prefixes of the reason if others use a probe's nodes, or if they are closed."""
@@ -112,7 +270,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
-    if not _never_asked(evidence):
+    skipped = (each.detail for each in evidence.probes if each.outcome == "skipped")
+    never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
+    if not never_asked:
         findings += [
             _judge_allocatable(node, wanted, evidence.allocatable.get(node))
             for node, wanted in sorted(expected.allocatable.items())
@@ -135,13 +295,6 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings=tuple(warnings),
         suspects=suspects,
         evidence=evidence,
-    )
-
-
-def _never_asked(evidence: Evidence) -> bool:
-    """Whether the site asked for no proof in this run."""
-    return bool(evidence.probes) and all(
-        item.outcome == "skipped" and item.detail.startswith(NOT_ASKED) for item in evidence.probes
     )
 
 
@@ -195,10 +348,11 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         problem = item.problem.what if item.problem else "no log was kept"
         wanted, step = f"a log of {item.probe.kind}", "read the pod's events and log"
         return [row("run", item.probe.name, "error", wanted, problem, step)]
-    named = [name_paused(each, item, limits) for each in found]
-    found = [ran, *_judge_duration(item), *named]
-    lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
-    return [*found, *_judge_way(item, limits), *lost]
+    found = [ran, *_judge_duration(item), *(name_paused(each, item, limits) for each in found)]
+    if item.probe.kind not in ("image", "node", "mpi_hosts", "mpi_gpus"):  # they send no bytes
+        judge_way = judge_fabric if limits.transport == "ib" else judge_path
+        found += judge_way(item, limits)
+    return [*found, *judge_storms(item, limits), *fail_losses(item, limits)]
 
 
 _SEPARATE: Final = "look at the VLANs of both ports, and for a router between the two subnets"
@@ -235,7 +389,6 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
-    """Judge the log by the probe's kind; None without such a log."""
     found: list[Finding] | None = None
     if item.image is not None:
         found = judge_image(item, item.image)
@@ -252,13 +405,6 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
     elif item.perftest is not None:
         found = judge_perftest(item, item.perftest, limits)
     return found
-
-
-def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """Judge where the bytes went; skip commands that do not send any."""
-    if item.probe.kind in ("image", "node", "mpi_hosts", "mpi_gpus"):
-        return []
-    return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
@@ -282,7 +428,6 @@ def _judge_run(item: ProbeEvidence) -> Finding:
 
 
 def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
-    """Name the hop that dropped packets while the probe failed, if any."""
     places = sorted({hop.place for hop in item.hops if hop.discards})
     if not places:
         return ran
@@ -308,7 +453,12 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
         run = log.runs[number] if number < len(log.runs) else PerftestLog()
         own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
         rows = judge_perftest_run(run, item.probe.name, own if tool.endswith("_lat") else asked)
-        rows += [] if _is_of(tool, run) else [_other_tool(item, tool, run)]
+        if not _is_of(tool, run):
+            step = (
+                "read the log: the tests run one after the other, and the first failure ends them"
+            )
+            actual = run.test or "no output of it"
+            rows.append(row("tool", item.probe.name, "error", f"a run of {tool}", actual, step))
         found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
     return found
 
@@ -317,12 +467,6 @@ def _is_of(tool: str, run: PerftestLog) -> bool:
     _, verb, what = tool.split("_")
     kind = "BW" if what == "bw" else "Latency"
     return verb.capitalize() in run.test and kind in run.test
-
-
-def _other_tool(item: ProbeEvidence, tool: str, run: PerftestLog) -> Finding:
-    actual = run.test or "no output of it"
-    step = "read the log: the tests run one after the other, and the first failure ends them"
-    return row("tool", item.probe.name, "error", f"a run of {tool}", actual, step)
 
 
 def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
@@ -346,6 +490,5 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
 
 
 def _rdma_mtu(limits: Limits, probe: Probe) -> int:
-    """The RDMA MTU of a probe's rails, at most that of the site."""
     own = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name in probe.rails]
     return min((limits.rdma_mtu_bytes, *own))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeVar
 
 from components.acceptance.evidence import Evidence, Limits, WorkerGroup
-from components.acceptance.logs.causes import first_cause
+from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure
 from components.acceptance.seen import Seen, cut_text
 

@@ -100,7 +100,6 @@ class Diagnosis(Seen):
 
     stages: tuple[Stage, ...]
     errors: tuple[str, ...]
-    """The first lines with an error."""
     master_guid: str = ""
     """16 hexadecimal digits; empty if it names none."""
     master_priority: int | None = None
@@ -126,7 +125,6 @@ class IbFacts(Seen):
     why_no_diagnosis: str = ""
     """Why the diagnosis is missing; also empty on hosts that were not asked for one."""
     why_nothing: str = ""
-    """Why the host could not be asked at all."""
 
     @property
     def lacks_master(self) -> bool:
@@ -190,7 +188,6 @@ def _hexadecimal(text: str) -> int:
 
 
 def _why_not(body: str | None, tool: str) -> str:
-    """Why a tool's answer cannot be used; empty if it can be used."""
     if body is None:
         return f"{tool} was not run: the look was cut off before it"
     if body.startswith("missing: "):

@@ -64,9 +64,6 @@ def read_lines(source: str | Iterable[str]) -> Iterator[Line]:
     """The lines of all ranks without tags, prefixes and terminal colours; empty ones are left out.
 
     A tag inside a line ends that line: the rest belongs to another rank.
-
-    Args:
-        source: A text, or its pieces in order.
     """
     for raw in _physical((source,) if isinstance(source, str) else source):
         line = _clean(raw)
@@ -197,11 +194,7 @@ def read_json(
 ) -> list[_Made] | ParseProblem:
     """The documents of a text, one for each run; a cut or foreign one is a problem.
 
-    Args:
-        text: Documents, one behind the other.
-        tool: The tool that should have written them.
-        make: Reads one document; it raises ValueError on failure.
-        number: `str` to keep numbers as they are printed.
+    `make` reads one and raises ValueError on failure; `number=str` keeps numbers as printed.
     """
     try:
         return [make(value) for value in _documents(text, number)]

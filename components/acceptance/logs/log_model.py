@@ -41,9 +41,7 @@ class ImageLog(Seen):
     login: str
     """`ok`, `failed`, or empty if it was not tried."""
     said: tuple[str, ...]
-    """The messages of ssh and sshd about a failed login."""
     complete: bool
-    """The output has its last line."""
 
 
 class LogFailure(Seen):
@@ -53,17 +51,13 @@ class LogFailure(Seen):
     """A short name of the class of failure, for example `ibv_modify_qp`."""
     line: str
     meaning: str
-    """Its usual meaning, and the place to look at."""
     is_consequence: bool = False
-    """True for lines that follow from a failure elsewhere."""
     is_before_run: bool = False
     """A launcher or another program wrote it before the run began."""
     host: str = ""
-    """The host that wrote the line."""
     device: str = ""
     """The RDMA device and its port, such as `mlx5_3:1`."""
     peer: str = ""
-    """The other end, as the line names it."""
 
 
 class Measure(Seen):
@@ -146,7 +140,6 @@ class Channels(Seen):
     """Of `peer`, those over NVLink between hosts."""
     shared_memory: int = 0
     other: tuple[str, ...] = ()
-    """Other transports in channel lines."""
     hosts_on_net: tuple[str, ...] = ()
     """Hosts at either end of a network channel, as far as ranks are known by host."""
     devices_by_host: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
@@ -179,7 +172,6 @@ class NcclLog(Seen):
     collective: str = ""
     nccl_version: str = ""
     other_versions: tuple[str, ...] = ()
-    """Further releases of NCCL that the log names."""
     is_rccl: bool = False
     """It is AMD's RCCL, which prints as NCCL does."""
     gpus_known: int = 0
@@ -206,7 +198,6 @@ class NcclLog(Seen):
     topology_files: tuple[str, ...] = ()
     """The files that `NCCL_TOPO_FILE set by environment to` names, each once."""
     topology_unread: tuple[str, ...] = ()
-    """Topology files that NCCL could not open."""
     failures: tuple[LogFailure, ...] = ()
     warnings: tuple[str, ...] = ()
     """NCCL's warnings that are neither known failures nor known to be harmless."""
@@ -340,7 +331,6 @@ class TrainingLog(Seen):
     steps_images_s: tuple[float, ...] = ()
     """Images per second of one rank, as printed along the way."""
     gpus: int | None = None
-    """Horovod: GPUs that took part."""
     failures: tuple[LogFailure, ...] = ()
 
 

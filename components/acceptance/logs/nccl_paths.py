@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.logs.causes import has_hint
+from components.acceptance.logs.failures import has_hint
 from components.acceptance.logs.log_model import Channels, Hca, HostNetwork
 
 _PREFIX = re.compile(
@@ -88,13 +88,9 @@ def messages(text: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class Way:
-    """The channel lines of one host.
+    """The channel lines of one host: devices of its networks, and ranks at both ends of them.
 
-    Attributes:
-        counts: Lines by `P2P`, `SHM` or the name of a network; `GDR` and `MNNVL` count some of them
-            again.
-        devices: Of the networks, by number.
-        ranks: At both ends of network channels.
+    Lines count by `P2P`, `SHM` or the name of a network; `GDR` and `MNNVL` count some again.
     """
 
     counts: Counter[str] = field(default_factory=Counter[str])

@@ -58,8 +58,6 @@ left out of the bandwidth already (hypercube.cu)."""
 
 @dataclass(slots=True)
 class _Pending:
-    """A row that still lacks a part."""
-
     stream: str
     cells: list[str]
     text: str
@@ -138,7 +136,6 @@ class Table:
         return self._take_cells(pending, shown, start.end())
 
     def _take_cells(self, pending: _Pending, text: str, end: int) -> str:
-        """Takes cells of the pending row; return the rest of the text."""
         names = self._names(pending.cells)
         while len(pending.cells) < len(names):
             cell = _CELL.match(text, end)

@@ -93,7 +93,6 @@ class NodeLog(Seen):
     diagnosed: tuple[tuple[str, str, str], ...] = ()
     """DCGM: test, GPU, and status in lower case."""
     absent: tuple[str, ...] = ()
-    """Programs that the image lacks."""
     exit_code: int | None = None
     """The exit code of the load; None if the log lacks it."""
     said: tuple[str, ...] = ()
@@ -120,8 +119,6 @@ def parse_node_log(text: str) -> NodeLog | ParseProblem:
 
 
 class _Reader:
-    """One line after the other."""
-
     def __init__(self) -> None:
         self._looks: list[dict[str, Any]] = []
         self._texts: dict[str, list[str]] = {"nvbandwidth": [], "dcgm": []}
@@ -230,7 +227,6 @@ def _json(text: str) -> tuple[object, list[str]]:
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
-    """Every object in a JSON value, from the outside in."""
     waiting = [value]
     while waiting:
         each = waiting.pop(0)

@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.failures import launched_finder
+from components.acceptance.logs.failures import FailureFinder, launched_finder
 from components.acceptance.logs.lines import number, read_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
@@ -58,8 +57,6 @@ _STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
 
 @dataclass(slots=True)
 class _Reader:
-    """The results of one program so far."""
-
     finder: FailureFinder = field(default_factory=launched_finder)
     is_known: bool = False
     """The program printed a line that no other program prints."""
@@ -71,12 +68,7 @@ class _Reader:
     def feed_all(
         self, source: str | Iterable[str], lacks: str
     ) -> tuple[LogFailure, ...] | ParseProblem:
-        """Feed a log: return its failures, or why it is not a log of the program.
-
-        Args:
-            source: The launcher's whole output, or its pieces in order.
-            lacks: The missing part, for the message: `no table of DeepSpeed's benchmarks`.
-        """
+        """Feed a log: return its failures, or why it is not a log of the program."""
         is_empty = True
         for _, line in read_lines(source):
             is_empty = False

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from components.acceptance.probes.perftest import perftest_command
-from components.acceptance.probes.probe_job import kind_suffix, other_rates
-from components.containers.mpi import (
+from components.acceptance.probes.probe_job import kind_suffix, other_rates, perftest_command
+from components.containers.container_plan import (
     find_devices,
     in_container,
     mpirun,
@@ -64,7 +63,6 @@ class HostProbe:
     """The server of a perftest: it runs at the same time, and ends with the client."""
     deadline_s: float
     command: tuple[str, ...]
-    """Its command, for people."""
     rates: Mapping[str, float] = field(default_factory=dict[str, float], metadata=OMIT_EMPTY)
     """The rates of the rails whose hosts are faster than the slowest worker there, in Gbit/s."""
 
@@ -78,18 +76,22 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     containers = spec.containers
     if containers is None or len(spec.workers) < _NEEDED_HOSTS:
         return ()
-    probes = [_mpi_hosts(spec, containers), *_mpi_gpus(spec, containers)]
+    hosts, fitted = spec.workers, tuple(host for host in spec.workers if host.gpus)
+    smoke = [_Launch("mpi-hosts", "mpi_hosts", hosts, len(hosts), ("hostname",))]
+    if fitted:
+        program = ("nvidia-smi", "-L")
+        smoke.append(_Launch("mpi-gpus", "mpi_gpus", fitted, len(fitted), program))
+    probes = [_launched(spec, containers, each) for each in smoke]
     probes += [
         _perftest(spec, containers, rail, pair)
         for rail in spec.rails
         for pair in _pairs(spec, rail)
     ]
     kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
-    probes += [_nccl(spec, containers, kind) for kind in kinds]
+    launches = [_nccl(spec, kind) for kind in kinds]
     if spec.acceptance.resnet50 is not None:
-        size = spec.acceptance.resnet50.batch_size
-        probes += [_resnet50(spec, containers, kind, size) for kind in kinds[:1]]
-    return tuple(probes)
+        launches += [_resnet50(kind, spec.acceptance.resnet50.batch_size) for kind in kinds[:1]]
+    return (*probes, *(_launched(spec, containers, each) for each in launches))
 
 
 def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
@@ -145,34 +147,17 @@ def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> Hos
     )
 
 
-def _mpi_hosts(spec: ClusterSpec, containers: Containers) -> HostProbe:
-    hosts = spec.workers
-    launch = _Launch("mpi-hosts", "mpi_hosts", hosts, len(hosts), ("hostname",))
-    return _launched(spec, containers, launch)
-
-
-def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> list[HostProbe]:
-    """List the GPUs of every host with GPUs."""
-    hosts = tuple(host for host in spec.workers if host.gpus)
-    launch = _Launch("mpi-gpus", "mpi_gpus", hosts, len(hosts), ("nvidia-smi", "-L"))
-    return [_launched(spec, containers, launch)] if hosts else []
-
-
-def _nccl(spec: ClusterSpec, containers: Containers, kind: WorkerKind) -> HostProbe:
+def _nccl(spec: ClusterSpec, kind: WorkerKind) -> _Launch:
     program = ("all_reduce_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
     name = f"nccl-all-reduce{kind_suffix(spec, kind)}"
-    launch = _Launch(name, "nccl", kind.hosts, kind.ranks, (*program, "-g", "1"), kind.speeds)
-    return _launched(spec, containers, launch)
+    return _Launch(name, "nccl", kind.hosts, kind.ranks, (*program, "-g", "1"), kind.speeds)
 
 
-def _resnet50(
-    spec: ClusterSpec, containers: Containers, kind: WorkerKind, batch_size: int
-) -> HostProbe:
+def _resnet50(kind: WorkerKind, batch_size: int) -> _Launch:
     """The guide's command; the other NCCL variables keep it on the rails."""
     program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
     program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
-    launch = _Launch("resnet50", "resnet50", kind.hosts, kind.ranks, program, kind.speeds)
-    return _launched(spec, containers, launch)
+    return _Launch("resnet50", "resnet50", kind.hosts, kind.ranks, program, kind.speeds)
 
 
 def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailPair) -> HostProbe:

@@ -1,22 +1,24 @@
-"""Plan the probes of a site from the plan of its rails."""
+"""Plan the probes of a site from the plan of its rails, and list what they do not prove."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.acceptance.evidence import Probe
-from components.acceptance.probes.nccl import nccl_job, scan_job
-from components.acceptance.probes.node import node_job
-from components.acceptance.probes.perftest import (
+from components.acceptance.evidence import Probe, Unproven, WorkerGroup
+from components.acceptance.probes.probe_job import (
     PERFTEST_SECONDS,
     PairTest,
+    ProbeJob,
+    memlock_job,
+    nccl_job,
+    node_job,
     perftest_job,
     programs_of,
+    scan_job,
 )
-from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.acceptance.probes.suites import (
     AT_ONCE,
     LIMIT_S,
@@ -32,9 +34,20 @@ from components.jobs.environment import job_script, program_path
 from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.owners import way_of
-from components.model.worker_kinds import PAIR, gpu_kinds, rail_pairs
+from components.model.owners import runs_on_foreign_fabric, way_of
+from components.model.places import shares_resource
+from components.model.worker_kinds import (
+    PAIR,
+    WorkerKind,
+    gpu_kinds,
+    on_infiniband,
+    rail_pairs,
+    speed_classes,
+    speeds_of,
+    worker_kinds,
+)
 
 NODE_S: Final = 180
 """Seconds of one check of a node's GPUs: copies 60 s, diagnosis 30 s, load 10 s over NVLink
@@ -62,6 +75,7 @@ def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
 
 def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) -> ProbeJob:
     mine = [job.probe for job in jobs if job.image == image]
+    has_v100 = any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
     kinds = {probe.kind for probe in mine}
     programs = spec.jobs.programs
     linked = [
@@ -83,7 +97,7 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
         image=image,
         programs=tuple(needed),
         nccl_least=NCCL_ON_MACVLAN if any(_hides_gids(spec, kind) for kind in kinds) else "",
-        nccl_suspect=NCCL_SUSPECT_ON_V100 if _has_v100(spec) else "",
+        nccl_suspect=NCCL_SUSPECT_ON_V100 if has_v100 else "",
     )
     settings = {
         "programs": " ".join(needed),
@@ -104,10 +118,6 @@ def _hides_gids(spec: ClusterSpec, kind: str) -> bool:
     in_host = kind == "deepspeed_scan" and sample is not None and sample.host_network
     runs_nccl = kind in ("nccl", "deepspeed_scan") and spec.jobs.gid_index is None
     return runs_nccl and way_of(spec) == "macvlan" and not in_host
-
-
-def _has_v100(spec: ClusterSpec) -> bool:
-    return any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
 
 
 def _perftests(jobs: Iterable[ProbeJob], image: str) -> list[str]:
@@ -156,7 +166,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         return ClusterProbes()
     looked = _looked(spec)
     looks = [node_job(spec, host) for host in looked]
-    alone = [*_case_probes(spec), *_collectives(spec), *_scan(spec)]
+    alone = [*_case_probes(spec), *_collectives(spec)]
     others_s = _others_s(spec, looks, alone)
     parts = plan_pairs(spec, others_s)
     found = [(1, job) for job in looks]
@@ -174,7 +184,7 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         jobs=_pulling_jobs(spec, jobs),
         rounds=tuple(number for number, _ in found),
         images=_pulling_jobs(spec, image_jobs(spec, jobs)),
-        memlock=_pulling(spec, (memlock_job(spec, host) for host in spec.workers)),
+        memlock=tuple(pulling(spec, memlock_job(spec, host)) for host in spec.workers),
         budget=_budget(spec, parts, len(looks), alone, others_s),
     )
 
@@ -218,11 +228,9 @@ def _budget(
 
 
 def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob, ...]:
-    return tuple(replace(job, objects=_pulling(spec, job.objects)) for job in jobs)
-
-
-def _pulling(spec: ClusterSpec, bodies: Iterable[Body]) -> tuple[Body, ...]:
-    return tuple(pulling(spec, body) for body in bodies)
+    return tuple(
+        replace(job, objects=tuple(pulling(spec, body) for body in job.objects)) for job in jobs
+    )
 
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
@@ -250,19 +258,96 @@ def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
             nccl_job(spec, replace(kind, hosts=hosts), name, f"-half-{number}")
             for kind in kinds
             if len(kind.hosts) >= 2 * PAIR
-            for number, hosts in enumerate(_halves(kind.hosts), 1)
+            for middle in (len(kind.hosts) // 2,)
+            for number, hosts in enumerate((kind.hosts[:middle], kind.hosts[middle:]), 1)
             for name in names
         ]
-    return found
-
-
-def _halves(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
-    middle = len(hosts) // 2
-    return hosts[:middle], hosts[middle:]
-
-
-def _scan(spec: ClusterSpec) -> list[ProbeJob]:
     sample, scan = spec.jobs.deepspeed, spec.acceptance.deepspeed_scan
-    if sample is None or scan is None or not spec.jobs.mpi_operator:
-        return []
-    return [scan_job(spec, sample, scan)]
+    return found + ([scan_job(spec, sample, scan)] if sample and scan else [])
+
+
+def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:
+    """The kinds of workers, and the reason if one runs no collective; empty for a single kind."""
+    kinds = worker_kinds(spec)
+    if len(kinds) <= 1:
+        return ()
+    return tuple(
+        WorkerGroup(
+            name=kind.name,
+            hosts=kind.names,
+            gpus=kind.gpus,
+            rails=tuple(kind.speeds),
+            unproven=_no_collective(kind),
+        )
+        for kind in kinds
+    )
+
+
+def _no_collective(kind: WorkerKind) -> str:
+    if not kind.gpus:
+        return "no GPUs, so no collective runs there"
+    if len(kind.hosts) < PAIR:
+        return f"{kind.name} is the only worker of its kind, so no collective reaches another host"
+    return ""
+
+
+def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
+    """Rails, speeds and hosts that no probe of the site proves."""
+    found = [*_outside(spec), *_without_login(spec)]
+    if runs_on_foreign_fabric(spec):
+        what = "queues, ECN, PFC, MTU and drops of every hop between the cards"
+        found.append(Unproven(subject="fabric", what=what, why="the file lists no switches"))
+    if spec.rdma.transport == "roce":
+        found += [*_on_rails(spec)]
+        found += [
+            Unproven(subject=host.name, what="RDMA", why="the worker is on no rail")
+            for host in spec.workers
+            if not speeds_of(spec, host)
+        ]
+    else:
+        fitted = {host.name for host in on_infiniband(spec)}
+        found += [
+            Unproven(subject=host.name, what="RDMA", why="the worker lacks an InfiniBand adapter")
+            for host in spec.workers
+            if host.name not in fitted
+        ]
+    return tuple(found)
+
+
+def _outside(spec: ClusterSpec) -> Iterator[Unproven]:
+    for host in spec.hosts:
+        for rail in speeds_of(spec, host) if host.role != "worker" else ():
+            why = f"a {host.role.replace('_', ' ')} host runs no probe"
+            yield Unproven(subject=host.name, what=f"its link to {rail}", why=why)
+
+
+def _without_login(spec: ClusterSpec) -> Iterator[Unproven]:
+    """The facts that only a login shows; pods prove bandwidth, transport and memory limits."""
+    what = "counters, driver, firmware and settings of its cards"
+    if spec.infiniband is not None:
+        what += ", its InfiniBand ports and partitions"
+    for host in spec.workers:
+        if host.ssh is None:
+            yield Unproven(subject=host.name, what=what, why="no login")
+
+
+def _on_rails(spec: ClusterSpec) -> Iterator[Unproven]:
+    if shares_resource(spec) and spec.kubernetes is not None:
+        why = "all rails share one resource, so a pod cannot choose the rail of its VF"
+        yield Unproven(subject="rails", what="the bandwidth of each one alone", why=why)
+        return
+    for rail in spec.rails:
+        yield from _on_rail(spec, rail)
+
+
+def _on_rail(spec: ClusterSpec, rail: Rail) -> Iterator[Unproven]:
+    classes = speed_classes(spec, rail)
+    if len(classes) == 1 and len(next(iter(classes.values()))) < PAIR:
+        (alone,) = next(iter(classes.values()))
+        yield Unproven(subject=alone.name, what=rail.name, why="no other worker is on that rail")
+        return
+    proven = {pair.speed_gbit_s for pair in rail_pairs(spec, rail)}
+    for speed, hosts in classes.items():
+        if speed not in proven:
+            why = f"no other worker has it there; proven at {min(classes)} Gbit/s"
+            yield Unproven(subject=hosts[0].name, what=f"{speed} Gbit/s on {rail.name}", why=why)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from components.acceptance.between_leaves import flows_for, ports_between
-from components.acceptance.probes.perftest import (
+from components.acceptance.probes.probe_job import (
     PERFTEST_SECONDS,
     RAIL_CASE,
     REFUSED_S,
@@ -99,9 +99,7 @@ class Part:
 def plan_pairs(spec: ClusterSpec, others_s: float) -> tuple[Part, ...]:
     """Plan the tests between pairs of a site, the most important first, as far as time allows.
 
-    Args:
-        spec: The checked site.
-        others_s: Seconds that everything else in the suite takes.
+    Everything else in the suite takes `others_s` seconds.
     """
     found: list[Part] = []
     for what, tests in _wanted(spec):
@@ -303,12 +301,9 @@ def _under_load(spec: ClusterSpec, part: Part) -> Part:
     if spec.acceptance.suite != "soak" or not part.rounds:
         return part
     lasts = max(spec.acceptance.soak_s // len(part.rounds), PERFTEST_SECONDS)
-    rounds = tuple(
-        tuple((pair, _lasting(test, lasts)) for pair, test in each) for each in part.rounds
-    )
-    return Part(f"{part.what}, each for {lasts} s", rounds, part.of)
 
+    def under_load(test: PairTest) -> PairTest:
+        return replace(test, cases=(test.cases[0].model_copy(update={"duration_s": lasts}),))
 
-def _lasting(test: PairTest, lasts_s: int) -> PairTest:
-    case = test.cases[0].model_copy(update={"duration_s": lasts_s})
-    return replace(test, cases=(case,))
+    rounds = (tuple((pair, under_load(test)) for pair, test in each) for each in part.rounds)
+    return Part(f"{part.what}, each for {lasts} s", tuple(rounds), part.of)

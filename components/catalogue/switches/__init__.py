@@ -9,17 +9,10 @@ from components.catalogue.switches.switch_model import FOLDER, SwitchModel, list
 
 
 class Catalogue(Mapping[str, SwitchModel]):
-    """Model by name.
-
-    The names are those of the files; a file is read when its model is looked up.
-    """
+    """Model by name, which is that of its file; a file is read when its model is looked up."""
 
     def __init__(self, *folders: Path) -> None:
-        """Look at nothing yet.
-
-        Args:
-            folders: One file a model.
-        """
+        """Look at nothing yet."""
         self.folders = folders
 
     def __getitem__(self, name: str) -> SwitchModel:

@@ -371,9 +371,5 @@ def read_file(name: str, folder: Path) -> object:
 
 @cache
 def read_model(name: str, folder: Path) -> SwitchModel:
-    """Read one model.
-
-    Raises:
-        ValidationError: Its file is not sound.
-    """
+    """Read one model; ValidationError if its file is not sound."""
     return ModelFile.model_validate(read_file(name, folder)).as_model(name)

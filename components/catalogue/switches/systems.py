@@ -7,10 +7,11 @@ by this name.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,47 +24,45 @@ class PortPlace:
     """The least number of parts of that port if this part exists; 1 for a whole port."""
 
 
-class PortNaming(Protocol):
+@dataclass(frozen=True, slots=True)
+class PortNaming(ABC):
     """The names of one system."""
 
-    @property
-    def holds_parts(self) -> bool:
-        """A whole port has a name that its parts do not have: a file then shows which it means."""
-        ...
+    pattern: re.Pattern[str]
+    """The names of its ports and parts; each kind below says which groups it has."""
+    form: str
+    """The name of port `{}`, from 1 on."""
+    holds_parts: ClassVar[bool] = False
+    """A whole port has a name that its parts do not have: a file then shows which it means."""
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
         """The names of so many whole ports, from the first on, of so many lanes each."""
-        ...
+        del lanes
+        return (self.form.format(number) for number in range(1, count + 1))
 
+    @abstractmethod
     def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
         """The names of the `count` parts of a split port with so many lanes."""
-        ...
 
+    @abstractmethod
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """Where a port is on a model whose ports have so many lanes; None: not a port's name."""
-        ...
 
+    @abstractmethod
     def describe(self, ports: Sequence[str], *, split: bool) -> str:
         """The names of a switch with these ports, for people."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class CountedParts:
-    """Parts of a split port are counted, and have their own names: `1/31/2`, `swp31s1`."""
+class CountedParts(PortNaming):
+    """Parts of a split port are counted, and have their own names: `1/31/2`, `swp31s1`.
 
-    pattern: re.Pattern[str]
-    """Group `whole` is the port, group `part` the suffix of a split."""
-    form: str
-    """The name of port `{}`, from 1 on."""
+    Group `whole` of the pattern is the port, group `part` the suffix of a split.
+    """
+
     first_part: str
     """The suffix of the first part."""
-    holds_parts: bool = True
-
-    def names(self, count: int, lanes: int) -> Iterator[str]:
-        """See `PortNaming`."""
-        del lanes
-        return (self.form.format(number) for number in range(1, count + 1))
+    holds_parts: ClassVar[bool] = True
 
     def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
         """See `PortNaming`."""
@@ -89,19 +88,11 @@ class CountedParts:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneOfPort:
-    """A port and its parts are called by their first lane, which is counted in each port."""
+class LaneOfPort(PortNaming):
+    """A port and its parts are called by their first lane, which is counted in each port.
 
-    pattern: re.Pattern[str]
-    """Group `port`, and group `lane` from 1 on."""
-    form: str
-    """The name of lane 1 of port `{}`, from 1 on."""
-    holds_parts: bool = False
-
-    def names(self, count: int, lanes: int) -> Iterator[str]:
-        """See `PortNaming`."""
-        del lanes
-        return (self.form.format(number) for number in range(1, count + 1))
+    The pattern has group `port`, and group `lane` from 1 on.
+    """
 
     def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
         """See `PortNaming`."""
@@ -122,14 +113,11 @@ class LaneOfPort:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneOfSwitch:
-    """As `LaneOfPort`, with lanes counted through the whole switch: `Ethernet0`, `Ethernet8`."""
+class LaneOfSwitch(PortNaming):
+    """As `LaneOfPort`, with lanes counted through the whole switch: `Ethernet0`, `Ethernet8`.
 
-    pattern: re.Pattern[str]
-    """Group `head`, and group `lane` from 0 on."""
-    form: str
-    """The name of the port, or part, that begins at lane `{}`, from 0 on."""
-    holds_parts: bool = False
+    The pattern has group `head`, and group `lane` from 0 on; so has the form its `{}`.
+    """
 
     def names(self, count: int, lanes: int) -> Iterator[str]:
         """See `PortNaming`."""
@@ -225,7 +213,7 @@ FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "sonic": (
         re.compile(r"((Enterprise_)?SONiC[-_](OS[-_])?)?\d\.\d+(\.\d+)?([-_].*)?", re.IGNORECASE),
         "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
-    ),
+    )
 }
 """System to the release form of another edition, and the name of that edition.
 
@@ -285,11 +273,7 @@ RECOMMENDED: Final[Mapping[str, tuple[Recommended, ...]]] = {
             0, 150, 1500, 100, f"the general template is made for no NIC of RoCE; {_NVIDIA}"
         ),
         Recommended(
-            400,
-            2048,
-            12_480,
-            15,
-            "AMD's GPU cluster networking guide, DCQCN on a Dell Z9664F",
+            400, 2048, 12_480, 15, "AMD's GPU cluster networking guide, DCQCN on a Dell Z9664F"
         ),
     ),
 }

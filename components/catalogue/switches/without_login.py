@@ -75,11 +75,7 @@ def list_plain() -> tuple[str, ...]:
 
 @cache
 def find_plain(name: str) -> PlainSwitch | None:
-    """The model with that name; also a managed one, which others may look after.
-
-    Raises:
-        ValidationError: Its file is not sound.
-    """
+    """The model with that name; also a managed one, which others may look after."""
     if name in list_models(WITHOUT_LOGIN):
         return PlainFile.model_validate(read_file(name, WITHOUT_LOGIN)).as_model()
     managed = find_model(name)

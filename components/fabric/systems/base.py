@@ -83,7 +83,6 @@ class Unread:
     """Counters in an answer whose form the driver does not know."""
 
     way: CounterWay
-    """The kind of counter."""
     command: str
     text: str
     """The answer as it came."""
@@ -168,7 +167,6 @@ class Guard:
     rollback_s: int
     """After this time the switch itself takes back an unconfirmed change, whoever is connected."""
     list_command: str
-    """The command that lists the present candidates."""
     find_stale: Callable[[str], tuple[str, ...]]
     """From that answer: candidates that our earlier runs left behind, as `{id}`; raises
     `Unreadable`, and `Occupied` if another user's change is in the way."""
@@ -236,7 +234,6 @@ class ByHand:
     """How a person splits a port, if an undo by Railyard could not lead back exactly."""
 
     why: str
-    """Why no update does it."""
     lines: tuple[str, ...]
     """Lines to type; `{whole}` is the port, `{parts}` the number of parts."""
 
@@ -264,11 +261,9 @@ class Driver(ABC):
     links: Question[dict[str, bool]] = Question((), lambda _answers: {})
     """Port to whether it has a link; without it, only LLDP and BGP tell."""
     by_hand: ByHand | None = None
-    """Ports must be split before an update. None: the driver splits them, or nothing splits them.
-    """
+    """Ports must be split before an update. None: the driver splits them, or nothing does."""
     taken: PortState | None = None
-    """All of a port that the RoCE one-shot sets, as a wish, if it sets queues of every port and
-    resets them when it goes."""
+    """All that a one-shot sets on every port, as a wish, if it resets queues when it goes."""
 
     @abstractmethod
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:

@@ -26,13 +26,7 @@ _STATUS: Final = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
 def find_refusal(
     output: str, errors: Iterable[str], shorten: Callable[[str], str] = lambda text: text
 ) -> str | None:
-    """The error in the output of a command, on one line, or None.
-
-    Args:
-        output: Its output, with the mark of an exit status other than 0.
-        errors: Texts of failures that exit with 0.
-        shorten: Finds the part of a refusal that says why.
-    """
+    """The error in the output of a command, on one line, or None."""
     failed = _STATUS.search(output)
     if failed is None and not any(text in output for text in errors):
         return None

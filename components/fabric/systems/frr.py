@@ -48,11 +48,7 @@ _ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
 
 
 def first_document(command: str, text: str) -> tuple[object, str]:
-    """The JSON document at the beginning of an answer, and the text behind it.
-
-    Raises:
-        Unreadable: It does not begin with one.
-    """
+    """The JSON document at the beginning of an answer, and the text behind it."""
     rest = text.strip()
     try:
         value, at = json.JSONDecoder().raw_decode(rest)
@@ -62,11 +58,7 @@ def first_document(command: str, text: str) -> tuple[object, str]:
 
 
 def parse_summary(command: str, text: str, document: object) -> dict[str, Session]:
-    """`show bgp ipv4 unicast summary json`: neighbours by port or address.
-
-    Raises:
-        Unreadable: It is another document.
-    """
+    """`show bgp ipv4 unicast summary json`: neighbours by port or address."""
     try:
         peers = _Summary.model_validate(document).peers
     except ValidationError as error:

@@ -16,11 +16,7 @@ _SPAN: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
 
 
 def _read_span(part: str) -> tuple[str, range]:
-    """The text before the numbers, such as `1/`, and the numbers.
-
-    Raises:
-        ValueError: It is not a range, or one that no switch can mean.
-    """
+    """The text before the numbers, such as `1/`, and the numbers."""
     found = _SPAN.fullmatch(part)
     numbers = range(int(found[2]), int(found[3] or found[2]) + 1) if found else range(0)
     if found is None or not 0 < len(numbers) <= MOST:
@@ -29,11 +25,7 @@ def _read_span(part: str) -> tuple[str, range]:
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
-    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` mean no VLANs.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` mean no VLANs."""
     text = text.strip()
     words = [] if text.lower() in {"", "n/a", "none"} else re.split(r"\s*,\s*|\s+", text)
     vlans = {number for word in words for number in _read_span(word)[1]}

@@ -67,23 +67,19 @@ class Row:
     name: str
     """The field of the state."""
     line: str = "(?!)"
-    """Pattern of its line in the configuration. It is also the line to send, with the value in
-    place of the group."""
+    """Pattern of its line, and the line to send, with the value in place of the group."""
     factory: Any = None
     """Its value if no line sets one; None: it depends on the release or on other settings."""
     take: Callable[..., object] = take_text
     """The value before that line, or None, and the groups of the pattern, to the value after it."""
     lines: Mapping[Any, str] = field(default_factory=dict[Any, str])
-    """Value to its line, if `line` is not the one to send; under None the line for every other
-    value, which replaces `{}`."""
+    """Value to the line to send, if not `line`; under None that of other values, with `{}`."""
     unset: str = ""
-    """The line that removes the setting's line, if the state's `native` records whether one
-    existed."""
+    """The line that removes it, if the state's `native` records whether one existed."""
     write: Write = write_value
     """The lines from one state to another; a special function if other settings matter too."""
     command: str = ""
-    """The command that shows it, with `{}` for the port; empty: a table of all ports, or the
-    configuration."""
+    """Shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
     read: Callable[[Answer], object] | None = None
     """Reads the answer to that command."""
     say: Callable[[Any], object] = str

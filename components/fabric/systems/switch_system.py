@@ -89,11 +89,8 @@ class RoutedForm:
     sessions: str = "nv show vrf default router bgp neighbor"
     """The command for all sessions, for people."""
     session: str = "nv show vrf default router bgp neighbor {}"
-    """The command for one neighbour."""
     bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
-    """The command for BFD."""
     routes: str = "sudo vtysh -c 'show ip route bgp'"
-    """The command for the next hops in use."""
     route: str = "sudo vtysh -c 'show bgp ipv4 unicast {}'"
     """The command for all ways to one network, in use or not."""
     cautions: tuple[Caution, ...] = ()
@@ -121,7 +118,6 @@ class LinkForm:
     """Speed and lanes are one word. Every part of a port is always there, and that word is what
     splits the port; elsewhere a split is a setting of the whole port."""
     since: Release = (0, 0, 0)
-    """First release with the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +145,8 @@ class SwitchSystem:
     parse_release: Callable[[str], Release] = parse_release
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
-    """A release as the system writes it."""
     native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
-    """The `native` of an untouched switch of a release. It replaces the driver's own if the words
-    of lines follow the release."""
+    """The `native` of an untouched switch of a release, if the words of lines depend on it."""
     one_shot_modes: frozenset[Mode] = frozenset()
     """Modes set by one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False
@@ -230,8 +224,7 @@ class ExecForm:
     commit: Lines = ()
     """Puts an apply and an undo into force, or says that all went well."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Setting that an exec could not set or put back, since it reads nothing first, to its
-    words."""
+    """Setting that an exec, which reads nothing first, could not put back, to its words."""
     given: tuple[object, ...] = ()
     """Values of settings in `lacks` that are accepted all the same."""
     native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}

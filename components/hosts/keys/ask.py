@@ -19,8 +19,7 @@ from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
 """All rows. No key matches two rows."""
 _CACHED: Final = 1 << 16
-"""Number of keys whose row is cached: a rail-optimised host of 8 cards with 16 VFs has some
-1,000."""
+"""Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
 
 
 def expression(row: HostKey) -> str:
@@ -166,7 +165,6 @@ def _variables() -> str:
 
 
 def _parameters() -> Mapping[str, str]:
-    """Firmware setting to mlxconfig's name for it."""
     return {_split(row)[-1].removeprefix("."): row.parameter for row in KEYS if row.parameter}
 
 
@@ -179,9 +177,7 @@ def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: s
 def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str, str]:
     """Group the rows that share a command; rows without a command fall to the default branch.
 
-    Args:
-        command: The command for a key of this row.
-        whole: Name each key, even if all keys with the same beginning share a command.
+    With `whole`, name each key, even if all keys with the same beginning share a command.
     """
     groups: dict[str, list[HostKey]] = {}
     for row in KEYS:

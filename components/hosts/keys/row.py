@@ -11,8 +11,7 @@ Part = Literal[
     "system", "driver", "docker", "kernel", "pci", "routing", "vfs",
     "card", "firmware", "sriov", "qos",
 ]  # fmt: skip
-"""The script that reads and writes a key. `system` and `card` are in `reading.sh` and
-`writing.sh`."""
+"""The script for a key; `system` and `card` are in `reading.sh` and `writing.sh`."""
 Topic = Literal[
     "hosts", "driver", "docker_config", "sysctl", "boot", "acs", "address", "vf_mtu", "firmware"
 ]
@@ -86,28 +85,24 @@ class HostKey:
     back_rank: int = 0
     """Place in the order of an undo, if it differs from `rank`; the greatest goes first."""
     lost: bool = False
-    """A reboot loses it, so `railyard-nics.service` sets it again. Else it is in a file, a package
-    or the firmware of a card."""
+    """A reboot loses it, so `railyard-nics.service` sets it again."""
     topic: Topic | None = None
     effect: Effect = Effect.LINK
     """The effect of a change on running traffic, if `interrupts` and `loads_at_start` do not
     determine it. `LINK` without them means that the row was never judged; a test refuses it."""
     interrupts: Interrupts | None = None
     loads_at_start: bool = False
-    """The value takes effect at the next start of the host or of the card; the key with `_current`
-    is the active value."""
+    """It takes effect at the next start of host or card; `<key>_current` is the active value."""
     undo: Undo = "recorded"
     nothing_where: Condition | None = None
     """When an undo skips the key, although it is `recorded`."""
     gone_where: Condition | None = None
     """When the object with this setting no longer exists."""
     leaves: str = ""
-    """The remains of an undo, in words: for good, or, with `loads_at_start`, until the next
-    start."""
+    """The remains of an undo, in words; with `loads_at_start`, until the next start."""
     idle: str = ""
     """The value that changes, loads and leaves nothing."""
     parameter: str = ""
-    """mlxconfig's name for it."""
     part: Part = "system"
 
 
@@ -140,7 +135,6 @@ class Place:
     """A variable part of a key."""
 
     expression: str
-    """As a regular expression."""
     globs: tuple[str, ...] = ("*",)
     """Shell patterns; together they cover every valid part."""
     check: str = ""

@@ -94,28 +94,12 @@ _KERNEL: Final = lost(
         "kernel",
         "",
         HostKey("module.<name>", 30),
-        HostKey(
-            "kernel.sysctl.<sysctl>",
-            50,
-            topic="sysctl",
-            undo="if_taken",
-            nothing_where="went_with_module",
-            gone_where="sysctl_is_gone",
-        ),
-        HostKey(
-            "kernel.governor",
-            50,
-            Text(characters="a-z_"),
-            undo="if_taken",
-            gone_where="governor_is_gone",
-        ),
-        HostKey(
-            "kernel.numa_balancing",
-            50,
-            ON_OFF,
-            undo="if_taken",
-            gone_where="balancing_is_gone",
-        ),
+        HostKey("kernel.sysctl.<sysctl>", 50, topic="sysctl", undo="if_taken",
+            nothing_where="went_with_module", gone_where="sysctl_is_gone"),
+        HostKey("kernel.governor", 50, Text(characters="a-z_"), undo="if_taken",
+            gone_where="governor_is_gone"),
+        HostKey("kernel.numa_balancing", 50, ON_OFF, undo="if_taken",
+            gone_where="balancing_is_gone"),
         *map(_pages, ("2mib", "2mib.node<node>", "1gib", "1gib.node<node>")),
     ),
     *rows("pci", "", HostKey("kernel.acs", 50, one_of("off"), topic="acs", undo="if_taken")),
@@ -129,31 +113,19 @@ _KERNEL: Final = lost(
             HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))),
         ),
     ),
-)
+)  # fmt: skip
 _IOMMU: Final = one_of("pt", "off")
 _NETNS: Final = one_of("shared", "exclusive")
 _AT_BOOT: Final = rows(
     "pci",
     "kernel.",
-    HostKey(
-        "cmdline.iommu",
-        50,
-        _IOMMU,
-        topic="boot",
-        loads_at_start=True,
-        leaves="kernel boot parameters (remove them yourself if the host lacks update-grub)",
-    ),
-    HostKey(
-        "rdma_netns",
-        50,
-        _NETNS,
-        topic="boot",
-        loads_at_start=True,
-        leaves="the namespace mode of RDMA devices",
-    ),
+    HostKey("cmdline.iommu", 50, _IOMMU, topic="boot", loads_at_start=True,
+        leaves="kernel boot parameters (remove them yourself if the host lacks update-grub)"),
+    HostKey("rdma_netns", 50, _NETNS, topic="boot", loads_at_start=True,
+        leaves="the namespace mode of RDMA devices"),
     HostKey("cmdline.iommu_current", values=_IOMMU, topic="boot", undo="looked"),
     HostKey("rdma_netns_current", values=_NETNS, topic="boot", undo="looked"),
-)
+)  # fmt: skip
 _LIMITS: Final = rows(
     "kernel",
     "",
@@ -281,25 +253,11 @@ _SRIOV: Final = _of_pf(
     HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
     # VFs come before their settings, also in an undo. A new MAC makes a driver bind to the VF
     # again: the kernel derives the node GUID from it, and the MTU returns to its default.
-    HostKey(
-        "vf_mac",
-        42,
-        one_of("own"),
-        back_rank=38,
-        interrupts="holds_macs",
-        undo="if_taken",
-        nothing_where="vfs_are_gone",
-    ),
-    HostKey(
-        "vf_mtu_bytes",
-        43,
-        _MTU_BYTES,
-        back_rank=38,
-        topic="vf_mtu",
-        interrupts="lost_all_vfs",
-        nothing_where="vfs_are_gone",
-    ),
-)
+    HostKey("vf_mac", 42, one_of("own"), back_rank=38, interrupts="holds_macs", undo="if_taken",
+        nothing_where="vfs_are_gone"),
+    HostKey("vf_mtu_bytes", 43, _MTU_BYTES, back_rank=38, topic="vf_mtu",
+        interrupts="lost_all_vfs", nothing_where="vfs_are_gone"),
+)  # fmt: skip
 _QOS: Final = _of_pf(
     "qos",
     *has_effect(
@@ -359,9 +317,6 @@ _VFS: Final = _of_vf(
     HostKey("place", values=one_of("here", "away"), undo="looked"),
 )
 CARD_KEYS: Final = (
-    *_FIRMWARE,
-    *_DEVICE_NAMES,
-    *_NETWORK_MANAGER,
-    *lost(*_PORT, *_SRIOV, *_QOS, *_VFS),
-)
+    *_FIRMWARE, *_DEVICE_NAMES, *_NETWORK_MANAGER, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS),
+)  # fmt: skip
 """By topic; `rank` is the order of work."""

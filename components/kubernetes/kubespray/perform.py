@@ -108,11 +108,7 @@ class Performance:
     lock: int
 
     def perform(self) -> dict[str, object]:
-        """Run the playbooks that are needed, and return the evidence.
-
-        Raises:
-            DeviceError: The request is refused, or a playbook failed; the text describes the state.
-        """
+        """Run the needed playbooks, and return the evidence; a DeviceError describes the state."""
         decision = decide_on(self.state, self.request)
         refused = list(decision.refused)
         if edited := edited_inventory(self.keeper, self.state):
@@ -217,11 +213,7 @@ class Performance:
         self.keeper.save(self.state)
 
     def reset(self) -> dict[str, object]:
-        """Delete the cluster.
-
-        Raises:
-            DeviceError: The file does not allow it, or the playbook failed.
-        """
+        """Delete the cluster; DeviceError if the file does not allow it."""
         known = self._all_nodes()
         if known is None:
             return {"changed": [], "state": {}}
@@ -264,23 +256,13 @@ def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance
 
 
 def run_kubespray(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON.
-
-    Raises:
-        UsageError: The request is invalid, or a key is not in the environment.
-        DeviceError: See `Performance.perform`.
-    """
+    """Perform the request on stdin; the evidence is indented JSON."""
     with _performance(text, environ) as performance:
         return _show(performance.perform())
 
 
 def run_kubespray_reset(text: str, environ: Mapping[str, str]) -> str:
-    """Delete the cluster of the request on stdin.
-
-    Raises:
-        UsageError: The request is invalid, or a key is not in the environment.
-        DeviceError: See `Performance.reset`.
-    """
+    """Delete the cluster of the request on stdin."""
     with _performance(text, environ) as performance:
         return _show(performance.reset())
 
@@ -294,12 +276,7 @@ def kubespray_changes(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The playbooks that an update would run, in words; and the refusals.
 
-    Args:
-        kubernetes: The plan of the control plane.
-        recorded: The output of the step's last run, from the stack's state.
-
-    Raises:
-        DeviceError: The state files on this machine cannot be read.
+    `recorded` is the output of the step's last run, from the stack's state.
     """
     if kubernetes is None or kubernetes.playbooks is None:
         return (), ()

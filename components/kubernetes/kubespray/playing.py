@@ -175,15 +175,7 @@ def secrets_folder(
 ) -> Generator[Path]:
     """The private keys and passwords of one playbook, in a folder that is removed after it.
 
-    Args:
-        run: The playbook.
-        endpoints: The nodes that it reaches.
-        environ: The environment with their secrets.
-        note: File with the folder's path while the folder exists: `forget_secrets` reads it.
-
-    Raises:
-        UsageError: A secret is not in the environment.
-        DeviceError: A secret is not a private key, or its passphrase is wrong.
+    `note` is a file with the folder's path while the folder exists: `forget_secrets` reads it.
     """
     ends = tuple(endpoints)
     with tempfile.TemporaryDirectory(prefix="ry") as name:  # 0700; short for control sockets
@@ -208,10 +200,7 @@ def secrets_folder(
 
 
 def forget_secrets(note: Path) -> None:
-    """Remove the keys of a killed run, and close its connections.
-
-    Call it only with the lock: then no playbook uses them.
-    """
+    """Remove the keys of a killed run, and close its connections; the caller has the lock."""
     if note.is_file() and (folder := Path(note.read_text("utf-8"))).is_dir():
         _close_connections(folder / "cp")
         shutil.rmtree(folder)

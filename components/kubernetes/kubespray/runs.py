@@ -91,11 +91,8 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
     """Split a removal: first the nodes that do not answer, then the others.
 
     `remove-node.yml` ends at the first node that it cannot reach, unless it must not clean the
-    nodes (its page on nodes): without the split, a lost machine could never leave the cluster.
-
-    Args:
-        run: The removal; any other run is returned unchanged.
-        silent: The nodes that Ansible cannot reach.
+    nodes (its page on nodes): without the split, a lost machine could never leave the cluster. Any
+    other run is returned unchanged.
     """
     lost = [name for name in removed_by(run) if name in silent]
     if not lost:
@@ -109,14 +106,10 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
 
 
 def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
-    """Why nodes that do not answer cannot leave; empty if they can.
+    """Why `silent` nodes, which Ansible cannot reach, cannot leave; empty if they can.
 
     etcd removes a member only with a majority of the current members (its page "Runtime
     reconfiguration"), so `remove-node.yml` would fail halfway.
-
-    Args:
-        there: The current cluster.
-        silent: The nodes to remove that Ansible cannot reach.
     """
     servers = there.of_role("control_plane")
     lost = [name for name in servers if name in silent]
@@ -141,14 +134,10 @@ def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
 
 
 def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
-    """The same run, allowed on an even number of control-plane nodes.
+    """The same removal, allowed on an even number of control-plane nodes.
 
     kubespray's validation refuses an even number of members, as there is between the removals of
     two lost members; the page on nodes switches the validation off for such a run.
-
-    Args:
-        run: A removal; any other run is returned unchanged.
-        servers: How many servers its inventory has.
     """
     if not removed_by(run) or servers % 2:
         return run

@@ -90,8 +90,7 @@ def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -
     """The cluster to assume after a killed playbook.
 
     A node that was about to join may be in it, one that was about to leave may be gone, and a
-    setting may have reached some nodes: the next run removes what is unwanted and repeats what is
-    wanted.
+    setting may have reached some nodes: the next run removes and repeats accordingly.
     """
     if there is None or under_way is None:
         return there
@@ -183,11 +182,7 @@ class Keeper:
         return self.folder / "secrets"
 
     def load(self, evidence: str = "") -> State:
-        """The known state, from this folder, else from the output of the step's last run.
-
-        Raises:
-            DeviceError: It cannot be read.
-        """
+        """The known state, from this folder, else from the output of the step's last run."""
         path = self.folder / _STATE
         try:
             if path.exists():
@@ -225,8 +220,8 @@ class Keeper:
     def edited(self, known: tuple[str, ...]) -> tuple[Path, ...]:
         """The inventory files that Railyard did not write in their current form.
 
-        Args:
-            known: Checksums of the files it wrote; if empty, files with its names count as its own.
+        `known` has the checksums of the files it wrote; if empty, files with its names count as its
+        own.
         """
         found: list[Path] = []
         for path in sorted(each for each in self.inventory.rglob("*") if each.is_file()):

@@ -38,14 +38,8 @@ def cache_folder() -> Path:
 def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Path, str]:
     """The tree, and the checksum over all its files.
 
-    Args:
-        source: Where to get it.
-        release: The release that it must be.
-        pin: Checksum or commit.
-        version: The release of Kubernetes that it must support.
-
-    Raises:
-        DeviceError: It is unavailable, is another one, or does not support that Kubernetes.
+    `release` and `pin` (a checksum or commit) say which it must be, `version` the Kubernetes that
+    it must support; DeviceError if it is unavailable, is another one, or does not support that.
     """
     tree = Path(source.place) if source.kind == "path" else _cached(source, release, pin)
     found = tree_digest(tree)
@@ -60,11 +54,7 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
 
 
 def tree_digest(tree: Path) -> str:
-    """SHA-256 over the paths and contents of all files of a tree.
-
-    Raises:
-        DeviceError: The folder does not exist.
-    """
+    """SHA-256 over the paths and contents of all files of a tree."""
     if not tree.is_dir():
         raise DeviceError(
             f"{tree}: folder not found, relative to {Path.cwd()}. Nothing was run.\n"
@@ -218,15 +208,7 @@ _HINTS: Final = (
 
 
 def make_environment(requirements: str, python: str) -> Path:
-    """The environment's folder, made unless it is already complete.
-
-    Args:
-        requirements: File with hashed requirements.
-        python: The Python that makes it.
-
-    Raises:
-        DeviceError: The file or the Python does not exist, or pip refused.
-    """
+    """The environment's folder, made from hashed requirements unless it is complete."""
     try:
         text = read_text(Path(requirements))
     except OSError as error:

@@ -1,10 +1,8 @@
 """The request to `railyard device kubespray`: the wanted cluster, and how to reach its nodes.
 
 The request is the stdin of the step, one value a line, which lets a preview show each change; the
-state keeps the last cluster in the same form. The variables of kubespray follow from the site.
-Together with the request they give its inventory and the SSH settings for its nodes. Pure.
-
-Names: kubespray v2.31.0, roles/*/defaults and docs/ (sources.md#kubespray).
+state keeps the last cluster in the same form. Together with the site's variables it gives
+kubespray's inventory. Names: kubespray v2.31.0, roles/*/defaults and docs/ (sources.md#kubespray).
 """
 
 from __future__ import annotations
@@ -101,11 +99,7 @@ _REQUEST: Final = TypeAdapter(Request)
 
 
 def parse_request(text: str) -> Request:
-    """Read a request.
-
-    Raises:
-        UsageError: The text is not a request; the message names the first fault.
-    """
+    """Read a request; UsageError names the first fault."""
     return read_request(_REQUEST, text, "request to run kubespray")
 
 
@@ -146,11 +140,7 @@ OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
 
 
 def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """The variables of all nodes, without the version; the file's own `extra_vars` among them.
-
-    Raises:
-        Bug: The site has another control plane.
-    """
+    """The variables of all nodes without the version, the file's `extra_vars` included."""
     plane = spec.kubespray
     if plane is None:
         raise Bug("the variables of kubespray are asked for on a site without it")
@@ -254,11 +244,7 @@ def _mirror(prefix: str, host: str, *, own_path: bool) -> JsonValue:
 
 
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: that of the first control-plane node.
-
-    Raises:
-        Bug: No control-plane host exists; the check `control-plane` refuses that before.
-    """
+    """Address of the API for its users: that of the first control-plane node."""
     if spec.kubespray is None or not spec.servers:
         raise Bug("a plan of kubespray needs a control-plane host")
     return f"https://{bracketed(spec.servers[0].way.address)}:{spec.kubespray.api_port}"
@@ -282,11 +268,7 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     """All files of the inventory, by their relative path."""
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
-    groups = {
-        "kube_control_plane": servers,
-        "etcd": servers,
-        "kube_node": wanted.of_role("worker"),
-    }
+    groups = {"kube_control_plane": servers, "etcd": servers, "kube_node": wanted.of_role("worker")}
     hosts: dict[str, JsonValue] = {
         name: _variables(wanted, name, endpoints[name]) for name in names
     }

@@ -102,9 +102,7 @@ class FieldDrift:
 def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
     """The fields in which an object differs from the wanted one; empty if it matches.
 
-    Args:
-        want: The object as it was applied; fields that it does not set are not compared.
-        live: The object as the API has it; None if it does not exist.
+    Fields that `want` does not set are not compared; `live` is None if the object does not exist.
     """
     if live is None:
         return (FieldDrift("", ABSENT, THERE),)

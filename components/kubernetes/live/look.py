@@ -1,7 +1,4 @@
-"""Read a cluster once, without changes, and compare it with the applied objects.
-
-It reads objects of the plan, Helm releases, nodes, and anything not ready.
-"""
+"""Read a cluster once, without changes, and compare it with the applied objects."""
 
 from __future__ import annotations
 
@@ -230,11 +227,7 @@ def look_at_cluster(
     asked: Asked,
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> ClusterLook | Unreachable | None:
-    """Read the requested objects, over a connection to the cluster.
-
-    Returns:
-        The objects; why they could not be read; None if no server has started yet.
-    """
+    """Read the objects; or why they could not be read; None if no server has started yet."""
     keys = {env_name(name): value for name, value in secrets.items()}
     try:
         run = run_on_hosts((server.endpoint for server in ref.servers), keys)
@@ -245,11 +238,7 @@ def look_at_cluster(
 
 
 def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
-    """Read the requested objects.
-
-    Raises:
-        DeviceError: The API does not answer, refuses, or has a Helm release of another form.
-    """
+    """Read the requested objects."""
     reader = Reader(calls)
     live = reader.read(asked.objects)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
@@ -264,11 +253,7 @@ def read_cluster(calls: Calls, asked: Asked) -> ClusterLook:
 
 
 def read_release(reader: Reader, ref: ReleaseRef) -> ReleaseLook:
-    """A Helm release, and its objects and chart definitions that exist.
-
-    Raises:
-        DeviceError: The API does not answer, or refuses; or its record cannot be read.
-    """
+    """A Helm release, and its objects and chart definitions that exist."""
     release = choose_release(reader.list(ref.secrets), ref)
     if release is None:
         return ReleaseLook(None)
@@ -289,11 +274,7 @@ def _beside(reader: Reader, asked: Asked) -> Iterator[Key]:
 
 
 def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
-    """Why the pods of a DaemonSet or Deployment are not ready, a line each.
-
-    Raises:
-        DeviceError: The API does not answer, or refuses.
-    """
+    """Why the pods of a DaemonSet or Deployment are not ready, a line each."""
     labels = map_at(body, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}%3D{value}" for key, value in sorted(labels.items()))
     place = f"/api/v1/namespaces/{map_at(body, 'metadata')['namespace']}"
@@ -309,11 +290,7 @@ _WORKLOADS: Final = ("daemonsets", "deployments")
 
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
-    """Find everything not ready: objects, Helm releases, and the workloads of operators.
-
-    Raises:
-        DeviceError: The API does not answer, or refuses.
-    """
+    """Find everything not ready: objects, Helm releases, and the workloads of operators."""
     reader = Reader(calls)
     releases = {ref: read_release(reader, ref) for ref in asked.releases}
     objects = [*reader.read(asked.objects).objects]
@@ -335,14 +312,7 @@ def await_ready(
     now: Callable[[], float],
     pause: Callable[[float], None],
 ) -> tuple[NotReady, ...]:
-    """Poll until all is ready or the deadline has passed; return the rest that is not ready.
-
-    Args:
-        look: Reads once.
-        deadline_s: Seconds; 0 reads once.
-        now: The time in seconds.
-        pause: Waits so many seconds.
-    """
+    """Poll until all is ready or the deadline has passed; return the rest that is not ready."""
     ends_s = now() + deadline_s
     while (found := look()) and now() < ends_s:
         pause(min(POLL_S, max(0.0, ends_s - now())))

@@ -96,11 +96,7 @@ class PartsLook:
 
 
 def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
-    """Read the requested parts; a dry run of pods changes nothing.
-
-    Raises:
-        DeviceError: The API does not answer, or refuses.
-    """
+    """Read the requested parts; a dry run of pods changes nothing."""
     reader = Reader(calls)
     lists = reader.each(reader.list, _paths(asked))
     definitions = {name_of(body): _served(body) for body in lists[_DEFINITIONS]}

@@ -81,7 +81,7 @@ class Live:
 
 @dataclass(slots=True)
 class Reader:
-    """One read of a cluster, with one deadline."""
+    """One read of a cluster, with one deadline; a DeviceError says what the API refused."""
 
     calls: Calls
     clock: Callable[[], float] = time.monotonic
@@ -93,11 +93,7 @@ class Reader:
         self._ends = self.clock() + DEADLINE_S
 
     def learn(self, bodies: Iterable[Body]) -> None:
-        """Ask the API which path serves each of the kinds.
-
-        Raises:
-            DeviceError: The API does not answer, or refuses.
-        """
+        """Ask the API which path serves each of the kinds."""
         versions = {str(body["apiVersion"]) for body in bodies} - self._served.keys()
         self._served |= self.each(self._discover, sorted(versions))
 
@@ -117,15 +113,7 @@ class Reader:
         return Key(str(body["apiVersion"]), str(body["kind"]), "" if whole else str(own), name)
 
     def read(self, bodies: Sequence[Body], namespace: str = "default") -> Live:
-        """The live objects of these names.
-
-        Args:
-            bodies: Objects; only their names count.
-            namespace: The namespace of objects that do not name one.
-
-        Raises:
-            DeviceError: The API does not answer, or refuses.
-        """
+        """The live objects of these names; `namespace` is that of objects that do not name one."""
         self.learn(bodies)
         places: dict[tuple[Served, str], set[Key]] = {}
         keys = [self.key(body, namespace) for body in bodies]
@@ -159,11 +147,7 @@ class Reader:
         return found
 
     def list(self, path: str) -> list[Body]:
-        """All objects of a list, page by page; empty if the kind is not served.
-
-        Raises:
-            DeviceError: The API does not answer, or refuses.
-        """
+        """All objects of a list, page by page; empty if the kind is not served."""
         found: list[Body] = []
         sign = "&" if "?" in path else "?"
         following = ""
@@ -177,11 +161,7 @@ class Reader:
             following = f"&continue={token}"
 
     def each(self, ask: Callable[[_Item], _Result], items: Sequence[_Item]) -> dict[_Item, _Result]:
-        """Send several requests in parallel, within the deadline of this reader.
-
-        Raises:
-            DeviceError: The API does not answer, or refuses.
-        """
+        """Send several requests in parallel, within the deadline of this reader."""
         pool = ThreadPoolExecutor(AT_ONCE)
         try:
             answers = pool.map(ask, items, timeout=max(0.0, self._ends - self.clock()))
@@ -197,11 +177,7 @@ class Reader:
         return dict(answer.body) if answer.status == _FOUND else None
 
     def _get(self, path: str) -> Answer:
-        """The answer: an object, or status 404.
-
-        Raises:
-            DeviceError: The API does not answer, or refuses.
-        """
+        """The answer: an object, or status 404."""
         answer = self.calls.call("GET", path)
         if answer.status not in {_FOUND, _NOT_FOUND}:
             raise DeviceError(f"the cluster refused GET {path}: {answer.status} {answer.words}")
@@ -268,11 +244,7 @@ for _first in "-+0123456789":
 
 
 def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
-    """The deployed release, else the newest revision with its status; None without any.
-
-    Raises:
-        DeviceError: The record cannot be read.
-    """
+    """The deployed release, else the newest revision with its status; None without any."""
     by_number = sorted(secrets, key=_number, reverse=True)
     deployed = [each for each in by_number if _labels(each).get("status") == DEPLOYED]
     newest = [each for each in by_number if _labels(each).get("status") != "superseded"]

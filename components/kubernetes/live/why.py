@@ -150,10 +150,7 @@ def _scheduling(pod: Body) -> Iterator[str]:
 def _containers(pod: Body) -> Iterator[str]:
     """The containers that wait or ended, with the message of their last end."""
     status = map_at(pod, "status")
-    for each in (
-        *list_at(status, "initContainerStatuses"),
-        *list_at(status, "containerStatuses"),
-    ):
+    for each in (*list_at(status, "initContainerStatuses"), *list_at(status, "containerStatuses")):
         waiting = map_at(each, "state", "waiting")
         if not waiting:
             continue
@@ -200,12 +197,7 @@ class NodeTrouble:
 
 
 def troubles_of(node: Body, tolerations: Sequence[Body] = ()) -> Iterator[NodeTrouble]:
-    """The faults that keep pods off a node.
-
-    Args:
-        node: The Node object.
-        tolerations: The tolerations of the pods; a taint that they tolerate is not a fault.
-    """
+    """The faults that keep pods off a node; a taint that `tolerations` covers is none."""
     conditions: list[Body] = list(node.get("status", {}).get("conditions") or [])
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
     if ready is None or ready.get("status") != "True":

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import base64
 import json
-from importlib import resources
 from typing import Final
 
 from components.core.key_values import HostState
 from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import through_proxy
-from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines
+from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines, unit_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane, VirtualAddress
@@ -64,12 +63,6 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
 
     HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
     host itself has that address (a cloud's public address is translated by the cloud).
-
-    Args:
-        spec: The checked site.
-        host: The balancer.
-        plane: The API's port, the same here and on the servers, and the address of two balancers.
-        stack: Names the folder on the host with the backup of earlier files.
     """
     settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
     if host.way.address != host.address:
@@ -90,14 +83,8 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
     return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
 
 
-def unit_file(name: str) -> str:
-    """One of our units, in the form written to a balancer."""
-    folder = resources.files("components.kubernetes")
-    return folder.joinpath("scripts", name).read_text("utf-8")
-
-
 def _unit_text(plane: K3sPlane) -> str:
-    text = unit_file("railyard-haproxy.service")
+    text = unit_text("railyard-haproxy")
     if plane.virtual_address is None:
         return text
     return text.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
@@ -177,7 +164,7 @@ def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack
         "service.active": "active",
         "service.enabled": "enabled",
         **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
-        **numbered_lines("unit", unit_file("railyard-keepalived.service")),
+        **numbered_lines("unit", unit_text("railyard-keepalived")),
     }
     own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
     step = RemoteStep(

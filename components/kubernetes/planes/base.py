@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from components.core.key_values import parse_state
 from components.core.plain_text import Facts, fill_known
 from components.core.to_json import OMIT_EMPTY
 from components.drift.device_drift import Watched
-from components.kubernetes.manifest import (
-    RegistryAccount,
-)
+from components.kubernetes.manifest import RegistryAccount
 from components.model.cluster import ClusterSpec
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
@@ -186,19 +184,6 @@ def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
 def node_in(step: RemoteStep) -> str:
     """The name of the node in an install step of K3s."""
     return parse_state(step.desired).values["node"]
-
-
-class ControlPlane(Protocol):
-    """One way to install Kubernetes: a module here, and a line in `kubernetes_plan.py`."""
-
-    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan the control plane and its nodes.
-
-        Args:
-            spec: The checked site.
-            stack: Names the folder on the hosts that says what this stack installed.
-        """
-        ...
 
 
 DEFAULT_API_PORT: Final = 6443

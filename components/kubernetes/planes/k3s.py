@@ -43,6 +43,7 @@ from components.model.kubernetes import K3sPlane
 from components.model.owners import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
 AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the same
@@ -65,56 +66,45 @@ DISABLED: Final = ("servicelb", "traefik")
 """K3s' own load balancer and ingress: a training cluster uses neither, and both open host ports."""
 
 
-class K3s:
-    """K3s on the hosts of the site."""
-
-    def plan(self, spec: ClusterSpec, stack: str) -> KubernetesPlan:
-        """Plan all nodes.
-
-        Raises:
-            Bug: No control-plane host exists; the check `control-plane` refuses that before.
-        """
-        if not spec.servers:
-            raise Bug("a K3s plan needs a control-plane host")
-        first, plane = spec.servers[0], k3s_plane(spec)
-        servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
-        agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
-        return KubernetesPlan(
-            plane="k3s",
-            cluster=spec.name,
-            server_url=server_url(spec),
-            version=plane.version,
-            tokens=tuple(_token_step(plane, host) for host in (*spec.servers, *spec.workers)),
-            agent_tokens=_agent_token_steps(spec, plane),
-            filters=plan_filters(spec, plane, stack),
-            servers=servers,
-            agents=agents,
-            access=RemoteStep(
-                name=f"{first.name}-cluster-access",
-                endpoint=host_endpoint(first),
-                dialect="sh",
-                desired=HostState({"cluster": spec.name, "server": server_url(spec)}).render(),
-                apply=kubernetes_call("k3s_access"),
-                why_no_undo="it only reads",
-                deadline_s=ACCESS_DEADLINE_S,
-                secret_stdout=True,
-            ),
-            logins=_login_steps(spec),
-            registry=registry_account(spec),
-            removals=removal_steps(spec, stack),
-            nodes=node_steps(spec, stack),
-            ca=ca_step(spec) if spec.balancers else None,
-            balancers=_balancers(spec, stack),
-            watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
-        )
+def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
+    """Plan all nodes of K3s on the hosts of the site."""
+    if not spec.servers:
+        raise Bug("a K3s plan needs a control-plane host")
+    first, plane = spec.servers[0], k3s_plane(spec)
+    servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
+    agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
+    return KubernetesPlan(
+        plane="k3s",
+        cluster=spec.name,
+        server_url=server_url(spec),
+        version=plane.version,
+        tokens=tuple(_token_step(plane, host) for host in (*spec.servers, *spec.workers)),
+        agent_tokens=_agent_token_steps(spec, plane),
+        filters=plan_filters(spec, plane, stack),
+        servers=servers,
+        agents=agents,
+        access=RemoteStep(
+            name=f"{first.name}-cluster-access",
+            endpoint=host_endpoint(first),
+            dialect="sh",
+            desired=HostState({"cluster": spec.name, "server": server_url(spec)}).render(),
+            apply=kubernetes_call("k3s_access"),
+            why_no_undo="it only reads",
+            deadline_s=ACCESS_DEADLINE_S,
+            secret_stdout=True,
+        ),
+        logins=_login_steps(spec),
+        registry=registry_account(spec),
+        removals=removal_steps(spec, stack),
+        nodes=node_steps(spec, stack),
+        ca=ca_step(spec) if spec.balancers else None,
+        balancers=_balancers(spec, stack),
+        watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
+    )
 
 
 def k3s_plane(spec: ClusterSpec) -> K3sPlane:
-    """The K3s part of a K3s site.
-
-    Raises:
-        Bug: The site has another control plane: only a K3s site is planned here.
-    """
+    """The K3s part of a K3s site."""
     if spec.k3s is None:
         raise Bug("a K3s plan needs kubernetes.plane: k3s")
     return spec.k3s
@@ -156,38 +146,20 @@ def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
     return tuple(found)
 
 
-def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
+def _token_step(plane: K3sPlane, host: Host) -> RemoteStep:
     """A node's join token; workers never get the servers' token if agents have a separate one."""
-    of_agents = kubernetes.agent_token if host.role == "worker" else None
-    return RemoteStep(
-        name=host.name + TOKEN_SUFFIX,
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired="",
-        apply=kubernetes_call("k3s_token"),
-        undo=kubernetes_call("k3s_token_undo"),
-        deadline_s=TOKEN_DEADLINE_S,
-        secret_stdin=(of_agents or kubernetes.token).name,
-    )
+    of_agents = plane.agent_token if host.role == "worker" else None
+    calls = kubernetes_call("k3s_token"), kubernetes_call("k3s_token_undo")
+    return _secret_step(host, TOKEN_SUFFIX, calls, (of_agents or plane.token).name)
 
 
-def _agent_token_steps(spec: ClusterSpec, kubernetes: K3sPlane) -> tuple[RemoteStep, ...]:
+def _agent_token_steps(spec: ClusterSpec, plane: K3sPlane) -> tuple[RemoteStep, ...]:
     """Steps that write the agents' token on each server; empty without an agent token."""
-    if kubernetes.agent_token is None:
+    if plane.agent_token is None:
         return ()
-    return tuple(
-        RemoteStep(
-            name=f"{host.name}{AGENT_TOKEN_SUFFIX}",
-            endpoint=host_endpoint(host),
-            dialect="sh",
-            desired="",
-            apply=kubernetes_call("k3s_token", "kind=agent"),
-            undo=kubernetes_call("k3s_token_undo", "kind=agent"),
-            deadline_s=TOKEN_DEADLINE_S,
-            secret_stdin=kubernetes.agent_token.name,
-        )
-        for host in spec.servers
-    )
+    secret, of_agents = plane.agent_token.name, "kind=agent"
+    calls = kubernetes_call("k3s_token", of_agents), kubernetes_call("k3s_token_undo", of_agents)
+    return tuple(_secret_step(host, AGENT_TOKEN_SUFFIX, calls, secret) for host in spec.servers)
 
 
 def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
@@ -195,18 +167,27 @@ def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
     account = registry_account(spec)
     if account is None:
         return ()
+    calls = kubernetes_call("k3s_registry"), kubernetes_call("k3s_registry_undo")
     return tuple(
-        RemoteStep(
-            name=f"{host.name}{LOGIN_SUFFIX}",
-            endpoint=host_endpoint(host),
-            dialect="sh",
-            desired="",
-            apply=kubernetes_call("k3s_registry"),
-            undo=kubernetes_call("k3s_registry_undo"),
-            deadline_s=TOKEN_DEADLINE_S + RESTART_DEADLINE_S,
-            secret_stdin=account.secret,
-        )
+        _secret_step(host, LOGIN_SUFFIX, calls, account.secret, RESTART_DEADLINE_S)
         for host in (*spec.servers, *spec.workers)
+    )
+
+
+def _secret_step(
+    host: Host, suffix: str, calls: tuple[ToolCall, ToolCall], secret: str, restart_s: float = 0
+) -> RemoteStep:
+    """A step whose stdin is only a secret; the calls write and remove its file."""
+    apply, undo = calls
+    return RemoteStep(
+        name=f"{host.name}{suffix}",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired="",
+        apply=apply,
+        undo=undo,
+        deadline_s=TOKEN_DEADLINE_S + restart_s,
+        secret_stdin=secret,
     )
 
 

@@ -35,13 +35,7 @@ _PARAMETERS: Final = frozenset({"allowed", "way"})
 
 
 def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
-    """One filter for each host that serves the API; empty if the file does not name networks.
-
-    Args:
-        spec: The checked site.
-        plane: Its K3s.
-        stack: Names the folder on the hosts that records what this stack installed.
-    """
+    """One filter for each host that serves the API; empty if the file does not name networks."""
     if not plane.api_from:
         return ()
     return tuple(

@@ -179,10 +179,7 @@ def render_registries(spec: ClusterSpec) -> str:
     scheme = "http" if registry.insecure else "https"
     for name in sorted(upstream_registries(spec) - {host, short}):
         below = f"{registry_path(registry)}{name.replace(':', '_')}"
-        mirrors[name] = {
-            "endpoint": [f"{scheme}://{host}"],
-            "rewrite": {"^(.*)$": f"{below}/$1"},
-        }
+        mirrors[name] = {"endpoint": [f"{scheme}://{host}"], "rewrite": {"^(.*)$": f"{below}/$1"}}
     mirrors[host] = {"endpoint": [f"{scheme}://{host}"]}
     configs = _config(registry)
     return _render(

@@ -107,11 +107,7 @@ def _parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
 
 
 def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
-    """Both forms of the first answer: with all details before 5.12, and the short one since.
-
-    Raises:
-        Unreadable: It is not a table of neighbours.
-    """
+    """Both forms of the first answer: with all details before 5.12, and the short one since."""
     (command, text), (_, routes) = answers.items()
     document, rest = frr.first_document(command, text)
     try:
@@ -173,10 +169,6 @@ class CumulusDriver(base.Driver):
         """The lines from `actual` to `target`, for one revision; empty when they agree.
 
         The order does not matter to NVUE, which checks and applies a revision as a whole.
-
-        Raises:
-            Unsettable: The profile is the wanted one, but lacks settings that it should give, or a
-                port cannot be split.
         """
         states = (actual, target)
         moves = (

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.fabric.parts import is_written, read_fields, read_list, write_fields, write_list
+from components.fabric.parts import is_written, read_fields, read_list, write_list, write_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import rows
@@ -82,11 +82,7 @@ _SPLIT: Final = "link breakout"
 
 
 def count_parts(entry: nvue.Tree) -> int:
-    """Read `4x: {}`, also with lanes below it; `disabled` marks the port next to a split.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read `4x: {}`, also with lanes below it; `disabled` marks the port next to a split."""
     split = nvue.value_at(entry, _SPLIT)
     word = next(iter(split), "") if isinstance(split, dict) else str(split or "")
     found = re.fullmatch(r"([1248])x\S*|disabled|loopback|", word)
@@ -128,11 +124,7 @@ def _has_more(entry: nvue.Tree, port: PortState) -> bool:
 
 
 def split_lines(states: rows.States) -> Iterator[Line]:
-    """Lines that join ports, after the lines of their parts; then lines that split ports.
-
-    Raises:
-        Unsettable: A port is split in another way, or has settings that parts do not have.
-    """
+    """Lines that join ports, after the lines of their parts; then lines that split ports."""
     coming: dict[int, list[str]] = {}
     for whole, parts in (states[1].splits or {}).items():
         held = (states[0].splits or {}).get(whole, (whole,))
@@ -178,7 +170,6 @@ GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
 MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
 """`enabled-tc 0,3`."""
 _GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
-"""The profile's shares and strict classes."""
 OURS: Final = "railyard-"
 """Prefix of our profiles' names."""
 _MARKING: Final = "congestion-control"
@@ -205,7 +196,7 @@ def read_holders(tree: nvue.Tree, entries: Mapping[str, nvue.Tree]) -> dict[str,
             users.setdefault(f"{section} {name}", []).append(port)
     ours = {name: ports for name, ports in sorted(users.items()) if f" {OURS}" in name}
     found = {profile: ",".join(names) for profile, names in ours.items()}
-    return {_PROFILES: write_fields(found)} if found else {}
+    return {_PROFILES: write_text(found)} if found else {}
 
 
 def native_of(entry: nvue.Tree, wanted: PortState) -> dict[str, str]:
@@ -349,11 +340,7 @@ def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
 
 
 def mode_lines(states: rows.States) -> Iterator[Line]:
-    """The profile of the whole switch.
-
-    Raises:
-        Unsettable: The profile is the wanted one, but lacks settings that it should give.
-    """
+    """The profile of the whole switch."""
     actual, target = states
     if target.roce == "none" != actual.roce:
         yield Line("unset", "qos roce")

@@ -48,8 +48,7 @@ class Line(str):
 
 
 FILE: Final = "~/.railyard.yaml"
-"""On the switch, in the home of the login. It is free of secrets, and is removed once it was
-taken."""
+"""On the switch, in the login's home. It is free of secrets, and removed once it was taken."""
 PATCH: Final = f"nv config patch {FILE} && rm {FILE}"
 PIECE: Final = 400
 """Characters of a document in one command: the terminal of the session may have 511 columns."""
@@ -156,11 +155,7 @@ def find_stale(text: str) -> tuple[str, ...]:
 
 
 def find_id(text: str, name: str) -> str:
-    """The revision applied under our name; blank if none awaits confirmation.
-
-    Raises:
-        Unreadable: The answer is not a table of revisions.
-    """
+    """The revision applied under our name; blank if none awaits confirmation."""
     waiting = _waiting(text)
     return next(
         (revision for revision, row in waiting.items() if name in row), next(iter(waiting), "")

@@ -32,8 +32,7 @@ States = tuple[SwitchState, SwitchState]
 MIN_RELEASE: Final[tuple[int, int]] = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
 STATES: Final = (5, 15)
-"""First release with `state enabled` in place of `enable on`, and addresses below `ipv4` (page "New
-and Changed NVUE Commands")."""
+"""First release with `state enabled` and `ipv4` (page "New and Changed NVUE Commands")."""
 NEGOTIATES: Final = (5, 16)
 """First release with `auto-negotiate enabled` for certain (its release notes). The page of 5.15
 claims it for 5.15 too; we send `on` there, which is unproven."""
@@ -86,11 +85,7 @@ class Row:
         return self.new[1:] if is_new else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
-        """The written value, in either form.
-
-        Raises:
-            ValueError: The setting cannot have this value.
-        """
+        """The written value, in either form."""
         for path in self.paths:
             if (said := value_at(entry, path)) is not None:
                 return Cell(self._value(entry, path, said), written=True)

@@ -45,21 +45,12 @@ _NAME: Final = re.compile(
 
 
 def load(command: str, text: str) -> JsonValue:
-    """Read an answer in JSON.
-
-    Raises:
-        Unreadable: It is not JSON.
-    """
+    """Read an answer in JSON."""
     return Answer(command, text).typed(_JSON, text.strip(), is_text=True)
 
 
 def load_tree(command: str, text: str) -> Tree:
-    """Read an answer of one object.
-
-    Raises:
-        Unreadable: It is not JSON.
-        ValueError: It is JSON of another kind.
-    """
+    """Read an answer of one object."""
     return _object(load(command, text), "the top")
 
 
@@ -70,22 +61,14 @@ def _object(value: JsonValue, at: str) -> Tree:
 
 
 def child(tree: Tree, *path: str) -> Tree:
-    """The subtree at a path; empty if it is missing.
-
-    Raises:
-        ValueError: Something on the way is not a table.
-    """
+    """The subtree at a path; empty if it is missing."""
     for key in path:
         tree = _object(tree.get(key), key)
     return tree
 
 
 def number_at(tree: Tree, path: str, allowed: range) -> int | None:
-    """The number at a path; None if it is missing.
-
-    Raises:
-        ValueError: There is something else, or a number that the setting cannot have.
-    """
+    """The number at a path; None if it is missing."""
     said = value_at(tree, path)
     if said is None:
         return None
@@ -95,11 +78,7 @@ def number_at(tree: Tree, path: str, allowed: range) -> int | None:
 
 
 def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
-    """The VLANs of a table, by number.
-
-    Raises:
-        ValueError: One is not a VLAN.
-    """
+    """The VLANs of a table, by number."""
     found = tuple(sorted(map(int, names)))
     if odd := [vlan for vlan in found if vlan not in VLANS]:
         raise ValueError(f"VLAN {odd[0]} does not exist")
@@ -113,11 +92,7 @@ def value_at(tree: Tree, path: str) -> JsonValue:
 
 
 def spelled(tree: Tree, path: str) -> dict[str, Tree]:
-    """The entries of the table at a path by name, since a key may mean several names.
-
-    Raises:
-        ValueError: See `expand_names`.
-    """
+    """The entries of the table at a path by name, since a key may mean several names."""
     found: dict[str, Tree] = {}
     for key, value in child(tree, *path.split()).items():
         for name in expand_names(key):
@@ -341,7 +316,6 @@ def read_counters(
 
 
 def _count(answer: Answer, path: str) -> int:
-    """A number, or the size that the text form prints in its place."""
     with answer.reading():
         value = str(value_at(load_tree(answer.command, answer.text), path))
     count = int(value) if value.isdigit() else _read_size(value)

@@ -245,7 +245,6 @@ def _routes(answer: Answer) -> dict[str, tuple[str, ...]]:
 
 
 def _bfd_states(answer: Answer) -> dict[str, str]:
-    """Address and port of each session to its state."""
     found: dict[str, str] = {}
     for family in ("ipv4Neighbors", "ipv6Neighbors"):
         for address, held in answer.each(_ENTRY, "vrfs", "default", family, "*"):

@@ -71,11 +71,7 @@ _KINDS: Final = {"Et": "Ethernet", "Vl": "Vlan", "Po": "Port-Channel"}
 
 
 def _one_by_one(line: str) -> Iterator[str]:
-    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port.
-
-    Raises:
-        ValueError: The ports are of an unknown kind.
-    """
+    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port."""
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
         yield line
@@ -184,7 +180,6 @@ def _router_lines(words: Lines) -> Lines:
 
 
 def _entry(entry: str) -> tuple[int, str, str]:
-    """Its place in `_ENTRIES`, its line, and the line that takes it away."""
     forms = enumerate(_ENTRIES)
     place, form = next(each for each in forms if re.fullmatch(each[1][0], entry))
     return place, form[1].format(entry), form[2].format(entry)
@@ -278,7 +273,6 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def _is_ours(line: str, held: Lines) -> bool:
-    """Whether we may have written a line."""
     marked = _MARKED.fullmatch(line)
     is_marked = marked is not None and f"neighbor {marked[1]} {_MARK}" in held
     return is_marked or _OURS.fullmatch(line) is not None or line in group_lines(GROUP)

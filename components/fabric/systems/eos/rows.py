@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
-from components.fabric.parts import is_default, read_fields, sources, write_fields
+from components.fabric.parts import is_default, read_fields, sources, write_text
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.eos import QUEUES
@@ -264,11 +264,7 @@ class Section:
 
 
 def parse_sections(command: str, text: str) -> dict[str, Section]:
-    """`show running-config … | section ^interface`, by interface.
-
-    Raises:
-        Unreadable: The answer lacks interfaces.
-    """
+    """`show running-config … | section ^interface`, by interface."""
     sections: dict[str, Section] = {}
     for head, *lines in nested_lines(text):
         kind, _, name = head.partition(" ")
@@ -306,7 +302,7 @@ def read_port(section: Section, wanted: PortState) -> PortState:
         and "timer" in watchdog
         and watchdog.get("action") == WATCHDOG_ACTION,
         "pfc_watchdog_ms": times and tuple(round(float(each) * 1000) for each in times.groups()),
-        "native": written | ({"pfc_watchdog": write_fields(watchdog)} if watchdog else {}),
+        "native": written | ({"pfc_watchdog": write_text(watchdog)} if watchdog else {}),
     }
     return PortState(**{key: state[key] for key in state.keys() - {"routed", "is_odd"}})
 

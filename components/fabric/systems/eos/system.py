@@ -114,11 +114,7 @@ class EosDriver(base.Driver):
         return base.Reading(state, holders_of(named), others_of(carrying))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The lines from `actual` to `target`; empty when they agree.
-
-        Raises:
-            Unsettable: A port is missing, or is not a plain switch port.
-        """
+        """The lines from `actual` to `target`; empty when they agree."""
         missing = [name for name in target.ports if name not in actual.ports]
         if missing:
             raise base.Unsettable(

@@ -280,8 +280,7 @@ class Whole:
     status: Mapping[str, Values]
     """The table of MTU and admin state: the factory's MTU depends on the release."""
     shot: Values | None = None
-    """The settings that the one-shot gives to ports without their own line; None: it is off, or has
-    exceptions."""
+    """The one-shot's settings of ports without own lines; None: it is off, or has exceptions."""
 
     def _open(self, name: str) -> set[str]:
         lines = self.ports.get(name, {})

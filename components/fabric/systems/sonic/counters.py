@@ -54,11 +54,7 @@ def _tables(text: str) -> Iterator[list[Row]]:
 
 
 def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
-    """The rows of the table with these columns.
-
-    Raises:
-        Unreadable: The answer lacks such a table.
-    """
+    """The rows of the table with these columns."""
     for head, *rows in _tables(text):
         if {*columns} <= {*head}:
             return rows
@@ -66,11 +62,7 @@ def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
 
 
 def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
-    """The numbers of a port's row, by the number in the name of their column; `N/A` is left out.
-
-    Raises:
-        Unreadable: The port is in no table with that column.
-    """
+    """The numbers of a port's row, by the number in the name of their column; `N/A` is left out."""
     for row in (row for rows in _tables(text) for row in rows if row.get(column) == port):
         cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
         return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
@@ -81,11 +73,7 @@ _QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
-    """A field of each unicast queue of a port, `UC3` and the like, without commas.
-
-    Raises:
-        Unreadable: The answer is not a table of queues, or lacks those of the port.
-    """
+    """A field of each unicast queue of a port, `UC3` and the like, without commas."""
     try:
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
     except ValidationError as error:
@@ -108,9 +96,6 @@ def parse_counters(
 
     SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
     `N/A`, which is read as 0.
-
-    Raises:
-        Unreadable: The queues or the drops have another form.
     """
     return {port: _of_port(port, answers) for port in ports}
 
@@ -139,9 +124,6 @@ def parse_marks(text: str, port: str) -> int | None:
     """Packets marked in all unicast queues of a port; None: nothing counts them.
 
     A queue has `N/A` if its chip counts none, and while polling is off, as it is at first.
-
-    Raises:
-        Unreadable: It is not such a table, or lacks the port.
     """
     if _UNKNOWN in text:
         return None

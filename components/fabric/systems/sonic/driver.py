@@ -42,8 +42,7 @@ _ERRORS: Final = (
     "(error)",
     "command not found",
 )
-"""Texts of failures that exit with status 0: `pfc config` and `config load` of sonic-utilities,
-and Redis' own."""
+"""Failures that exit with status 0: of sonic-utilities' `pfc config`, `config load`, and Redis."""
 _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
 
@@ -82,11 +81,7 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-    """The ordered way from `actual` to `target`; empty when they agree.
-
-    Raises:
-        Unsettable: Our lines cannot reach the target.
-    """
+    """The ordered way from `actual` to `target`; empty when they agree."""
     _require_pool(actual, target)
     _require_free(actual, target)
     plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
@@ -155,12 +150,7 @@ def _require_pool(actual: SwitchState, target: SwitchState) -> None:
 
 
 def _require_free(actual: SwitchState, target: SwitchState) -> None:
-    """A port cannot be in a VLAN while it is routed or in a bundle; the daemons do not refuse it.
-
-    Raises:
-        Unsettable: Such ports should join a VLAN; the text names them, with the commands that free
-            them.
-    """
+    """A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it."""
     joins = {
         name
         for name, port in target.ports.items()

@@ -62,11 +62,6 @@ class PortPlan:
     """What changes on one port."""
 
     def __init__(self, name: str, actual: SwitchState, target: SwitchState) -> None:
-        """Decide what changes.
-
-        Raises:
-            Unsettable: Our lines cannot reach the target.
-        """
         self.name, self.switch = name, actual
         self.was, self.port = (each.ports.get(name, PortState()) for each in (actual, target))
         self.row, self.pause = db.PORT.format(name), (db.QOS.format(name), "pfc_enable")
@@ -328,7 +323,6 @@ class PortPlan:
             self.first[cell] = wanted or ""
 
     def _plan_fields(self) -> None:
-        """Speed, FEC, auto-negotiation, MTU and state, by `PORT_FIELDS`."""
         was, now = self._texts
         if now["adv_speeds"] == now["adv_speeds@"] == "" == was["adv_speeds"]:
             was["adv_speeds"] = was["adv_speeds@"]  # the default of a list is the text `all`

@@ -58,9 +58,6 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     Parts of a port exist only after a breakout, which we do not do: it ends every link. Some
     templates write one row for several ports. A further row for one port might be lost at the next
     boot: it is not documented which row wins.
-
-    Raises:
-        Unreadable: A port is missing, or shares a row with others.
     """
     for name in wanted:
         if name not in tables["PORT"]:

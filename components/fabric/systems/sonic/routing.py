@@ -64,7 +64,6 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_NEIGHBOR_AF": frozenset({"admin_status", *_POLICY}),
     **dict.fromkeys(_INTERFACES, frozenset(_USE_LINK_LOCAL)),
 }
-"""The fields of routing that we write."""
 
 
 def routing_rows(tables: Tables) -> Rows:

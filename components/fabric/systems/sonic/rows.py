@@ -25,7 +25,7 @@ from components.fabric.parts import (
     is_default,
     read_fields,
     read_list,
-    write_fields,
+    write_text,
 )
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Script
@@ -82,11 +82,8 @@ class CellRow:
 
 
 ROWS: Final = (
-    CellRow(
-        "trust",
-        QOS,
-        {"dscp_to_tc_map": OUR_NAME, "dot1p_to_tc_map": "", "tc_to_queue_map": OUR_NAME},
-    ),
+    CellRow("trust", QOS,
+        {"dscp_to_tc_map": OUR_NAME, "dot1p_to_tc_map": "", "tc_to_queue_map": OUR_NAME}),
     # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
     CellRow("pfc", QOS, {"pfc_enable": lambda p, _: ",".join(map(str, p.pfc_priorities or ()))}),
     CellRow("buffers", QOS, {"tc_to_pg_map": OUR_NAME, "pfc_to_queue_map": OUR_NAME}),
@@ -100,7 +97,7 @@ ROWS: Final = (
             )
         },
     ),
-)
+)  # fmt: skip
 """In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
 APART: Final = ("mode", "cable", "pfc_watchdog")
 """Settings whose cells depend on the switch; the names of those in `ROWS` give their cells."""
@@ -316,7 +313,7 @@ def named_rows(cells: Cells) -> set[str]:
 def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
     """The cells of each setting, as `PortState.native` holds them."""
     return {
-        setting: write_fields({f"{row} {field}": value for (row, field), value in each.items()})
+        setting: write_text({f"{row} {field}": value for (row, field), value in each.items()})
         for setting, each in cells.items()
     }
 
@@ -353,11 +350,7 @@ _SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
 
 
 def numbers_of(text: str) -> set[int]:
-    """The numbers of `3,4`.
-
-    Raises:
-        ValueError: It is not such a list.
-    """
+    """The numbers of `3,4`."""
     if text and not re.fullmatch(r"\d(,\d)*", text):
         raise ValueError(f"{text!r} is not a list of priorities")
     return {int(part) for part in text.split(",") if part}

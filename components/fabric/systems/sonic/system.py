@@ -114,12 +114,9 @@ def _around_undo(desired: SwitchState, lines: switch_system.Lines) -> switch_sys
 EXEC: Final = switch_system.ExecForm(
     expects=r"(?s)(?:.*\n)?applied\s*",
     commit=("echo applied",),
-    lacks={
-        "bgp": "addresses and BGP",
-        "speed": "the speed of a port",
+    lacks={"bgp": "addresses and BGP", "speed": "the speed of a port",
         "cable_m": "the length of a cable",
-        "pfc_watchdog": "PFC watchdogs, their times and how often they look",
-    },
+        "pfc_watchdog": "PFC watchdogs, their times and how often they look"},
     native=lambda name, port: db.write_settings(
         {
             each: dict.fromkeys(db.cells_of(name, row, tc), "unknown")
@@ -130,7 +127,7 @@ EXEC: Final = switch_system.ExecForm(
     around_undo=_around_undo,
     # sonic-utilities, config/main.py, 202205 to 202511: the code is known, no switch was seen.
     unproven="that `config qos reload --ports` gives the ports the QoS of the platform again",
-)
+)  # fmt: skip
 
 
 SYSTEM: Final = switch_system.SwitchSystem(
