@@ -144,11 +144,10 @@ def _render(report: Report) -> str:
     hosts, rails = counted(len(spec.hosts), "host"), counted(len(spec.rails), "rail")
     counts = f"{hosts}, {counted(len(spec.switches), 'switch', 'switches')}, {rails}"
     read = f"({spec.name}: {counts}; {len(RULES)} rules)"
+    alone = f"Left alone: {'; '.join(left_alone(spec))}."
     if report.refused:
-        return "\n".join(
-            [*found, f"{checked.file}: the rules hold {read}, but an update is refused: see above."]
-        )
+        verdict = f"{checked.file}: the rules hold {read}, but an update is refused: see above."
+        return "\n".join([*found, verdict, alone])
     if report.problems:
         return "\n".join([*found, f"{checked.file}: good but for warnings {read}."])
-    alone = f"Left alone: {'; '.join(left_alone(spec))}."
     return "\n".join([*map(str, checked.waived), f"{checked.file}: no problems {read}.", alone])

@@ -40,6 +40,6 @@ def test_the_fix_is_the_old_name(edit: Any, old: str) -> None:  # noqa: ANN401 -
     edit(site)
     spec = ClusterSpec.model_validate(site)
     text = "\n".join(texts(judge_identity, make_plan(spec, "prod"), applied, spec=spec))
-    assert f"that was {old} (" in text
+    assert f"formerly named {old} (" in text
     assert "railyard rename" not in text
     assert f"fix    write {old}; " in text

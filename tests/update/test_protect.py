@@ -147,7 +147,7 @@ def test_a_renamed_server_has_one_message() -> None:
     site = site_of()
     rename_server(site)
     text, _ = _program(site)
-    assert "mgmt02 is the machine that was mgmt01" in text
+    assert "mgmt02 is the machine formerly named mgmt01" in text
     assert "protected" not in text
     assert "disruption" not in text
 
