@@ -508,8 +508,8 @@ def _is_known(run: Run, log: NcclLog) -> bool:
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
-    # Aborts at the end of a good PyTorch run are normal.
-    aborts = run.is_nccl_tests or paths.counts["destroy"]
+    aborts = run.is_nccl_tests or paths.counts["destroy"]  # a good PyTorch run may end in some
+    own_rows = sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
@@ -523,9 +523,7 @@ def _log(run: Run) -> NcclLog:
         max_bytes=run.sizes.most_bytes if run.sizes else None,
         iterations=run.iterations,
         tables=run.table.tables,
-        rows=tuple(
-            run.table.rows or sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
-        ),
+        rows=tuple(run.table.rows or own_rows),
         bad_rows=tuple(run.table.bad_rows),
         out_of_bounds=run.out_of_bounds,
         average_busbw_gb_s=run.average,

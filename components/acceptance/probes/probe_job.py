@@ -202,7 +202,8 @@ LATENCY_RUNS: Final = 20_000
 REFUSED_S: Final = 30
 """How long a client tries to reach a forbidden rail."""
 RAIL_ADDRESS: Final = "SERVER-RAIL-ADDRESS"
-"""Placeholder for the address of the server's pod on its rail."""
+"""Placeholder for the address of the server's pod on its rail: the client's pod is created once the
+server has one, so any number of pairs may run at once."""
 POD_ADDRESS: Final = "SERVER-POD-ADDRESS"
 """Placeholder for its address in the pod network, for adapters without an address."""
 
@@ -275,11 +276,7 @@ def perftest_command(
 
 
 def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
-    """One test between two workers as two plain pods; the data of a read flow to the client.
-
-    The server's pod is created first, and the client's once the server has an address, which
-    replaces `RAIL_ADDRESS` or `POD_ADDRESS`; so any number of pairs may run at once.
-    """
+    """One test between two workers as two plain pods; the data of a read flow to the client."""
     name = f"perftest-{test.name}-{pair.client.name}-{pair.server.name}"
     own, far = spec.rail(test.rail), spec.rail(test.server_rail or test.rail)
     if own is None or far is None:
