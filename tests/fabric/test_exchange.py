@@ -162,7 +162,7 @@ def test_an_answer_that_cannot_be_read_is_shown_in_part_and_escaped(switch: Onyx
     assert lines[1:3] == ["  answer", r"    Trust: yes, a lot\x1b[2J"]
     assert lines[3] == "    " + "x" * 200 + "…"
     assert lines[-2] == "    and 4,981 more lines"
-    assert "switch-release, which lists what is read" in lines[-1]
+    assert "switch-release, which lists the supported releases" in lines[-1]
 
 
 def test_a_lossless_look_asks_no_port_by_itself(switch: OnyxSwitch) -> None:
@@ -236,6 +236,6 @@ def test_counters_tell_the_class(switch: OnyxSwitch) -> None:
 def test_a_router_port_is_named_and_left_alone(switch: OnyxSwitch) -> None:
     switch.run_line("interface ethernet 1/3 no switchport force")
     first = switch.snapshot()
-    with pytest.raises(DeviceError, match="port 1/3 is no switchport: "):
+    with pytest.raises(DeviceError, match="port 1/3 is not a switchport: "):
         apply(talk(switch), DESIRED)
     assert switch.snapshot() == first
