@@ -83,7 +83,7 @@ def bring_charts(
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An update that was not refused."""
+    """An accepted update."""
 
     intentions: Intentions
     messages: tuple[Message, ...]

@@ -361,9 +361,9 @@ def _asks(pod: Body) -> int:
 
 
 def _plain(pod: Body) -> Body:
-    """Return the pod as the default account makes it, since our account may not exist yet.
+    """Return the pod as the default account makes it, without a RuntimeClass.
 
-    Nor may its RuntimeClass, whose absence is a finding of its own.
+    Before the first update our account does not exist. Another finding names a missing RuntimeClass.
     """
     absent = {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
     return {key: value for key, value in pod.items() if key not in absent}

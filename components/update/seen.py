@@ -1,4 +1,4 @@
-"""Hold the situation of an update: what the file wants, what was applied, and what was read."""
+"""Hold the situation of an update: the wanted, the applied and the read state."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ _SHARED = ROOT / "examples" / "shared-rdma" / "site.yaml"
         (
             "vfs: 4, vf_mtu_bytes: 9000, sriov: {autoprobe: false}",
             "vf_mtu_bytes",
-            "gives its VFs no driver",
+            "but its VFs have no driver",
         ),
     ],
 )
