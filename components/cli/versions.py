@@ -27,7 +27,6 @@ from components.catalogue.version_pairs import (
     TITLES,
     VERSION_SETS,
     Component,
-    Conflict,
 )
 from components.checks.registry import RULES
 from components.checks.render import render_problem
@@ -140,17 +139,13 @@ def _conflicts() -> _Table:
             f"{TITLES[each.one.component]} {each.one.describe()}",
             f"{TITLES[each.other.component]} {each.other.describe()}"
             if each.other
-            else _alone(each),
+            else ("its driver container" if each.with_container else "anything"),
             each.severity,
             each.reason,
             each.source,
         ]
         for each in CONFLICTS
     ]
-
-
-def _alone(conflict: Conflict) -> str:
-    return "its driver container" if conflict.with_container else "anything"
 
 
 def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
