@@ -199,11 +199,7 @@ def write_proposals(
 
 
 def _at_entry(file: SiteFile, found: Proposal) -> Proposal:
-    """Return the proposal with the place of the host's entry as written.
-
-    Raises:
-        UsageError: The host comes from a template or a range, which other hosts share.
-    """
+    """Return the proposal with the place of the host's entry, which no other host may share."""
     place, alone = file.entry(found.path)
     if not alone:
         name = dict(file.hosts())[found.path].get("name")
