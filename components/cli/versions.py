@@ -104,10 +104,7 @@ def list_catalogue() -> dict[str, _Table]:
         for name, catalogue in _LINES.items()
         for line in catalogue
     ]
-    sets = [
-        [name, *(str(value) for value in asdict(chosen).values())]
-        for name, chosen in VERSION_SETS.items()
-    ]
+    sets = [[name, *map(str, asdict(chosen).values())] for name, chosen in VERSION_SETS.items()]
     tags = [
         [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
         for release, tag in DRIVER_TAGS.items()

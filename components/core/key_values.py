@@ -40,14 +40,19 @@ def _split_card(key: str) -> tuple[str, str]:
     return pci, setting
 
 
+def _split_vf(key: str) -> tuple[str, str, str]:
+    vf, _, setting = key.removeprefix(_VF).rpartition(".")
+    pci, _, number = vf.rpartition(".")
+    return pci, number, setting
+
+
 def split_key(key: str) -> tuple[str, str]:
     """Split a key into its owner and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
     if key.startswith(_CARD):
         pci, setting = _split_card(key)
         return f"nic {pci}", setting
-    if key.startswith("vf."):
-        vf, _, setting = key.removeprefix("vf.").rpartition(".")
-        pci, _, number = vf.rpartition(".")
+    if key.startswith(_VF):
+        pci, number, setting = _split_vf(key)
         return f"VF {number} of {pci}", setting
     where, _, setting = key.rpartition(".")
     return where or "host", setting
@@ -165,8 +170,7 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
     found: dict[tuple[str, str], dict[str, str]] = {}
     for key, value in values.items():
         if key.startswith(_VF):
-            vf, _, setting = key.removeprefix(_VF).rpartition(".")
-            pci, _, number = vf.rpartition(".")
+            pci, number, setting = _split_vf(key)
             found.setdefault((pci, setting), {})[number] = value
     left = dict(values)
     for (pci, setting), by in found.items():

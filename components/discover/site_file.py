@@ -278,11 +278,8 @@ def find_targets(
 ) -> tuple[list[Target], list[UsageError]]:
     """Find the requested hosts once each, in file order, with new ones last.
 
-    Args:
-        file: The site.
-        asked: Names or addresses; none means all hosts of the file.
-        host_key: Public key of the only host that the file does not have yet.
-        user: Login name for that host if its address has none.
+    Without names or addresses these are all hosts of the file. `host_key` and `user` are those of
+    the only host that the file does not have yet.
     """
     _demand_list(file)
     entries = list(file.hosts())

@@ -84,13 +84,7 @@ def wanted_versions() -> dict[str, str]:
 def look_at_engine(
     environ: Mapping[str, str], project: Path, *, ask_version: bool = True
 ) -> Engine:
-    """Inspect the engine that a `pulumi` call in this folder would use.
-
-    Args:
-        environ: PATH, and the variables that name Pulumi's folders.
-        project: The folder of `Pulumi.yaml`.
-        ask_version: Whether to run `pulumi version`; without it the version stays empty.
-    """
+    """Inspect the engine that a `pulumi` call in the project's folder would use."""
     versions = wanted_versions()
     found = shutil.which("pulumi", path=environ.get("PATH", os.defpath))
     program = Path(found) if found else None
@@ -287,12 +281,8 @@ def lab_findings(
 ) -> tuple[Finding, ...]:
     """List the reasons why this stack must not run here.
 
-    Args:
-        spec: Its site.
-        stack: Its name.
-        is_lab: `railyard:lab` of its configuration, which `make up` writes.
-        environ: Default: that of this process.
-        file: The stack's file; by default the one that Pulumi would use in this folder.
+    `is_lab` is `railyard:lab` of its configuration, which `make up` writes. The stack's `file` is
+    by default the one that Pulumi would use in this folder.
     """
     known = os.environ if environ is None else environ
     if is_lab:

@@ -53,10 +53,6 @@ def config_file(stack: str) -> Path:
 def read_site(written: Json, stack_file: Path) -> SiteText:
     """Read the site that a stack file names.
 
-    Args:
-        written: The value of `railyard:site`.
-        stack_file: The file with the key; the path is relative to its folder.
-
     Raises:
         SitePathError: The value is not a path, leads out of the project, or names no readable text.
     """

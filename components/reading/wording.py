@@ -120,12 +120,7 @@ def _other_number(one: str, other: str) -> bool:
 
 
 def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Finding]:
-    """Turn one refusal of the model into a problem.
-
-    Args:
-        detail: One item of pydantic's `ValidationError.errors()`.
-        model: The model that refused, for the names of its keys and their texts.
-    """
+    """Turn one item of pydantic's `ValidationError.errors()` into a problem."""
     path, owner = owner_of(detail, model)
     return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
 
