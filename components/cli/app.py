@@ -29,6 +29,18 @@ def command_app(summary: str | None = None) -> typer.Typer:
     )
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user names.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def run(app: typer.Typer, name: str) -> None:
     """Run a program of commands."""
     guard(lambda: app(prog_name=name))

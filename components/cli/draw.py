@@ -13,8 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say
-from components.core.errors import UsageError
+from components.cli.app import command_app, say, write_text
 from components.core.plain_text import counted, plain_text
 from components.fabric.ports import port_speeds
 from components.model.cluster import ClusterSpec
@@ -420,8 +419,5 @@ def draw(
     if str(path) == "-":
         say(text, nl=False)
         return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    write_text(path, text)
     say(f"{path}: {spec.name}")

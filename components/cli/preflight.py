@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.cli.app import StackOrFile, command_app, say
+from components.cli.app import StackOrFile, command_app, say, write_text
 from components.cli.stack import is_file, load_stack_or_file
-from components.core.errors import UsageError
 from components.core.plain_text import plain_text
 from components.preflight.here import judge_pins
 from components.preflight.report import Preflight, render_html, render_json, render_text
@@ -39,7 +38,7 @@ def preflight(
     if out is None:
         say(text, paint=form == "text")
     else:
-        _write(out, text)
+        write_text(out, f"{plain_text(text)}\n")
         say(f"{found.summary}\nreport: {out}")
     raise typer.Exit(found.exit_code)
 
@@ -52,10 +51,3 @@ def _preflight(name: str) -> Preflight:
     engine = () if lab or alone else judge_engine(look_at_engine(os.environ, folder))
     pins = judge_pins(site.spec, site.lock, lab=lab)
     return replace(found, findings=(*engine, *pins, *map(site.lines.locate_all, found.findings)))
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        out.write_text(f"{plain_text(text)}\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be written: {error.strerror}") from error

@@ -272,17 +272,10 @@ class _Reader:
         return _copied(found.read[0]), found.read[1]
 
     def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
-        self.problems.append(
-            Finding(
-                rule="duplicate-key",
-                what=f"the key {path[-1]!r} is written twice, and only one can apply.",
-                where=(
-                    Place(path, file=self.file, line=line),
-                    Place(path, file=self.file, line=first_line),
-                ),
-                fix="remove one of the two lines.",
-            )
-        )
+        what = f"the key {path[-1]!r} is written twice, and only one can apply."
+        where = tuple(Place(path, file=self.file, line=each) for each in (line, first_line))
+        fix = "remove one of the two lines."
+        self.problems.append(Finding(what, where, fix, rule="duplicate-key"))
 
     def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
         place = Place(path, file=self.file, line=line)
