@@ -112,7 +112,6 @@ def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
 def _ready(
     site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> tuple[Api, UserJob]:
-    """The cluster, and the job in the form in which it can be created there now."""
     try:
         api = _open(site)
         return api, _look(api, site, asked, chosen, troubles)

@@ -35,7 +35,6 @@ _EVERY_VF: Final = ".*."
 
 
 def _split_card(key: str) -> tuple[str, str]:
-    """The PCI address and the setting of a card's key."""
     pci, _, setting = key.removeprefix(_CARD).rpartition(".")
     return pci, setting
 
@@ -152,7 +151,6 @@ def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_cards(values: dict[str, str]) -> dict[str, str]:
-    """Replace one key for all cards by a key for each card."""
     shared = {
         key.removeprefix(_EVERY): value for key, value in values.items() if key.startswith(_EVERY)
     }
@@ -183,7 +181,6 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_vfs(values: dict[str, str]) -> dict[str, str]:
-    """Replace one key for all VFs of a card by a key for each VF."""
     for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
         pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
         numbers = _vf_numbers(values, pci)

@@ -114,7 +114,6 @@ def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
 
 
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
-    """Whether a text of the file names the device."""
     mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
     if mark is None:
         return False

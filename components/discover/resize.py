@@ -67,7 +67,6 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
 
 
 def _read(text: str) -> tuple[Entry, list[Entry]]:
-    """Return a site and its workers."""
     site: Entry = spread_document(yaml.safe_load(text))
     return site, [host for host in site.get("hosts", []) if host["role"] == "worker"]
 
@@ -267,6 +266,5 @@ def _range(hosts: Sequence[Entry]) -> Entry:
 
 
 def _section(text: str, key: str, lines: Sequence[str], before: Sequence[str] = ()) -> str:
-    """Replace the lines of a key at the top of the file."""
     new = "".join(f"{line}\n" for line in (*before, f"{key}:", *lines))
     return re.sub(rf"(?ms)^{key}:\n.*?(?=^\w)", lambda _: new, text, count=1)

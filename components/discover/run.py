@@ -277,7 +277,6 @@ def _texts(file: SiteFile, found: Sequence[Found]) -> str:
 
 
 def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
-    """Return the complete entry of a new host."""
     cards: list[Json] = [dict(card) for card in proposal.new_cards]
     return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
 

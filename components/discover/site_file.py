@@ -396,7 +396,6 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
 
 
 def _secret_of(file: SiteFile) -> str:
-    """Return the secret's name of the other hosts' key."""
     for _, host in file.hosts():
         ssh = host.get("ssh")
         key = ssh.get("private_key") if isinstance(ssh, dict) else None

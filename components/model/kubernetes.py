@@ -371,7 +371,6 @@ class ExistingPlane(Plane):
 
 
 def _with_plane(value: object) -> object:
-    """Choose K3s if the file does not name a plane."""
     if not isinstance(value, Mapping):
         return value
     return {"plane": "k3s"} | cast("dict[str, object]", value)

@@ -233,20 +233,19 @@ def judge_lab_parts(
 
 def _stand_ins(engine: Engine) -> Iterator[Finding]:
     what = "the plugin {} is the lab's substitute, tested on emulated devices only."
-    for plugin in engine.plugins:
-        if plugin.program is not None and is_stand_in(plugin.program):
-            actual = str(plugin.program)
-            wanted = f"Pulumi's own {plugin.name} {plugin.version}"
-            fix = f"open a shell without the lab's env.sh, and: {plugin.install}"
-            yield _lack(f"stand-in-{plugin.name}", what.format(plugin.name), actual, wanted, fix)
-    if engine.language is not None and is_stand_in(engine.language):
-        yield _lack(
-            "stand-in-language",
-            what.format("for Python"),
-            str(engine.language),
-            "Pulumi's own pulumi-language-python",
-            f"open a shell without the lab's env.sh, and: {INSTALL_CLI.format(engine.wanted)}",
-        )
+    rows = [
+        (each.name, each.name, each.program, f"{each.name} {each.version}", each.install)
+        for each in engine.plugins
+    ]
+    cli = INSTALL_CLI.format(engine.wanted)
+    rows.append(("language", "for Python", engine.language, "pulumi-language-python", cli))
+    for name, title, program, own, install in rows:
+        if program is not None and is_stand_in(program):
+            wanted, fix = (
+                f"Pulumi's own {own}",
+                f"open a shell without the lab's env.sh, and: {install}",
+            )
+            yield _lack(f"stand-in-{name}", what.format(title), str(program), wanted, fix)
 
 
 def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:

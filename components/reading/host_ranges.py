@@ -36,8 +36,6 @@ _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 
 
 class _Read(NamedTuple):
-    """A value, with the lines and the paths of what is inside it."""
-
     value: Json
     spot: Spot
 
@@ -90,7 +88,6 @@ def _placed(value: Json, above: Spot, path: SpecPath) -> _Read:
 
 
 def _inside(read: _Read, key: str | int) -> _Read:
-    """Return one entry of a mapping or a list."""
     value, item = read.value, None
     if isinstance(value, dict):
         item = value.get(str(key))
@@ -140,7 +137,6 @@ def _join_lists(below: _Read, own: _Read, key: str) -> _Read:
 
 
 def _texts(read: _Read) -> Iterator[_Read]:
-    """Yield each text with a bracket."""
     if isinstance(read.value, str) and "[" in read.value:
         yield read
     keys = read.value if isinstance(read.value, dict) else ()

@@ -145,8 +145,6 @@ def parse_site(text: str, file: str) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """A stack file and the secrets in it."""
-
     text: YamlText
     file: Path
 

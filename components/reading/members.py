@@ -33,7 +33,6 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _classes_of(module: str) -> Mapping[str, Mapping[str, str]]:
-    """Documented keys of each class at the top of a module."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {node.name: _keys_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
 
@@ -102,7 +101,6 @@ def tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[Base
 
 @cache
 def _tags_of(member: type[BaseModel]) -> tuple[object, ...]:
-    """Return all choices of all its keys."""
     fields = member.model_fields.values()
     return tuple(choice for info in fields for choice in get_args(info.annotation))
 
@@ -216,7 +214,6 @@ def _kinds(annotation: object) -> tuple[list[object], bool]:
 
 
 def _below(kind: object, item: str | int) -> object:
-    """Return the annotation of a key or an item, or None."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         info = kind.model_fields.get(str(item))
         return Annotated[info.annotation, info] if info else None

@@ -36,8 +36,6 @@ _MOST = 1024
 
 @dataclass(slots=True)
 class _Spread:
-    """The state of spreading one switch."""
-
     path: SpecPath
     """Path of its `ports`."""
     name: str

@@ -82,8 +82,6 @@ _Read = tuple["Json", Spot]
 
 @dataclass(slots=True)
 class _Anchored:
-    """The value behind an anchor."""
-
     line: int
     read: _Read | None = None
     """None while it is being read: an alias there would contain itself."""
@@ -99,8 +97,6 @@ def _kind(event: _Event) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the events of one document once."""
-
     file: str
     events: Iterator[_Event]
     problems: list[Finding] = field(default_factory=list[Finding])
@@ -295,7 +291,6 @@ def _check_tag(event: _Event) -> None:
 
 
 def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:
-    """Copy the keys that the value still lacks."""
     for key, item in cast("dict[str, Json]", source).items():
         if key not in value:
             value[key] = item
