@@ -13,10 +13,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from components.core.problem import Json, SpecPath
+from components.core.problem import Finding, Json, SpecPath
 from components.reading.members import member_for, models_in, owner_of
 from components.reading.wording import mended, wrong_type
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 TAG: Final = "tag:yaml.org,2002:"
 _INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9_]+)")
@@ -62,13 +66,6 @@ def _number(tag: str, text: str) -> Json:
         return float(digits) if tag == "float" else text
     except ValueError:
         return text
-
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
-    from components.core.problem import Finding, Json, SpecPath
 
 
 def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Finding, ...]:
@@ -139,9 +136,6 @@ _SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (
 )
 """A type of the model, the types of its values in the file, and both in words."""
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 _EXAMPLES: Final[tuple[Json, ...]] = (
     "stand-in",

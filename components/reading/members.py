@@ -20,6 +20,9 @@ from pydantic.fields import FieldInfo
 
 from components.core.problem import Json, SpecPath
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 
 @cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
@@ -50,9 +53,6 @@ def _keys_of(body: ast.ClassDef) -> Mapping[str, str]:
                 pass
     return found
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 Owner: TypeAlias = "type[BaseModel] | None"
 """The model with the refused value as one of its keys."""
@@ -141,9 +141,6 @@ def quoted_words(text: object) -> list[str]:
     """The words in quotes in one of pydantic's texts."""
     return re.findall(r"'([^']*)'", str(text))
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 NO_KIND: Final = "no_kind_of_union"
 """Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""

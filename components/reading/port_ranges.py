@@ -146,7 +146,7 @@ def _ports_between(
     parts = _parts_between(first, last, model, known, spread.system)
     if parts:
         return parts
-    end = _full_name(first, last, known)
+    end = next((name for name in _longer(first, last) if name in known), None)
     begun = first if first in known else None
     for verb, written, found in (("begins", first, begun), ("ends", last, end)):
         if found is None:
@@ -201,11 +201,6 @@ def _longer(first: str, last: str) -> Iterator[str]:
     ends = (m.end() for m in re.finditer(r"[^0-9]", first))
     heads = (first[:end] for end in reversed([0, *ends]))
     yield from (last, *(head + last for head in heads))
-
-
-def _full_name(first: str, last: str, known: Sequence[str]) -> str | None:
-    """`4` after `swp1` is `swp4`; `4/1` after `Ethernet1/1` is `Ethernet4/1`."""
-    return next((name for name in _longer(first, last) if name in known), None)
 
 
 def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None:

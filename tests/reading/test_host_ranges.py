@@ -160,7 +160,7 @@ def test_a_rule_names_the_place_in_the_template_once() -> None:
 def test_a_key_that_entry_and_template_lack_is_missed_in_the_entry() -> None:
     text = LARGE.replace('    ssh: {address: "192.168.2.[11-26]"}\n', "")
     [problem] = check_loaded(load(text), "site.yaml").problems
-    assert problem.what == "hosts[1].ssh has no `address`, which it needs (and 15 more hosts)."
+    assert problem.what == "hosts[1].ssh lacks `address`, which it needs (and 15 more hosts)."
     assert problem.where[0].line == 1 + text[: text.index("  - name: gpu[01-16]")].count("\n")
 
 
