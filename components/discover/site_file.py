@@ -23,7 +23,7 @@ from components.model.units import JumpNames, Ssh
 from components.reading.host_ranges import expand_hosts
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports
-from components.reading.site_path import SITE_KEY, SitePathError, read_site
+from components.reading.site_path import SITE_KEY, SitePathError, read_site, stack_of
 from components.reading.yaml_text import parse_yaml
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
@@ -101,7 +101,7 @@ def read_site_file(path: Path) -> SiteFile:
         raise SpecError(render_text(parsed.problems))
     named = parsed.below("config", SITE_KEY).value
     if named is not None:
-        return replace(_named_site(named, path), stack=_stack_of(path))
+        return replace(_named_site(named, path), stack=stack_of(path) or None)
     prefix = ("config", CONFIG_KEY)
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
@@ -112,7 +112,7 @@ def read_site_file(path: Path) -> SiteFile:
             f"{path}: the file lacks a site.\n"
             f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
         )
-    stack = _stack_of(path) if prefix else None
+    stack = (stack_of(path) if prefix else "") or None
     written = parsed.below(*prefix, "hosts").value
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
@@ -129,11 +129,6 @@ def _named_site(named: Json, stack_file: Path) -> SiteFile:
             "  fix    name the site itself: a file that begins with `name:`."
         )
     return read_site_file(path)
-
-
-def _stack_of(path: Path) -> str | None:
-    parts = path.name.split(".")
-    return parts[1] if parts[0] == "Pulumi" and len(parts) > len("  ") else None
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
