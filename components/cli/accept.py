@@ -167,7 +167,6 @@ def report(
 
 
 def _run(stack: str, number: int) -> Evidence:
-    """The evidence of one run by its number."""
     path = run_folder(stack, number) / EVIDENCE
     try:
         return parse_evidence(path.read_text())

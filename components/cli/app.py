@@ -29,6 +29,18 @@ def command_app(summary: str | None = None) -> typer.Typer:
     )
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file that the user names.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def run(app: typer.Typer, name: str) -> None:
     """Run a program of commands."""
     guard(lambda: app(prog_name=name))
@@ -60,24 +72,19 @@ def selected_stack(ctx: typer.Context, name: str | None) -> str:
         raise UsageError(what if "\n  fix " in text else f"{what}{fix}") from error
 
 
-StackName: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        help="Name of the stack; default the selected one.",
+def _stack(words: str, metavar: str | None = None) -> object:
+    return typer.Argument(
+        metavar=metavar,
+        help=words,
         show_default=False,
         callback=selected_stack,
         autocompletion=stack_names,
-    ),
-]
+    )
+
+
+StackName: TypeAlias = Annotated[str, _stack("Name of the stack; default the selected one.")]
 """A stack; write it with the default `""`."""
 StackOrFile: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="STACK|FILE",
-        help="A stack, or a site file; default the selected stack.",
-        show_default=False,
-        callback=selected_stack,
-        autocompletion=stack_names,
-    ),
+    str, _stack("A stack, or a site file; default the selected stack.", "STACK|FILE")
 ]
 """The same, or the path of a file."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
+from components.cli.stack import load_file
 from components.core.problem import Finding, Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.plan.make import make_plan
-from components.remote.step import secrets_from
 from components.update.audit import Audit, run_audit
-from components.update.secrets import outside_secrets
 
 app = command_app()
 
@@ -33,15 +29,12 @@ def audit(
     the environment as RAILYARD_SECRET_NAME. Exit codes: 0 everything is as the file says, 1 the
     file has problems, 3 something differs, 4 something could not be read.
     """
-    checked = load_checked_site(file)
-    spec = checked.spec_or_raise()
-    plan = make_plan(spec, file.stem.removeprefix("Pulumi."), checked.lock)
-    secrets = {**outside_secrets(spec, os.environ), **secrets_from(os.environ)}
-    found = run_audit(spec.name, plan, secrets)
+    site = load_file(file)
+    found = run_audit(site.spec.name, site.plan, site.all_secrets)
     if form == "sarif":
         from components.checks.sarif import render_sarif  # noqa: PLC0415 - rarely needed
 
-        results = [checked.lines.locate_all(each) for each in _findings(found, spec)]
+        results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     else:
         say(found.render_json() if form == "json" else found.render())

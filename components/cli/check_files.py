@@ -24,6 +24,7 @@ from components.model.cluster import ClusterSpec
 from components.model.owners import left_alone
 from components.project.lab_marks import devices_outside_lab
 from components.reading.load import Loaded, load_site, parse_site
+from components.reading.site_path import stack_of
 
 STDIN: Final = "<stdin>"
 """The name of standard input in messages."""
@@ -85,7 +86,7 @@ def check_file(file: str) -> Report:
     checked = check_loaded(loaded, STDIN if file == "-" else file)
     if checked.spec is None:
         return Report(checked)
-    stack = _stack_of(Path(file))
+    stack = stack_of(Path(file))
     found = (
         *named("unpinned", _unpinned(checked.spec, checked, loaded)),
         *(named("lab-parts", _lab_parts(checked.spec, loaded, stack, file)) if stack else ()),
@@ -101,11 +102,6 @@ def _read_stdin() -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{STDIN}: not a text in UTF-8 (byte {error.start}).") from error
-
-
-def _stack_of(file: Path) -> str:
-    parts = file.name.split(".", 1)
-    return parts[1].removesuffix(".yaml") if parts[0] == "Pulumi" and len(parts) > 1 else ""
 
 
 def _is_lab(spec: ClusterSpec, loaded: Loaded) -> bool:

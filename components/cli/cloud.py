@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import nullcontext
+from typing import Final, TypeVar
 
 import yaml
 
 from components.cli.app import StackName, command_app, say
 from components.cloud import ensure, instances, preflight
-from components.cloud.crusoe_api import Patience
+from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.request import (
     ImageRequest,
     ObjectRequest,
@@ -28,59 +29,34 @@ from components.cloud.request import (
 from components.remote.step import secrets_from
 
 app = command_app("Print a site with the cloud instances that a stack made.")
+RequestT = TypeVar("RequestT", ImageRequest, ObjectRequest, PreflightRequest, ReadyRequest)
 _Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
+_Call = Callable[[CrusoeApi, RequestT, Printed], Printed]
 
 
-def _ensure(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(ObjectRequest, text)
-    api = open_api(request.api, secrets_from(environ), patience)
-    with only_one(request.api, request.kind, request.name):
-        return ensure.ensure(api, request, previous_of(environ))
+def _verb(kind: type[RequestT], call: _Call[RequestT]) -> _Verb:
+    def run(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+        request = parse_request(kind, text)
+        api = open_api(request.api, secrets_from(environ), patience)
+        one = isinstance(request, ObjectRequest)
+        with only_one(request.api, request.kind, request.name) if one else nullcontext():
+            return call(api, request, previous_of(environ))
+
+    return run
 
 
-def _remove(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(ObjectRequest, text)
-    api = open_api(request.api, secrets_from(environ), patience)
-    with only_one(request.api, request.kind, request.name):
-        return ensure.remove(api, request, previous_of(environ))
-
-
-def _await(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(ReadyRequest, text)
-    api = open_api(request.api, secrets_from(environ), patience)
-    return instances.await_instance(api, request, previous_of(environ))
-
-
-def _image(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(ImageRequest, text)
-    return preflight.resolve_image(open_api(request.api, secrets_from(environ), patience), request)
-
-
-def _preflight(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(PreflightRequest, text)
-    api = open_api(request.api, secrets_from(environ), patience)
-    return preflight.preflight(api, request, previous_of(environ))
-
-
-def _claim(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    del patience
+def _claim(text: str, environ: Mapping[str, str], _: Patience | None) -> Printed:
     return preflight.claim(parse_request(PreflightRequest, text), previous_of(environ))
 
 
-def _sweep(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
-    request = parse_request(PreflightRequest, text)
-    api = open_api(request.api, secrets_from(environ), patience)
-    return preflight.sweep(api, request, previous_of(environ))
-
-
 VERBS: Final[dict[str, _Verb]] = {
-    "preflight": _preflight,
+    "preflight": _verb(PreflightRequest, preflight.preflight),
     "claim": _claim,
-    "image": _image,
-    "ensure": _ensure,
-    "await": _await,
-    "remove": _remove,
-    "sweep": _sweep,
+    "image": _verb(ImageRequest, lambda api, request, _: preflight.resolve_image(api, request)),
+    "ensure": _verb(ObjectRequest, ensure.ensure),
+    "await": _verb(ReadyRequest, instances.await_instance),
+    "remove": _verb(ObjectRequest, ensure.remove),
+    "sweep": _verb(PreflightRequest, preflight.sweep),
 }
 
 

@@ -1,7 +1,7 @@
 """The list of commands: name, one sentence, and the module that implements each.
 
 The help of `railyard` and its completion read this table and import no command: see
-`components/cli/group.py`. A new command is one entry here, and an app in a module.
+`components/cli/group.py`. A new command is one row here, and an app in a module.
 """
 
 from __future__ import annotations
@@ -44,135 +44,51 @@ class Entry:
         return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)
 
 
-_ENTRIES: Final = (
-    Entry(
-        "init",
-        "Write a project of your own, and list the steps before its first preview.",
-        "components.cli.init",
-    ),
-    Entry(
-        "check",
-        "Check site files and report all their problems, each with its line and a fix.",
-        "components.cli.check",
-    ),
-    Entry(
-        "explain",
-        "Print the page of a rule: what it demands, and why; without a name, the list of rules.",
-        "components.cli.check",
-    ),
-    Entry(
-        "pin",
-        "Ask upstream for each artefact's version and checksum, and write them into the lock.",
-        "components.cli.pin",
-    ),
-    Entry(
-        "bundle",
-        "Gather everything that a site brings into a folder, and push its images from there.",
-        "components.cli.pin",
-    ),
-    Entry(
-        "plan",
-        "Print what would be decided for a site; no device is contacted.",
-        "components.cli.plan",
-    ),
-    Entry(
-        "draw",
-        "Draw the hosts, rails, switches and links of a site as an SVG picture.",
-        "components.cli.draw",
-    ),
-    Entry(
-        "versions",
-        "Print which versions work together, with source and date, and the versions of a site.",
-        "components.cli.versions",
-    ),
-    Entry(
-        "preflight",
-        "Look at every device, artefact and API of a site, and name all that an update would lack.",
-        "components.cli.preflight",
-    ),
-    Entry(
-        "rbac",
-        "Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.",
-        "components.cli.plan",
-    ),
-    Entry(
-        "preview",
-        "Show the effects of an update: old and new settings, and interruptions.",
-        "components.cli.preview",
-    ),
-    Entry(
-        "drift",
-        "Compare every device and every object of Kubernetes with its last applied state.",
-        "components.cli.drift",
-    ),
-    Entry(
-        "audit",
-        "Compare every device and the cluster with a site file; reads only, works without a stack.",
-        "components.cli.audit",
-    ),
-    Entry(
-        "ready",
-        "List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.",
-        "components.cli.accept",
-    ),
-    Entry(
-        "discover",
-        "Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.",
-        "components.cli.discover",
-    ),
-    Entry(
-        "rename",
-        "Give a host or a switch another name; its resources and its settings stay.",
-        "components.cli.discover",
-    ),
-    Entry(
-        "accept",
-        "Run the acceptance probes of a stack again, as things are now.",
-        "components.cli.accept",
-    ),
-    Entry(
-        "report",
-        "Show the last acceptance report of a stack and open its page.",
-        "components.cli.accept",
-    ),
-    Entry(
-        "baseline",
-        "Keep the values that destroy puts back on switches, or bring them back.",
-        "components.cli.drift",
-    ),
-    Entry(
-        "job",
-        "Print a job on some nodes as YAML, or submit it and follow it to its verdict.",
-        "components.cli.job",
-    ),
-    Entry(
-        "judge",
-        "Judge a log of NCCL, perftest, DeepSpeed or training.",
-        "components.cli.judge",
-    ),
-    Entry(
-        "cloud",
-        "Print a site with the cloud instances that a stack made.",
-        "components.cli.cloud",
-    ),
-    Entry(
-        "image",
-        "Build the image in which acceptance and sample jobs run.",
-        "components.cli.job",
-    ),
-    Entry("schema", "Print the JSON schema of the site file.", "components.cli.schema"),
-    Entry("lab", "Look at the lab's emulated devices, and break them on purpose.", "lab.cli"),
-    Entry("device", "Called by the steps of one device.", "components.cli.device", hidden=True),
-    Entry("evidence", "Called by the steps of acceptance.", "components.cli.evidence", hidden=True),
-    Entry(
-        "payload",
-        "Called by the step of the containers' SSH keys.",
-        "components.cli.payload",
-        hidden=True,
-    ),
-)
+_SUMMARIES: Final = """\
+init      Write a project of your own, and list the steps before its first preview.
+check     Check site files and report all their problems, each with its line and a fix.
+explain   Print the page of a rule: what it demands, and why; without a name, the list of rules.
+pin       Ask upstream for each artefact's version and checksum, and write them into the lock.
+bundle    Gather everything that a site brings into a folder, and push its images from there.
+plan      Print what would be decided for a site; no device is contacted.
+draw      Draw the hosts, rails, switches and links of a site as an SVG picture.
+versions  Print which versions work together, with source and date, and the versions of a site.
+preflight Look at every device, artefact and API of a site, and name all that an update would lack.
+rbac      Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.
+preview   Show the effects of an update: old and new settings, and interruptions.
+drift     Compare every device and every object of Kubernetes with its last applied state.
+audit     Compare every device and the cluster with a site file; reads only, works without a stack.
+ready     List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
+discover  Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
+rename    Give a host or a switch another name; its resources and its settings stay.
+accept    Run the acceptance probes of a stack again, as things are now.
+report    Show the last acceptance report of a stack and open its page.
+baseline  Keep the values that destroy puts back on switches, or bring them back.
+job       Print a job on some nodes as YAML, or submit it and follow it to its verdict.
+judge     Judge a log of NCCL, perftest, DeepSpeed or training.
+cloud     Print a site with the cloud instances that a stack made.
+image     Build the image in which acceptance and sample jobs run.
+schema    Print the JSON schema of the site file.
+lab       Look at the lab's emulated devices, and break them on purpose.
+device    Called by the steps of one device.
+evidence  Called by the steps of acceptance.
+payload   Called by the step of the containers' SSH keys.
+"""
+_MODULES: Final = {
+    "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job", "rbac": "plan",
+    "ready": "accept", "rename": "discover", "report": "accept",
+}  # fmt: skip
+"""Command to its module of this package, if the names differ."""
+_HIDDEN: Final = frozenset({"device", "evidence", "payload"})
+
+
+def _entry(row: str) -> Entry:
+    name, summary = row.split(maxsplit=1)
+    module = "lab.cli" if name == "lab" else f"{__package__}.{_MODULES.get(name, name)}"
+    return Entry(name, summary, module, name in _HIDDEN)
 
 
 def list_commands() -> tuple[Entry, ...]:
     """The commands that are installed here, in the order of the help."""
-    return tuple(entry for entry in _ENTRIES if entry.installed)
+    entries = map(_entry, _SUMMARIES.splitlines())
+    return tuple(entry for entry in entries if entry.installed)

@@ -68,11 +68,7 @@ def discover(  # noqa: PLR0913 - one parameter for each option
 
 
 def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -> Mapping[str, str]:
-    """Find the login secrets for the hosts: given, environment, external store or stack.
-
-    Raises:
-        UsageError: A secret is missing everywhere, or cannot be read.
-    """
+    """Find the login secrets for the hosts: given, environment, external store or stack."""
     names = {name for target in targets for name in target.endpoint.secret_names}
     known = secrets_from(os.environ)
     if identity is not None:

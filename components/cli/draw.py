@@ -13,8 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say
-from components.core.errors import UsageError
+from components.cli.app import command_app, say, write_text
 from components.core.plain_text import counted, plain_text
 from components.fabric.ports import port_speeds
 from components.model.cluster import ClusterSpec
@@ -42,11 +41,9 @@ _LANES: Final = (
 """Colours of rails that are clear on a white and on a dark page; the ninth rail is dashed."""
 _WAYS_OUT: Final = ""
 """The key of the box for switches that are not in the file."""
-_OUTSIDE: Final = {True: "InfiniBand of the cloud", False: "switches that are not in the file"}
 _ROWS: Final = ("hosts", "leaves", "spines", "super-spines")
-_MOST_HOSTS: Final = 16
-_MOST_SWITCHES: Final = 16
-"""With more, alike devices share a box."""
+_MOST_BOXES: Final = 16
+"""With more in one row, alike devices share a box."""
 _LONGEST_NAME: Final = 28
 _FEW: Final = 6
 _MOST_COUNTS: Final = 24
@@ -114,11 +111,16 @@ def draw_site(spec: ClusterSpec) -> str:
     widest = max((sum(each.width + 28 for each in row) for row in rows), default=0.0)
     width = max(widest + _LEFT + _MARGIN, _NARROWEST)
     places = _place(rows, width)
-    parts = [*_wires(devices, cables, places, lanes), *_boxes(rows, places)]
+    wires = [*_wires(devices, cables, places, lanes), *_boxes(rows, places)]
     lowest = max((each.height for each in rows[0]), default=0) if rows else 0
     foot = _TOP + max(len(rows) - 1, 0) * _ROW + lowest + 40
     legend, height = _legend(spec, lanes, _notes(spec, cables, drawn), (width, foot))
-    return _svg(spec.name, width, height, [*_head(spec), *parts, *legend])
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    label = f'role="img" aria-label="Topology of {escape(plain_text(spec.name))}"'
+    page = '<rect class="page" width="100%" height="100%"/>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}><style>{_STYLE}</style>'
+    title = _text(_MARGIN - 12, 34, spec.name, "title"), _text(_MARGIN - 12, 54, _sum(spec), "soft")
+    return "\n".join([head, page, *title, *wires, *legend, "</svg>\n"])
 
 
 def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
@@ -143,13 +145,17 @@ def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
                     key, Cable(low, high, "", ((speed, 1),), f"{hint} to {other} {port}")
                 )
     cables += [*pairs.values(), *_ways_out(spec, {cable.low for cable in cables})]
-    speeds: dict[str, Counter[int]] = defaultdict(Counter)
+    of_low: dict[str, list[Cable]] = defaultdict(list)
     for cable in cables:
-        speeds[cable.low].update(dict(cable.speeds))
-    boxes = [_host(spec, host, speeds[host.name]) for host in spec.hosts if host.name in speeds]
+        of_low[cable.low].append(cable)
+    hosts = [host for host in spec.hosts if host.name in of_low]
+    boxes = [_host(spec, host, _total(of_low[host.name])) for host in hosts]
     if any(cable.high == _WAYS_OUT for cable in cables):
-        boxes.append(Device(_WAYS_OUT, 1, _OUTSIDE[spec.cloud is not None]))
-    boxes += [Device(each.name, tiers[each.name], each.name, _kind(each)) for each in switches]
+        name = "InfiniBand of the cloud" if spec.cloud else "switches that are not in the file"
+        boxes.append(Device(_WAYS_OUT, 1, name))
+    for each in switches:
+        kind = f"{each.model} · {each.os}" if isinstance(each, Switch) else each.model
+        boxes.append(Device(each.name, tiers[each.name], each.name, (kind,)))
     return boxes, cables
 
 
@@ -191,10 +197,6 @@ def _ways_out(spec: ClusterSpec, cabled: set[str]) -> Iterator[Cable]:
             yield Cable(host.name, _WAYS_OUT, "", ((fabric.rate_gbit_s, count),), host.name)
 
 
-def _kind(switch: Switch | FabricSwitch) -> tuple[str, ...]:
-    return (f"{switch.model} · {switch.os}" if isinstance(switch, Switch) else switch.model,)
-
-
 def _host(spec: ClusterSpec, host: Host, speeds: Mapping[int, int]) -> Device:
     gpus = f"{host.gpus} {_TIMES} {host.gpu_model or 'GPU'}"
     on = [each.name for each in spec.hypervisors if any(vm.name == host.name for vm in each.vms)]
@@ -215,7 +217,7 @@ def _groups(devices: Sequence[Device], cables: Sequence[Cable]) -> Mapping[str, 
     found = {each.key: each.key for each in devices}
     for row in range(4):
         here = [each for each in devices if each.row == row]
-        if len(here) <= (_MOST_SWITCHES if row else _MOST_HOSTS):
+        if len(here) <= _MOST_BOXES:
             continue
         for each in here:
             below = frozenset(found[c.low] for c in cables if c.high == each.key and row)
@@ -235,35 +237,28 @@ def _join(
     for cable in cables:
         low, high = groups[cable.low], groups[cable.high]
         joined[low, high, cable.lane].append(cable)
-    boxes = [
-        replace(
-            each,
-            name=_short(members[each.key]),
-            lines=(_several(len(members[each.key]), each.row), *each.lines),
-        )
-        if len(members[each.key]) > 1
-        else each
-        for each in devices
-        if each.key in members
+    boxes = [_box(each, members[each.key]) for each in devices if each.key in members]
+    return boxes, [
+        Cable(*key, tuple(sorted(_total(found).items())), "\n".join(c.hint for c in found[:32]))
+        for key, found in joined.items()
     ]
-    return boxes, [_bundle(key, each) for key, each in joined.items()]
 
 
-def _short(names: Sequence[str]) -> str:
-    folded = fold_names(names)
-    return folded if len(folded) <= _LONGEST_NAME else f"{names[0]} … {names[-1]}"
+def _box(first: Device, names: Sequence[str]) -> Device:
+    if len(names) == 1:
+        return first
+    folded, number = fold_names(names), len(names)
+    shown = folded if len(folded) <= _LONGEST_NAME else f"{names[0]} … {names[-1]}"
+    count = counted(number, "switch", "switches") if first.row else counted(number, "host")
+    return replace(first, name=shown, lines=(count, *first.lines))
 
 
-def _several(number: int, row: int) -> str:
-    return counted(number, "switch", "switches") if row else counted(number, "host")
-
-
-def _bundle(key: tuple[str, str, str], cables: Sequence[Cable]) -> Cable:
+def _total(cables: Iterable[Cable]) -> Counter[int]:
+    """Speed to the number of cables."""
     speeds = Counter[int]()
     for cable in cables:
         speeds.update(dict(cable.speeds))
-    hint = "\n".join(each.hint for each in cables[:32])
-    return Cable(*key, tuple(sorted(speeds.items())), hint)
+    return speeds
 
 
 _Places = Mapping[str, tuple[float, float, float]]
@@ -359,14 +354,12 @@ def _wire(
     )
 
 
-def _head(spec: ClusterSpec) -> Iterator[str]:
-    yield _text(_MARGIN - 12, 34, spec.name, "title")
+def _sum(spec: ClusterSpec) -> str:
     switches = len(spec.switches) + (len(spec.infiniband.switches) if spec.infiniband else 0)
     found = [counted(len(spec.hosts), "host"), counted(switches, "switch", "switches")]
     found += [counted(len(spec.rails), "rail")] if spec.rails else []
     kind = "RoCE" if spec.rdma.transport == "roce" else "InfiniBand"
-    counts = f"{', '.join(found)}; {kind}"
-    yield _text(_MARGIN - 12, 54, counts, "soft")
+    return f"{', '.join(found)}; {kind}"
 
 
 def _legend(
@@ -378,13 +371,10 @@ def _legend(
     for number, lane in enumerate(lanes):
         x, line = _MARGIN - 12 + number % columns * 270, y + number // columns * 20
         dashes = ' stroke-dasharray="6 3"' if number >= len(_LANES) else ""
-        colour = _LANES[number % len(_LANES)]
-        parts.append(
-            f'<path d="M{x:.0f} {line:.0f}h22" stroke="{colour}" stroke-width="3"{dashes}/>'
-        )
+        style = f'stroke="{_LANES[number % len(_LANES)]}" stroke-width="3"{dashes}'
         rail = spec.rail(lane)
         words = f"{lane}: VLAN {rail.vlan}, {rail.subnet}" if rail else lane
-        parts.append(_text(x + 30, line + 4, words, ""))
+        parts += [f'<path d="M{x:.0f} {line:.0f}h22" {style}/>', _text(x + 30, line + 4, words, "")]
     y += -(-len(lanes) // columns) * 20 + 12
     for words in notes:
         for line in wrap(words, int((width - 2 * _MARGIN) / 6)):
@@ -395,10 +385,7 @@ def _legend(
 
 def _notes(spec: ClusterSpec, cables: Sequence[Cable], drawn: Collection[str]) -> Iterator[str]:
     for lowest, title in ((True, "Links of hosts"), (False, "Links between switches")):
-        speeds = Counter[int]()
-        for cable in cables:
-            speeds.update(dict(cable.speeds) if (cable.low in drawn) is lowest else {})
-        if speeds:
+        if speeds := _total(each for each in cables if (each.low in drawn) is lowest):
             yield f"{title}: {_counted(speeds).replace('G', ' Gbit/s')}"
     roles: dict[str, list[str]] = defaultdict(list)
     for host in spec.hosts:
@@ -413,14 +400,6 @@ def _notes(spec: ClusterSpec, cables: Sequence[Cable], drawn: Collection[str]) -
 def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(plain_text(words))}</text>"
-
-
-def _svg(name: str, width: float, height: float, parts: Iterable[str]) -> str:
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    label = f'role="img" aria-label="Topology of {escape(plain_text(name))}"'
-    page = '<rect class="page" width="100%" height="100%"/>'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}><style>{_STYLE}</style>'
-    return "\n".join([head, page, *parts, "</svg>\n"])
 
 
 @app.command()
@@ -440,8 +419,5 @@ def draw(
     if str(path) == "-":
         say(text, nl=False)
         return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    write_text(path, text)
     say(f"{path}: {spec.name}")

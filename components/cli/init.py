@@ -92,7 +92,6 @@ def init(  # noqa: PLR0913 - one parameter for each option
 
 
 def _site(example: Example, rails: int | None, hosts: int | None, found: Path | None) -> str:
-    """The text of the site, with the asked numbers."""
     text = example_text(example)
     if found is None and rails is None and hosts is None and sys.stdin.isatty():
         own_rails, own_hosts = numbers_of(text)

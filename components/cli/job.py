@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,16 +14,12 @@ from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
 from components.cli.app import StackOrFile, command_app, say
-from components.cli.stack import load_stack
+from components.cli.stack import Stack, load_stack_or_file
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
 from components.jobs.mpi import TorchForm
-from components.kubernetes.planes.base import ClusterRef
-from components.model.cluster import ClusterSpec
 from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
-from components.plan.make import make_plan
-from components.remote.step import secrets_from
 from components.submit.follow import (
     START_DEADLINE_S,
     create,
@@ -47,21 +42,10 @@ from components.submit.make import (
     make_job,
     render_objects,
 )
-from components.update.secrets import outside_secrets
 
 app = command_app()
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
-_SUFFIXES: Final = frozenset({".yaml", ".yml"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """The parts of a site that a job needs."""
-
-    spec: ClusterSpec
-    access: ClusterRef | None
-    secrets: dict[str, str] = field(repr=False)
 
 
 @app.command()
@@ -110,32 +94,13 @@ def job(  # noqa: PLR0913 - one parameter for each option
         form=form,
         program=tuple(program or ()),
     )
-    found = _of_file(Path(site)) if Path(site).suffix in _SUFFIXES else _of_stack(site)
+    found = load_stack_or_file(site)
     chosen, troubles = choose(found.spec, asked)
     if not run:
         say(render_objects(make_job(_good(chosen, troubles)).objects), nl=False)
         return
     api, ready = _ready(found, asked, chosen, troubles)
     _follow(api, ready, asked, start_deadline_s)
-
-
-def _of_stack(name: str) -> _Site:
-    loaded = load_stack(name)
-    secrets = {**loaded.reach_secrets, **secrets_from(os.environ)}
-    access = loaded.plan.acceptance.access
-    known = access.known(loaded.applied.instances) if access else None
-    return _Site(loaded.spec, known, secrets)
-
-
-def _of_file(file: Path) -> _Site:
-    checked = load_checked_site(file)
-    spec = checked.spec_or_raise()
-    plan = make_plan(spec, file.stem.removeprefix("Pulumi."), checked.lock)
-    return _Site(
-        spec,
-        plan.acceptance.access,
-        {**outside_secrets(spec, os.environ), **secrets_from(os.environ)},
-    )
 
 
 def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
@@ -145,9 +110,8 @@ def _good(chosen: Chosen | None, troubles: tuple[Refusal, ...]) -> Chosen:
 
 
 def _ready(
-    site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
+    site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> tuple[Api, UserJob]:
-    """The cluster, and the job in the form in which it can be created there now."""
     try:
         api = _open(site)
         return api, _look(api, site, asked, chosen, troubles)
@@ -177,22 +141,19 @@ def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> No
     raise typer.Exit(1 if 1 in codes else max(codes))
 
 
-def _open(site: _Site) -> Api:
-    api = open_cluster(site.access, site.secrets)
+def _open(site: Stack) -> Api:
+    access = site.plan.acceptance.access
+    known = access.known(site.applied.instances) if access else None
+    api = open_cluster(known, site.all_secrets)
     if api is None or isinstance(api, Absent):
         raise UnreachableError(api.why if api else "the site lacks a cluster")
     return api
 
 
 def _look(
-    api: Api, site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
+    api: Api, site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> UserJob:
-    """The job in the form in which it can be created now.
-
-    Raises:
-        UsageError: The command is wrong; the message also lists every other fault.
-        RailyardError: The cluster does not accept it now.
-    """
+    """The job in the form in which it can be created now; all faults are in one error."""
     plane = site.spec.kubernetes
     given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
     tolerations = [each.model_dump(exclude_none=True) for each in given]
@@ -248,7 +209,6 @@ def build(
 
 
 def _name(site: Path | None, tag: str | None) -> str:
-    """The name and tag for the image."""
     if (site is None) == (tag is None):
         raise UsageError(
             "image: name the image once.\n"

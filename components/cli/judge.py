@@ -51,15 +51,15 @@ def _chunks(path: Path) -> Iterator[str]:
 
 
 def _floor(value: float | None) -> float | None:
-    """Accept a limit for a bandwidth or a latency.
-
-    Raises:
-        UsageError: The value is negative, infinite or not a number.
-    """
+    """Refuse a limit for a bandwidth or a latency that is negative, infinite or not a number."""
     if value is not None and not 0 <= value < math.inf:
         what = f"{value:g} is neither a lowest bandwidth nor a highest latency"
         raise UsageError(f"{what}.\n  fix    give a number from 0 on.")
     return value
+
+
+def _limit(words: str) -> object:
+    return typer.Option(callback=_floor, help=words)
 
 
 def _tell(verdict: LogVerdict, output: str) -> None:
@@ -78,8 +78,7 @@ def nccl(
         typer.Option(help="the transport that the data must have taken"),
     ] = None,
     min_busbw: Annotated[
-        float | None,
-        typer.Option(callback=_floor, help="least bus bandwidth in GB/s, rows of 1 GiB and more"),
+        float | None, _limit("least bus bandwidth in GB/s, rows of 1 GiB and more")
     ] = None,
     must: Annotated[
         list[str] | None,
@@ -100,16 +99,10 @@ def perftest(
     expect: Annotated[
         Literal["ib", "roce"] | None, typer.Option(help="the link that must have been used")
     ] = None,
-    min_gbit: Annotated[
-        float | None, typer.Option(callback=_floor, help="least average in Gbit/s")
-    ] = None,
-    max_usec: Annotated[
-        float | None,
-        typer.Option(callback=_floor, help="highest median latency of the smallest size"),
-    ] = None,
+    min_gbit: Annotated[float | None, _limit("least average in Gbit/s")] = None,
+    max_usec: Annotated[float | None, _limit("highest median latency of the smallest size")] = None,
     max_tail_usec: Annotated[
-        float | None,
-        typer.Option(callback=_floor, help="most that 99.9 % of the small messages may take"),
+        float | None, _limit("most that 99.9 % of the small messages may take")
     ] = None,
     output: Format = "text",
 ) -> None:
@@ -122,8 +115,7 @@ def perftest(
 def deepspeed(
     file: Log,
     min_gbit: Annotated[
-        float | None,
-        typer.Option(callback=_floor, help="least bus bandwidth of the largest message in Gbit/s"),
+        float | None, _limit("least bus bandwidth of the largest message in Gbit/s")
     ] = None,
     output: Format = "text",
 ) -> None:
@@ -146,8 +138,7 @@ def training(
     file: Log,
     ranks: Annotated[int | None, typer.Option(help="ranks that must have taken part")] = None,
     min_images: Annotated[
-        float | None,
-        typer.Option(callback=_floor, help="least images per second, all ranks together"),
+        float | None, _limit("least images per second, all ranks together")
     ] = None,
     output: Format = "text",
 ) -> None:

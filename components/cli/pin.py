@@ -32,6 +32,7 @@ from components.model.secret_refs import list_secrets
 from components.model.sources import Registry
 from components.operators.operators_plan import chart_values
 from components.reading.load import load_site
+from components.reading.site_path import stack_of
 from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
@@ -115,9 +116,8 @@ def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
     wanted = {login.password.name for login in logins}
     outside = ((each, path) for each, path in list_secrets(spec) if each.name in wanted)
     known = {**resolve(outside, os.environ), **secrets_from(os.environ)}
-    parts = file.name.split(".")
-    if not wanted <= set(known) and parts[0] == "Pulumi" and len(parts) == 3:  # noqa: PLR2004 - Pulumi.<stack>.yaml
-        known = {**read_config(parts[1]).secrets, **known}
+    if not wanted <= set(known) and (stack := stack_of(file)):
+        known = {**read_config(stack).secrets, **known}
     if missing := sorted(wanted - set(known)):
         raise UsageError(
             f"the secret {missing[0]} is needed to log in, and {file} does not hold it.\n"

@@ -160,11 +160,7 @@ def _named_site(text: bytes) -> str:
 
 
 def _show(reference: str, file: Path) -> bytes:
-    """A file as it is at a git ref.
-
-    Raises:
-        UsageError: The ref does not exist, or lacks the file.
-    """
+    """A file as it is at a git ref, which must exist and have the file."""
     if reference.startswith("-"):
         raise UsageError(f"{reference!r} is not a git ref: it begins with a hyphen")
     command = ["git", "-C", str(file.absolute().parent), "show", f"{reference}:./{file.name}"]

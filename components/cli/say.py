@@ -32,11 +32,7 @@ _COLOURS: Final = (
 def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
     """Print a text; control characters are shown and do not reach the terminal (`plain_text`).
 
-    Args:
-        text: Any text.
-        nl: Whether a line break follows.
-        err: Whether it goes to standard error.
-        paint: Whether it is a report, whose important words get colours on a terminal.
+    With `paint` it is a report, whose important words get colours on a terminal.
     """
     shown = plain_text(text)
     if paint and _has_colours():

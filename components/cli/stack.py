@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from components.artefacts.lock import Lock
-from components.checks.site import CheckedSite, check_config_value
+from components.checks.site import CheckedSite, check_config_value, load_checked_site
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines
 from components.drift.applied import Applied, applied_from_export
@@ -21,6 +21,7 @@ from components.plan.make import ClusterPlan, make_plan
 from components.project.engine import backend_of, is_lab, project_name, refuse_lab_parts
 from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
+from components.remote.step import secrets_from
 from components.update.secrets import outside_secrets
 
 PULUMI_DEADLINE_S: Final = 120
@@ -57,7 +58,7 @@ class StackConfig:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One stack as its file and its state describe it."""
+    """One stack as its file and its state describe it, or a site file without a state."""
 
     name: str
     spec: ClusterSpec
@@ -78,6 +79,11 @@ class Stack:
             UsageError: A variable is not set, or a program does not return a value.
         """
         return {**self.secrets, **outside_secrets(self.spec, os.environ, self.secrets)}
+
+    @property
+    def all_secrets(self) -> dict[str, str]:
+        """Those of `reach_secrets`, and the RAILYARD_SECRET_NAME of the environment, which win."""
+        return {**self.reach_secrets, **secrets_from(os.environ)}
 
 
 def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
@@ -169,6 +175,30 @@ def load_stack(name: str) -> Stack:
     plan = make_plan(spec, name, lock)
     under_way = _under_way(exported, name)
     return Stack(name, spec, plan, applied, config.secrets, lock, under_way, checked.lines)
+
+
+def load_file(file: Path) -> Stack:
+    """Read a site file, whose secrets come from the environment; no device is contacted.
+
+    Raises:
+        UsageError: The file does not exist.
+        SpecError: The file is wrong.
+    """
+    checked = load_checked_site(file)
+    spec, lock, name = checked.spec_or_raise(), checked.lock, file.stem.removeprefix("Pulumi.")
+    return Stack(
+        name, spec, make_plan(spec, name, lock), Applied(), {}, lock=lock, lines=checked.lines
+    )
+
+
+def load_stack_or_file(name: str) -> Stack:
+    """Read a stack, or a site file if the name ends as one."""
+    return load_file(Path(name)) if is_file(name) else load_stack(name)
+
+
+def is_file(name: str) -> bool:
+    """Whether an argument is a site file rather than the name of a stack."""
+    return Path(name).suffix in {".yaml", ".yml"}
 
 
 def under_way(name: str) -> UnderWay:

@@ -27,7 +27,6 @@ from components.catalogue.version_pairs import (
     TITLES,
     VERSION_SETS,
     Component,
-    Conflict,
 )
 from components.checks.registry import RULES
 from components.checks.render import render_problem
@@ -105,10 +104,7 @@ def list_catalogue() -> dict[str, _Table]:
         for name, catalogue in _LINES.items()
         for line in catalogue
     ]
-    sets = [
-        [name, *(str(value) for value in asdict(chosen).values())]
-        for name, chosen in VERSION_SETS.items()
-    ]
+    sets = [[name, *map(str, asdict(chosen).values())] for name, chosen in VERSION_SETS.items()]
     tags = [
         [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
         for release, tag in DRIVER_TAGS.items()
@@ -140,17 +136,13 @@ def _conflicts() -> _Table:
             f"{TITLES[each.one.component]} {each.one.describe()}",
             f"{TITLES[each.other.component]} {each.other.describe()}"
             if each.other
-            else _alone(each),
+            else ("its driver container" if each.with_container else "anything"),
             each.severity,
             each.reason,
             each.source,
         ]
         for each in CONFLICTS
     ]
-
-
-def _alone(conflict: Conflict) -> str:
-    return "its driver container" if conflict.with_container else "anything"
 
 
 def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:

@@ -35,9 +35,14 @@ _EVERY_VF: Final = ".*."
 
 
 def _split_card(key: str) -> tuple[str, str]:
-    """The PCI address and the setting of a card's key."""
     pci, _, setting = key.removeprefix(_CARD).rpartition(".")
     return pci, setting
+
+
+def _split_vf(key: str) -> tuple[str, str, str]:
+    vf, _, setting = key.removeprefix(_VF).rpartition(".")
+    pci, _, number = vf.rpartition(".")
+    return pci, number, setting
 
 
 def split_key(key: str) -> tuple[str, str]:
@@ -45,9 +50,8 @@ def split_key(key: str) -> tuple[str, str]:
     if key.startswith(_CARD):
         pci, setting = _split_card(key)
         return f"nic {pci}", setting
-    if key.startswith("vf."):
-        vf, _, setting = key.removeprefix("vf.").rpartition(".")
-        pci, _, number = vf.rpartition(".")
+    if key.startswith(_VF):
+        pci, number, setting = _split_vf(key)
         return f"VF {number} of {pci}", setting
     where, _, setting = key.rpartition(".")
     return where or "host", setting
@@ -147,7 +151,6 @@ def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_cards(values: dict[str, str]) -> dict[str, str]:
-    """Replace one key for all cards by a key for each card."""
     shared = {
         key.removeprefix(_EVERY): value for key, value in values.items() if key.startswith(_EVERY)
     }
@@ -165,8 +168,7 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
     found: dict[tuple[str, str], dict[str, str]] = {}
     for key, value in values.items():
         if key.startswith(_VF):
-            vf, _, setting = key.removeprefix(_VF).rpartition(".")
-            pci, _, number = vf.rpartition(".")
+            pci, number, setting = _split_vf(key)
             found.setdefault((pci, setting), {})[number] = value
     left = dict(values)
     for (pci, setting), by in found.items():
@@ -179,7 +181,6 @@ def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _part_vfs(values: dict[str, str]) -> dict[str, str]:
-    """Replace one key for all VFs of a card by a key for each VF."""
     for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
         pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
         numbers = _vf_numbers(values, pci)

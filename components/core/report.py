@@ -19,12 +19,7 @@ _EACH: Final = "example-value"
 
 
 def render_finding(found: Finding, page: str = "") -> str:
-    """Write one finding: the fault, its places or its device, and the fix.
-
-    Args:
-        found: The finding, with the lines of its places.
-        page: The page that describes its rule, shown after the fix.
-    """
+    """Write one finding: the fault, its places or its device, the fix, and the rule's page."""
     mark = f" ({found.severity})" if found.severity != "error" else ""
     lines = [f"{found.rule}{mark}: {found.what}" if found.rule else found.what]
     lines += label_rows(rows_of(found))
@@ -39,12 +34,7 @@ def label_rows(rows: Sequence[str]) -> list[str]:
 
 
 def rows_of(found: Finding, width: int = 0) -> list[str]:
-    """Write each place, and the device with its actual and its wanted value.
-
-    Args:
-        found: The finding.
-        width: Characters for the name of the device.
-    """
+    """Write each place, and the device, padded to `width`, with its actual and wanted value."""
     shown = _shown_places(found)
     heads = [_head(place) for place in shown]
     widest = max(map(len, heads), default=0)
@@ -62,10 +52,7 @@ def rows_of(found: Finding, width: int = 0) -> list[str]:
 
 
 def _shown_places(found: Finding) -> Sequence[Place]:
-    """Return the places of one finding; of joined ones the first few, each line once.
-
-    YAML anchors bring one line of the file to several places of the site.
-    """
+    """Return the places of one finding; of joined ones the first few, each line once."""
     if not found.more and (len(found.where) <= _MANY or found.rule == _EACH):
         return found.where
     lines = {(place.file, place.line, place.value): place for place in reversed(found.where)}

@@ -333,7 +333,6 @@ def _restored(setting: Setting, held: object, owned: object, before: object) -> 
 
 
 def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
-    """Return our entries as they were recorded."""
     back: Map = {}
     entry = Setting(setting.each)
     for key, ours in owned.items():

@@ -35,7 +35,6 @@ def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a dataclass that the output shows."""
     for name, omit_empty in _fields_of(type(value)):
         item = getattr(value, name)
         if item or not omit_empty:

@@ -40,22 +40,6 @@ def known_model(device: str) -> CardName | None:
     return _KNOWN.get(device)
 
 
-_KEYS: Final = (
-    "rail",
-    "pci",
-    "netdev",
-    "model",
-    "speed_gbit_s",
-    "numa",
-    "link_gt_s",
-    "link_width",
-    "lanes",
-    "gpu_pci",
-    "gpu_path",
-)
-"""Keys that discovery writes for a card, in this order."""
-
-
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """A value of the file that the host contradicts."""
@@ -161,7 +145,7 @@ def _without_taken(
 
 
 def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]:
-    """Return a card's values; for the link the best of card and slot, to report a fault."""
+    """Return a card's values in the order of the file; for the link the best of card and slot."""
     own = gpus_of(pairs, card.pci)
     longest = max((pair.distance for pair in pairs if pair.gpu in own), default=None)
     values: dict[str, Json] = {
@@ -177,7 +161,7 @@ def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]
         "gpu_pci": list(own) or None,
         "gpu_path": longest.name if longest is not None else None,
     }
-    return {key: values[key] for key in _KEYS if values[key] is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _compare_cards(
@@ -197,7 +181,7 @@ def _compare_cards(
         disagreements += _other_board(card, place, fact, look)
         for key, value in found.get(fact.pci, {}).items():
             if key not in card:
-                if not _waits_for_pairs(card, key):
+                if key != "gpu_path" or "gpu_pci" not in card:  # it depends on the GPUs
                     keys.setdefault(number, {})[key] = value
             elif not _agrees(key, card[key], value, fact):
                 disagreements.append(Disagreement((*place, key), card[key], value))
@@ -213,11 +197,6 @@ def _other_board(
         there = next((each.pci for each in look.cards if each.serial == str(written)), None)
         note = f"the card with serial {written} is at {there}" if there else ""
         yield Disagreement((*place, "serial"), written, fact.serial, note)
-
-
-def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
-    """Whether a key is not proposed: `gpu_path` depends on the GPUs, and the user chose those."""
-    return key == "gpu_path" and "gpu_pci" in card
 
 
 def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:

@@ -76,12 +76,7 @@ def choose_rails(
     if no rail is left for it, or if its cable contradicts the file. If the host lacks a card of the
     file, no card gets a rail by its order, because it may be the missing one.
 
-    Args:
-        host: The host's entry in the file.
-        written: Its cards in the file, each with its PCI address, or an empty text if that is
-            unknown.
-        look: Its hardware.
-        site: The rails.
+    `written` has the host's cards in the file, each with its PCI address; empty if it is unknown.
     """
     rails = _written_rails(written)
     cabled = {card.pci: found for card in look.cards if (found := _cabled(host, card, site))}

@@ -114,7 +114,6 @@ def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
 
 
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
-    """Whether a text of the file names the device."""
     mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
     if mark is None:
         return False
@@ -159,11 +158,7 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
 def _entries(
     spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[dict[str, str], str]:
-    """Return the entries of `renamed`: this rename, and those that the state lacks.
-
-    Raises:
-        UsageError: An update has to end first.
-    """
+    """Return the entries of `renamed`: this rename, and those that the state lacks."""
     declared: Mapping[str, str] = getattr(spec.renamed, GROUPS[asked.kind])
     first = declared.get(asked.old, "")
     begun = first in in_state - {""}

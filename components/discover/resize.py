@@ -33,11 +33,8 @@ Entry = dict[str, Any]
 def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entry] = ()) -> str:
     """Write the rails, ports and workers of a site again for other numbers.
 
-    Args:
-        text: The example.
-        rails: Number of rails; None keeps the example's, or takes the cards of the found hosts.
-        hosts: Number of workers; None keeps the example's.
-        found: Workers that were read, in place of the example's.
+    None keeps the example's number; `found` are workers that were read, in place of the example's,
+    whose cards then give the number of rails.
 
     Raises:
         UsageError: The example has a form that cannot be counted up, or too few ports.
@@ -70,7 +67,6 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
 
 
 def _read(text: str) -> tuple[Entry, list[Entry]]:
-    """Return a site and its workers."""
     site: Entry = spread_document(yaml.safe_load(text))
     return site, [host for host in site.get("hosts", []) if host["role"] == "worker"]
 
@@ -127,9 +123,8 @@ def _rail(rails: Sequence[Entry], number: int) -> Entry:
     new = {**last, "name": f"{last['name'].rstrip('0123456789')}{number}"}
     new |= {"vlan": last["vlan"] + more, "subnet": f"{first}/{network.prefixlen}"}
     for key in ("resource", "network"):
-        old = str(last["vlan"])
-        new[key] = last[key].replace(old, str(new["vlan"])) if old in last[key] else ""
-        new[key] = new[key] or f"{last[key]}_{number}"
+        named = last[key].replace(str(last["vlan"]), str(new["vlan"]))
+        new[key] = named if named != last[key] else f"{last[key]}_{number}"
     return new
 
 
@@ -207,7 +202,7 @@ def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[st
             "has two, mixed-fabric four. For a larger switch, write fewer hosts here, and then "
             "change model, ports and hosts in site.yaml."
         )
-    lines: dict[str, Json] = {}
+    lines: dict[str, str] = {}
     folded = fold_names(hosts)
     for place, rail in enumerate(rails):
         ports = known[place * len(hosts) : (place + 1) * len(hosts)]
@@ -215,9 +210,8 @@ def _ports(switch: Entry, rails: Sequence[str], hosts: Sequence[str]) -> list[st
             lines[f"{ports[0]}-{ports[-1]}"] = f"{folded}/{rail}"
         else:
             lines |= {port: f"{host}/{rail}" for port, host in zip(ports, hosts, strict=True)}
-    for key, to in lines.items():
-        lines[key] = {**form, "to": to} if isinstance(form, dict) else to
-    return [f"{json.dumps(key)}: {flow(end)}" for key, end in {**lines, **links}.items()]
+    ends = {key: {**form, "to": to} if isinstance(form, dict) else to for key, to in lines.items()}
+    return [f"{json.dumps(key)}: {flow(end)}" for key, end in {**ends, **links}.items()]
 
 
 def _with_workers(text: str, workers: Sequence[Entry]) -> str:
@@ -252,32 +246,25 @@ def _ranges(hosts: Sequence[Entry]) -> list[Entry]:
     """Join entries that only count up in the name and in the last number of the address."""
     joined: list[list[Entry]] = []
     for host in hosts:
-        before = joined[-1] if joined else [host]
-        pair = [before[0], host]
-        counts = (
-            "template" in host
-            and "host_key" not in host["ssh"]
-            and all(
-                "," not in fold_names([*texts, text])
-                for texts, text in (
-                    ([each["name"] for each in before], host["name"]),
-                    ([each["ssh"]["address"] for each in before], host["ssh"]["address"]),
-                )
-            )
-        )
-        if joined and counts and pair[0]["template"] == host["template"]:
-            joined[-1].append(host)
-        else:
+        alike = bool(joined) and joined[-1][0].get("template") == host.get("template", "")
+        names = _folded([*joined[-1], host]) if alike and "host_key" not in host["ssh"] else (",",)
+        if "," in "".join(names):
             joined.append([host])
+        else:
+            joined[-1].append(host)
     return [_range(each) if len(each) > 1 else each[0] for each in joined]
 
 
+def _folded(hosts: Sequence[Entry]) -> tuple[str, str]:
+    addresses = [each["ssh"]["address"] for each in hosts]
+    return fold_names(each["name"] for each in hosts), fold_names(addresses)
+
+
 def _range(hosts: Sequence[Entry]) -> Entry:
-    address = fold_names([each["ssh"]["address"] for each in hosts])
-    return {**hosts[0], "name": fold_names([e["name"] for e in hosts]), "ssh": {"address": address}}
+    name, address = _folded(hosts)
+    return {**hosts[0], "name": name, "ssh": {"address": address}}
 
 
 def _section(text: str, key: str, lines: Sequence[str], before: Sequence[str] = ()) -> str:
-    """Replace the lines of a key at the top of the file."""
     new = "".join(f"{line}\n" for line in (*before, f"{key}:", *lines))
     return re.sub(rf"(?ms)^{key}:\n.*?(?=^\w)", lambda _: new, text, count=1)

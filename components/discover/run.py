@@ -244,11 +244,7 @@ def compare(
 
 
 def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
-    """Name a new host as it names itself.
-
-    Raises:
-        UsageError: Another host has that name.
-    """
+    """Name a new host as it names itself, unless another host has that name."""
     short = look.name.partition(".")[0].lower()
     name = short if _LABEL.match(short) else target.endpoint.address.replace(".", "-")
     if name in taken:
@@ -281,7 +277,6 @@ def _texts(file: SiteFile, found: Sequence[Found]) -> str:
 
 
 def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
-    """Return the complete entry of a new host."""
     cards: list[Json] = [dict(card) for card in proposal.new_cards]
     return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
 

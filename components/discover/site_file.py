@@ -23,7 +23,7 @@ from components.model.units import JumpNames, Ssh
 from components.reading.host_ranges import expand_hosts
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports
-from components.reading.site_path import SITE_KEY, SitePathError, read_site
+from components.reading.site_path import SITE_KEY, SitePathError, read_site, stack_of
 from components.reading.yaml_text import parse_yaml
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
@@ -101,7 +101,7 @@ def read_site_file(path: Path) -> SiteFile:
         raise SpecError(render_text(parsed.problems))
     named = parsed.below("config", SITE_KEY).value
     if named is not None:
-        return replace(_named_site(named, path), stack=_stack_of(path))
+        return replace(_named_site(named, path), stack=stack_of(path) or None)
     prefix = ("config", CONFIG_KEY)
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
@@ -112,7 +112,7 @@ def read_site_file(path: Path) -> SiteFile:
             f"{path}: the file lacks a site.\n"
             f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
         )
-    stack = _stack_of(path) if prefix else None
+    stack = (stack_of(path) if prefix else "") or None
     written = parsed.below(*prefix, "hosts").value
     return SiteFile(path, text, prefix, site.value, site.lines, stack, written)
 
@@ -129,11 +129,6 @@ def _named_site(named: Json, stack_file: Path) -> SiteFile:
             "  fix    name the site itself: a file that begins with `name:`."
         )
     return read_site_file(path)
-
-
-def _stack_of(path: Path) -> str | None:
-    parts = path.name.split(".")
-    return parts[1] if parts[0] == "Pulumi" and len(parts) > len("  ") else None
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
@@ -199,11 +194,7 @@ def write_proposals(
 
 
 def _at_entry(file: SiteFile, found: Proposal) -> Proposal:
-    """Return the proposal with the place of the host's entry as written.
-
-    Raises:
-        UsageError: The host comes from a template or a range, which other hosts share.
-    """
+    """Return the proposal with the place of the host's entry, which no other host may share."""
     place, alone = file.entry(found.path)
     if not alone:
         name = dict(file.hosts())[found.path].get("name")
@@ -282,11 +273,8 @@ def find_targets(
 ) -> tuple[list[Target], list[UsageError]]:
     """Find the requested hosts once each, in file order, with new ones last.
 
-    Args:
-        file: The site.
-        asked: Names or addresses; none means all hosts of the file.
-        host_key: Public key of the only host that the file does not have yet.
-        user: Login name for that host if its address has none.
+    Without names or addresses these are all hosts of the file. `host_key` and `user` are those of
+    the only host that the file does not have yet.
     """
     _demand_list(file)
     entries = list(file.hosts())
@@ -403,7 +391,6 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
 
 
 def _secret_of(file: SiteFile) -> str:
-    """Return the secret's name of the other hosts' key."""
     for _, host in file.hosts():
         ssh = host.get("ssh")
         key = ssh.get("private_key") if isinstance(ssh, dict) else None

@@ -32,8 +32,6 @@ class _Mark(Protocol):
 
 
 class _View(Protocol):
-    """The typed part of a ruamel node that this module uses."""
-
     value: object
     start_mark: _Mark
     end_mark: _Mark
@@ -42,8 +40,6 @@ class _View(Protocol):
 
 
 class _Composer(Protocol):
-    """The part of ruamel's reader that this module uses."""
-
     def compose(self, text: str, /) -> Node | None: ...
 
 
@@ -199,7 +195,6 @@ class YamlText:
         return Insert(self._line_end(node), text)
 
     def _line_end(self, node: Node) -> int:
-        """The end of the line on which a value ends."""
         last = _last_leaf(node)
         start, end = _view(last).start_mark.index, _view(last).end_mark.index
         if isinstance(last, ScalarNode) and _view(last).style in ("|", ">"):

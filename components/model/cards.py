@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
 from components.catalogue.cards import CardName, find_card
-from components.model.texts import refuse
+from components.model.texts import form_schema, refuse
 from components.model.units import DnsLabel, Frozen, PciAddress, PortGuid, ReleaseText, Sha256
 
 BufferBytes = Annotated[int, Field(ge=0, le=100_000_000)]
@@ -195,9 +195,7 @@ def _address(text: str) -> str:
     )
 
 
-DriverAddress = Annotated[
-    str, AfterValidator(_address), WithJsonSchema({"type": "string", "pattern": rf"^{_ADDRESS}$"})
-]
+DriverAddress = Annotated[str, AfterValidator(_address), form_schema(rf"^{_ADDRESS}$")]
 """An absolute path on the hosts, or an https address."""
 
 

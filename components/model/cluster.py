@@ -192,7 +192,6 @@ class ClusterSpec(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _take_versions(cls, value: object) -> object:
-        """Fill in versions that the file omits from the set that it names."""
         return with_version_set(value)
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.model.reach import OCTET, PublicKey
-from components.model.texts import URL_SIGNS, HcaName, PlainName, refuse
+from components.model.texts import URL_SIGNS, HcaName, PlainName, form_schema, refuse
 from components.model.units import (
     IPV4_NET,
     DnsLabel,
@@ -75,12 +75,9 @@ def _named_network(network: IPv4Network) -> IPv4Network:
 ApiAddress = Annotated[
     str,
     AfterValidator(_api_address),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^([hH][tT][tT][pP][sS]://(?![/?#])[{URL_SIGNS}]+|[hH][tT][tT][pP]://"
-            rf"([A-Za-z0-9._~:%-]*@)?{_LOOPBACK}(:[0-9]*)?([/?#][{URL_SIGNS}]*)?)$",
-        }
+    form_schema(
+        rf"^([hH][tT][tT][pP][sS]://(?![/?#])[{URL_SIGNS}]+|[hH][tT][tT][pP]://"
+        rf"([A-Za-z0-9._~:%-]*@)?{_LOOPBACK}(:[0-9]*)?([/?#][{URL_SIGNS}]*)?)$"
     ),
 ]
 """An https address; plain http only on this machine. Requests are signed but not secret: over http
@@ -90,13 +87,7 @@ AllowedNetworks = Annotated[
         Annotated[
             Ipv4Net,
             AfterValidator(_named_network),
-            WithJsonSchema(
-                {
-                    "type": "string",
-                    "format": "ipv4network",
-                    "pattern": rf"^(?!0\.0\.0\.0/0$){IPV4_NET}$",
-                }
-            ),
+            form_schema(rf"^(?!0\.0\.0\.0/0$){IPV4_NET}$", "ipv4network"),
         ],
         ...,
     ],

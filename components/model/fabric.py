@@ -22,7 +22,7 @@ from components.model.switch_models import (
     TrafficClass,
     WatchdogTimes,
 )
-from components.model.texts import ModelName, PluggedIn, refuse
+from components.model.texts import ModelName, PluggedIn, form_schema, refuse
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -145,7 +145,7 @@ def _router_id(address: IPv4Address) -> IPv4Address:
 RouterId = Annotated[
     Ipv4,
     AfterValidator(_router_id),
-    WithJsonSchema({"type": "string", "format": "ipv4", "pattern": MACHINE_IPV4}),
+    form_schema(MACHINE_IPV4, "ipv4"),
 ]
 """It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from components.catalogue.cards import CardModel, find_card
 from components.catalogue.upstream import Architecture
@@ -28,7 +28,7 @@ from components.model.cards import (
 from components.model.kernel import KernelSettings
 from components.model.reach import CardAddress, NodeAddress
 from components.model.switch_models import DescribedNic
-from components.model.texts import ModelName, refuse
+from components.model.texts import ModelName, form_schema, refuse
 from components.model.units import (
     DNS_LABEL,
     DnsLabel,
@@ -81,26 +81,17 @@ def _host_name(name: str) -> str:
 UserName = Annotated[
     str,
     AfterValidator(_user),
-    WithJsonSchema(
-        {"type": "string", "pattern": rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"},
-    ),
+    form_schema(rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"),
 ]
 """A name that useradd accepts and that is not a system account."""
-NetdevName = Annotated[
-    str, AfterValidator(_netdev), WithJsonSchema({"type": "string", "pattern": rf"^{_NETDEV}$"})
-]
+NetdevName = Annotated[str, AfterValidator(_netdev), form_schema(rf"^{_NETDEV}$")]
 """A name that a network device of Linux can have: at most 15 characters."""
 DOMAIN_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 DomainName = Annotated[str, Field(pattern=DOMAIN_NAME)]
 HostName = Annotated[
     DnsLabel,
     AfterValidator(_host_name),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){DNS_LABEL.removeprefix('^')}",
-        }
-    ),
+    form_schema(rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){DNS_LABEL.removeprefix('^')}"),
 ]
 """A DNS label that no hosts file uses for something else."""
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from components.model.environments import InfiniBandFabric
 from components.model.fabric import RailResource
-from components.model.texts import ModelName, refuse
+from components.model.texts import ModelName, form_schema, refuse
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -75,12 +75,7 @@ PartitionName = Annotated[
     str,
     StringConstraints(pattern=PARTITION_NAME),
     AfterValidator(_partition_name),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}",
-        }
-    ),
+    form_schema(rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}"),
 ]
 """One word of MLNX-OS' command line; the subnet manager's own partition Default is excluded."""
 PartitionKey = Annotated[

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, Field, StringConstraints
 
 from components.model.reach import SshAddress
-from components.model.texts import AbsolutePath, AnyLine, ExportPath, LineText, RegistryUser, refuse
+from components.model.texts import (
+    AbsolutePath,
+    AnyLine,
+    ExportPath,
+    LineText,
+    RegistryUser,
+    form_schema,
+    refuse,
+)
 from components.model.units import (
     DnsLabel,
     EnvironmentName,
@@ -225,13 +233,10 @@ def _at_least(number: int) -> str:
 MessageSize = Annotated[
     str,
     AfterValidator(_judged_size),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": "^("
-            + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())
-            + ")$",
-        }
+    form_schema(
+        "^("
+        + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())
+        + ")$"
     ),
 ]
 """A size as nccl-tests takes it, at least 1 GiB, where bandwidth is judged."""

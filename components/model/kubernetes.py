@@ -17,7 +17,7 @@ from components.model.kubespray import (
     KubespraySource,
     NodePrefix,
 )
-from components.model.texts import LabelValue, LocalPath, QualifiedName, refuse
+from components.model.texts import LabelValue, LocalPath, QualifiedName, form_schema, refuse
 from components.model.units import (
     IPV4_NET,
     K3S_RELEASE,
@@ -130,13 +130,7 @@ def _server_port(port: int) -> int:
 ServiceNet = Annotated[
     Ipv4Net,
     AfterValidator(_service_net),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "format": "ipv4network",
-            "pattern": rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){IPV4_NET}$",
-        }
-    ),
+    form_schema(rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){IPV4_NET}$", "ipv4network"),
 ]
 """The addresses of services: a /12 to a /28."""
 ServerPort = Annotated[
@@ -377,7 +371,6 @@ class ExistingPlane(Plane):
 
 
 def _with_plane(value: object) -> object:
-    """Choose K3s if the file does not name a plane."""
     if not isinstance(value, Mapping):
         return value
     return {"plane": "k3s"} | cast("dict[str, object]", value)

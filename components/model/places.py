@@ -124,24 +124,24 @@ def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
 def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
     """Map host and rail to the switch of the host's card there; the first one of several."""
     found: dict[tuple[str, str], str] = {}
+    for switch, _, card in _cabled(spec):
+        found.setdefault(card, switch)
+    return found
+
+
+def _cabled(spec: ClusterSpec) -> Iterator[tuple[str, str | None, tuple[str, str]]]:
+    """Yield switch, mode of the port, and host and rail, for each port with a host."""
     for switch in spec.switches:
         for port in switch.ports.values():
             host, slash, rail = port.to.partition("/")
             if slash:
-                found.setdefault((host, rail), switch.name)
-    return found
+                yield switch.name, port.mode, (host, rail)
 
 
 @once
 def routed_cards(spec: ClusterSpec) -> frozenset[tuple[str, str]]:
     """Return host and rail of each card on a routed port."""
-    found: set[tuple[str, str]] = set()
-    for switch in spec.switches:
-        for port in switch.ports.values():
-            host, slash, rail = port.to.partition("/")
-            if slash and port.mode == "routed":
-                found.add((host, rail))
-    return frozenset(found)
+    return frozenset(card for _, mode, card in _cabled(spec) if mode == "routed")
 
 
 def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
 from components.model.hosts import NetdevName
 from components.model.switch_models import PciId
-from components.model.texts import refuse
+from components.model.texts import form_schema, refuse
 from components.model.units import (
     IMAGE,
     DnsLabel,
@@ -68,12 +68,7 @@ ResourcePrefix = Annotated[
 SharedPlugin = Annotated[
     ImageName,
     AfterValidator(_shared_plugin),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){IMAGE.removeprefix('^')}",
-        }
-    ),
+    form_schema(rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){IMAGE.removeprefix('^')}"),
 ]
 """The maintained plugin at an exact version. The image `acs/rdma-device-plugin` of Aliyun's
 registries is years old and its source was never published, so it cannot be corrected."""

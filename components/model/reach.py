@@ -11,10 +11,10 @@ import re
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, ValidationInfo
 
 from components.core.plain_text import has_placeholder, one_line
-from components.model.texts import ANY_LINE, refuse
+from components.model.texts import ANY_LINE, form_schema, refuse
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
@@ -168,20 +168,17 @@ def _holds_type(encoded: str, kind: str) -> bool:
 SshAddress = Annotated[
     str,
     AfterValidator(_ssh_address),
-    WithJsonSchema({"type": "string", "pattern": rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$"}),
+    form_schema(rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$"),
 ]
 """An IPv4 or IPv6 address that a machine can have, without brackets, or a DNS name."""
-_MACHINE: Final = WithJsonSchema({"type": "string", "format": "ipv4", "pattern": MACHINE_IPV4})
+_MACHINE: Final = form_schema(MACHINE_IPV4, "ipv4")
 NodeAddress = Annotated[str, AfterValidator(_node_address), _MACHINE]
 """The IPv4 address of a node in its cluster."""
 CardAddress = Annotated[str, AfterValidator(_card_address), _MACHINE]
 """The IPv4 address of a card, without the prefix length, which the rail's subnet has."""
-_KEY_LINE: Final = WithJsonSchema(
-    {
-        "type": "string",
-        "pattern": rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"
-        rf"( {ANY_LINE.strip('^$')})?\s*$",
-    }
+_KEY_LINE: Final = form_schema(
+    rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"
+    rf"( {ANY_LINE.strip('^$')})?\s*$"
 )
 HostKey = Annotated[str, AfterValidator(_host_key), _KEY_LINE]
 """An ed25519, ECDSA or RSA key; an RSA key is checked by SHA-2 signatures."""

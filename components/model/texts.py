@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import StringConstraints
+from pydantic import StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 _ACTS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -86,6 +86,12 @@ def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomErro
     return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})
 
 
+def form_schema(pattern: str, name: str = "") -> WithJsonSchema:
+    """Publish a text with a pattern, and the name of its format if JSON Schema has one."""
+    named = {"format": name} if name else {}
+    return WithJsonSchema({"type": "string", **named, "pattern": pattern})
+
+
 _NUMBERED: Final = re.compile(r"(.+?)([0-9]+)", re.ASCII | re.DOTALL)
 _ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
 
@@ -119,16 +125,21 @@ def _folded(head: str, runs: list[list[str]]) -> str:
 
 def unfold_names(text: str) -> tuple[str, ...]:
     """Read what `fold_names` wrote."""
-    return tuple(name for head, numbers in _ITEM.findall(text) for name in _unfolded(head, numbers))
+    return tuple(
+        head + number
+        for head, numbers in _ITEM.findall(text)
+        for number in (count_up(numbers) if numbers else [""])
+    )
 
 
-def _unfolded(head: str, numbers: str) -> Iterator[str]:
-    if not numbers:
-        yield head
-        return
-    for run in numbers.split(","):
+def count_up(bracket: str) -> Iterator[str]:
+    """Count as a bracket says: `01-03,7` is 01, 02, 03, 7; digits keep their width."""
+    for run in bracket.split(","):
         first, _, last = run.partition("-")
-        width = len(first)
-        yield from (
-            f"{head}{number:0{width}}" for number in range(int(first), int(last or first) + 1)
-        )
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{number:0{len(first)}}"
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Write a few names in their order: the first and the last one."""
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"

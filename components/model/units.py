@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from components.model.reach import IPV4, HostKey, SshAddress
-from components.model.texts import URL_SIGNS, AnyLine, refuse
+from components.model.texts import URL_SIGNS, AnyLine, form_schema, refuse
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
@@ -137,11 +137,7 @@ def _port_guid(value: object) -> object:
 
 
 def _refuse_ipv6(value: object, example: str) -> None:
-    """Refuse an IPv6 value, which is not a slip: every other form would be refused too.
-
-    Raises:
-        PydanticCustomError: The value is an address or a network of IPv6.
-    """
+    """Refuse an IPv6 value, which is not a slip: every other form would be refused too."""
     try:
         IPv6Network(str(value), strict=False)
     except ValueError:
@@ -195,18 +191,13 @@ PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]
 PciAddress = Annotated[
     str,
     AfterValidator(_pci),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$",
-        }
-    ),
+    form_schema(r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$"),
 ]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
 PortName = Annotated[
     str,
     AfterValidator(_port),
-    WithJsonSchema({"type": "string", "pattern": rf"^({_PORT.pattern})$"}),
+    form_schema(rf"^({_PORT.pattern})$"),
 ]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
@@ -214,7 +205,7 @@ lanes throughout."""
 PortGuid = Annotated[
     str,
     BeforeValidator(_port_guid),
-    WithJsonSchema({"type": "string", "pattern": r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$"}),
+    form_schema(r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$"),
 ]
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
@@ -242,13 +233,13 @@ TcpPort = Annotated[int, Field(ge=1, le=65535)]
 Ipv4 = Annotated[
     IPv4Address,
     BeforeValidator(_address),
-    WithJsonSchema({"type": "string", "format": "ipv4", "pattern": rf"^{IPV4}$"}),
+    form_schema(rf"^{IPV4}$", "ipv4"),
 ]
 IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
 Ipv4Net = Annotated[
     IPv4Network,
     BeforeValidator(_network),
-    WithJsonSchema({"type": "string", "format": "ipv4network", "pattern": rf"^{IPV4_NET}$"}),
+    form_schema(rf"^{IPV4_NET}$", "ipv4network"),
 ]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""
@@ -274,12 +265,7 @@ def _pinned(image: str) -> str:
 PinnedImage = Annotated[
     ImageName,
     AfterValidator(_pinned),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^(?=.*@|.*:(?!latest$)[^/@:]+$){IMAGE.removeprefix('^')}",
-        }
-    ),
+    form_schema(rf"^(?=.*@|.*:(?!latest$)[^/@:]+$){IMAGE.removeprefix('^')}"),
 ]
 """An image with a tag or digest, and not `latest`: without one every host might run another image,
 and no report could say which."""

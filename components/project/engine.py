@@ -84,13 +84,7 @@ def wanted_versions() -> dict[str, str]:
 def look_at_engine(
     environ: Mapping[str, str], project: Path, *, ask_version: bool = True
 ) -> Engine:
-    """Inspect the engine that a `pulumi` call in this folder would use.
-
-    Args:
-        environ: PATH, and the variables that name Pulumi's folders.
-        project: The folder of `Pulumi.yaml`.
-        ask_version: Whether to run `pulumi version`; without it the version stays empty.
-    """
+    """Inspect the engine that a `pulumi` call in the project's folder would use."""
     versions = wanted_versions()
     found = shutil.which("pulumi", path=environ.get("PATH", os.defpath))
     program = Path(found) if found else None
@@ -239,20 +233,19 @@ def judge_lab_parts(
 
 def _stand_ins(engine: Engine) -> Iterator[Finding]:
     what = "the plugin {} is the lab's substitute, tested on emulated devices only."
-    for plugin in engine.plugins:
-        if plugin.program is not None and is_stand_in(plugin.program):
-            actual = str(plugin.program)
-            wanted = f"Pulumi's own {plugin.name} {plugin.version}"
-            fix = f"open a shell without the lab's env.sh, and: {plugin.install}"
-            yield _lack(f"stand-in-{plugin.name}", what.format(plugin.name), actual, wanted, fix)
-    if engine.language is not None and is_stand_in(engine.language):
-        yield _lack(
-            "stand-in-language",
-            what.format("for Python"),
-            str(engine.language),
-            "Pulumi's own pulumi-language-python",
-            f"open a shell without the lab's env.sh, and: {INSTALL_CLI.format(engine.wanted)}",
-        )
+    rows = [
+        (each.name, each.name, each.program, f"{each.name} {each.version}", each.install)
+        for each in engine.plugins
+    ]
+    cli = INSTALL_CLI.format(engine.wanted)
+    rows.append(("language", "for Python", engine.language, "pulumi-language-python", cli))
+    for name, title, program, own, install in rows:
+        if program is not None and is_stand_in(program):
+            wanted, fix = (
+                f"Pulumi's own {own}",
+                f"open a shell without the lab's env.sh, and: {install}",
+            )
+            yield _lack(f"stand-in-{name}", what.format(title), str(program), wanted, fix)
 
 
 def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
@@ -287,12 +280,8 @@ def lab_findings(
 ) -> tuple[Finding, ...]:
     """List the reasons why this stack must not run here.
 
-    Args:
-        spec: Its site.
-        stack: Its name.
-        is_lab: `railyard:lab` of its configuration, which `make up` writes.
-        environ: Default: that of this process.
-        file: The stack's file; by default the one that Pulumi would use in this folder.
+    `is_lab` is `railyard:lab` of its configuration, which `make up` writes. The stack's `file` is
+    by default the one that Pulumi would use in this folder.
     """
     known = os.environ if environ is None else environ
     if is_lab:

@@ -66,8 +66,6 @@ def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
 
 
 class _Modules:
-    """Renames the modules of a checkout."""
-
     def __init__(self, root: Path) -> None:
         """List the modules below each package, so that only their names are changed."""
         below = {

@@ -59,13 +59,9 @@ class UnderWay:
 
 
 def find_under_way(exported: str, backend: str, project: str, stack: str) -> UnderWay:
-    """Find unfinished work in the state and in the backend's locks.
+    """Find unfinished work in the output of `pulumi stack export` and in the backend's locks.
 
-    Args:
-        exported: The output of `pulumi stack export`.
-        backend: Address of the backend.
-        project: Name of the project, as a backend may hold several; empty if it is unknown.
-        stack: Name of the stack.
+    A backend may hold several projects; the name of the project is empty if it is unknown.
     """
     document = cast("Mapping[str, object]", json.loads(exported))
     deployment = cast("Mapping[str, object]", document.get("deployment") or {})

@@ -71,8 +71,7 @@ _EXPLAINED: Final[Mapping[str, str]] = {
 def mark_example(text: str) -> str:
     """The text of an example with a comment on each line that the user must change.
 
-    Args:
-        text: A site file. Values of several lines are not marked: no example has one to change.
+    Values of several lines are not marked: no example has one to change.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     found: dict[int, dict[str, None]] = {}
@@ -321,14 +320,7 @@ def _discard(draft: Path | None) -> None:
 
 
 def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequence[str]) -> str:
-    """The steps from the written files to the first preview.
-
-    Args:
-        folder: The project.
-        stack: Its stack.
-        engine: The parts of Pulumi on this machine.
-        secrets: Names of the secrets that the example's site asks for.
-    """
+    """The steps from the written files to the first preview; `secrets` are those of the site."""
     pip = ".venv/bin/pip install --require-hashes -r requirements.txt"
     config = [f"pulumi config set --secret -s {stack} railyard:{name}" for name in secrets]
     steps = (

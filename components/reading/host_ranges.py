@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from typing import Final, NamedTuple
 
 from components.core.problem import Finding, Json, Lines, Place, Severity, SpecPath, Spot
+from components.model.texts import count_up, in_words
 from components.reading.wording import did_you_mean, show_value, wrong_type
 from components.reading.yaml_text import YamlText
 
@@ -34,8 +36,6 @@ _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 
 
 class _Read(NamedTuple):
-    """A value, with the lines and the paths of what is inside it."""
-
     value: Json
     spot: Spot
 
@@ -88,7 +88,6 @@ def _placed(value: Json, above: Spot, path: SpecPath) -> _Read:
 
 
 def _inside(read: _Read, key: str | int) -> _Read:
-    """Return one entry of a mapping or a list."""
     value, item = read.value, None
     if isinstance(value, dict):
         item = value.get(str(key))
@@ -138,7 +137,6 @@ def _join_lists(below: _Read, own: _Read, key: str) -> _Read:
 
 
 def _texts(read: _Read) -> Iterator[_Read]:
-    """Yield each text with a bracket."""
     if isinstance(read.value, str) and "[" in read.value:
         yield read
     keys = read.value if isinstance(read.value, dict) else ()
@@ -153,7 +151,7 @@ def _numbered(value: Json, place: int) -> Json:
     if isinstance(value, list):
         return [_numbered(item, place) for item in value]
     if isinstance(value, str) and "[" in value:
-        return _RANGE.sub(lambda found: _numbers(found[1])[place], value)
+        return _RANGE.sub(lambda found: next(islice(count_up(found[1]), place, None)), value)
     return value
 
 
@@ -165,14 +163,6 @@ def _runs(bracket: str) -> Iterator[tuple[str, str]]:
 
 def _count(bracket: str) -> int:
     return sum(int(last) - int(first) + 1 for first, last in _runs(bracket))
-
-
-def _numbers(bracket: str) -> list[str]:
-    return [
-        f"{number:0{len(first)}}"
-        for first, last in _runs(bracket)
-        for number in range(int(first), int(last) + 1)
-    ]
 
 
 def _slip(text: str) -> tuple[str, str] | None:
@@ -190,10 +180,6 @@ def _slip(text: str) -> tuple[str, str] | None:
                 better = f"{head}[{first.zfill(width)}-{last.zfill(width)}]{tail}"
                 return f"the numbers of {text} differ in their width", better
     return None
-
-
-def _few(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 @dataclass(slots=True)
@@ -258,7 +244,7 @@ class _Expansion:
 
     def _refuse_cycle(self, cycle: list[str]) -> None:
         what = f"the templates {' -> '.join(cycle)} extend each other in a circle."
-        if len(cycle) == len([0, 0]):
+        if cycle[0] == cycle[1]:
             what = f"the template {cycle[0]} extends itself."
         places = tuple(_inside(self.templates[each], "template") for each in cycle[:-1])
         self.refuse(TEMPLATE_RULE, places, what, "remove `template` from one of them.")
@@ -355,7 +341,7 @@ class _Expansion:
             self._keeps(part, f"`each` of {name}", "template")
             if name not in names:
                 what = f"`each` of {whole} has {name}, which is none of its hosts."
-                fix = f"write one of {_few(names)}.{did_you_mean(name, names)}"
+                fix = f"write one of {in_words(names)}.{did_you_mean(name, names)}"
                 self.refuse(RANGE_RULE, (part,), what, fix)
             elif self._is_mapping(part):
                 found[name] = part
@@ -369,7 +355,7 @@ class _Expansion:
         first = next((name for name in names if name in taken), None)
         if first is not None:
             both = f"{show_value(own.value)} and {show_value(others[first].value)}"
-            what = f"{both} overlap in {_few([each for each in names if each in taken])}."
+            what = f"{both} overlap in {in_words([each for each in names if each in taken])}."
             self.refuse(RANGE_RULE, (own, others[first]), what, "let each host be in one entry.")
         self.names |= dict.fromkeys((each for each in names if each not in self.names), own)
         return taken

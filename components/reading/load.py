@@ -80,11 +80,7 @@ class Loaded:
 def load_site(path: Path) -> Loaded:
     """Read a plain site file, or a `Pulumi.<stack>.yaml` with a site or the path of one.
 
-    Args:
-        path: The file, as the user named it: problems show it the same way.
-
-    Returns:
-        The spec, or all problems of the file, each with its line.
+    Problems show the path as the user named it.
 
     Raises:
         UsageError: The file does not exist or cannot be read.
@@ -94,12 +90,9 @@ def load_site(path: Path) -> Loaded:
 
 @without_collector()
 def load_config_value(value: Json, source_file: Path | None, site: Json = None) -> Loaded:
-    """Check a stack's configuration as Pulumi passes it.
+    """Check a stack's configuration as Pulumi passes it: `railyard:cluster` or `railyard:site`.
 
-    Args:
-        value: The parsed value of `railyard:cluster`; None if the stack lacks the key.
-        source_file: The stack's file, for the lines; None or absent: problems show paths only.
-        site: The value of `railyard:site`; None if the stack lacks the key.
+    The stack's file gives the lines; if it is None or absent, problems show paths only.
     """
     whole = YamlText(None, Lines(), ())
     if source_file is not None and source_file.is_file():
@@ -152,8 +145,6 @@ def parse_site(text: str, file: str) -> Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Stack:
-    """A stack file and the secrets in it."""
-
     text: YamlText
     file: Path
 
@@ -321,11 +312,6 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
     """Decide the value of one switch: the environment wins, so no run has to edit the file.
-
-    Args:
-        name: Its name, without `railyard:`.
-        from_environment: The value of `RAILYARD_<NAME>`; empty if unset.
-        from_stack: The value in the stack's configuration; empty if unset.
 
     Raises:
         SpecError: The value is not one of the choices.

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from components.core.problem import Json, SpecPath
+from components.core.problem import Finding, Json, SpecPath
 from components.reading.members import member_for, models_in, owner_of
 from components.reading.wording import mended, wrong_type
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 TAG: Final = "tag:yaml.org,2002:"
 _INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9_]+)")
@@ -64,13 +68,6 @@ def _number(tag: str, text: str) -> Json:
         return text
 
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
-
-    from components.core.problem import Finding, Json, SpecPath
-
-
 def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Finding, ...]:
     """Find numbers written as text and the like, which pydantic would quietly convert.
 
@@ -115,8 +112,8 @@ def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[F
     choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
     if isinstance(value, bool) and value in choices and all(each is not value for each in choices):
         yield wrong_type(path, value, "a whole number")
-    for kind, accepts, wanted in _SCALARS:
-        if kind in kinds and not accepts(value):
+    for kind, accepted, wanted in _SCALARS:
+        if kind in kinds and type(value) not in accepted:  # a bool is no int here
             yield wrong_type(path, value, wanted)
 
 
@@ -130,33 +127,15 @@ def _kinds_of(annotation: object) -> tuple[object, ...]:
     return (annotation,)
 
 
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_bool(value: Json) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
-_SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
-    (bool, _is_bool, "true or false"),
-    (int, _is_whole, "a whole number"),
-    (float, _is_number, "a number"),
-    (IPv4Network, _is_text, "an IPv4 network such as 10.10.111.0/24"),
-    (IPv4Address, _is_text, "an IPv4 address such as 10.10.111.1"),
+_SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (
+    (bool, (bool,), "true or false"),
+    (int, (int,), "a whole number"),
+    (float, (int, float), "a number"),
+    (IPv4Network, (str,), "an IPv4 network such as 10.10.111.0/24"),
+    (IPv4Address, (str,), "an IPv4 address such as 10.10.111.1"),
 )
+"""A type of the model, the types of its values in the file, and both in words."""
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 _EXAMPLES: Final[tuple[Json, ...]] = (
     "stand-in",

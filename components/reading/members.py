@@ -20,6 +20,9 @@ from pydantic.fields import FieldInfo
 
 from components.core.problem import Json, SpecPath
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 
 @cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
@@ -33,7 +36,6 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _classes_of(module: str) -> Mapping[str, Mapping[str, str]]:
-    """Documented keys of each class at the top of a module."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {node.name: _keys_of(node) for node in tree.body if isinstance(node, ast.ClassDef)}
 
@@ -51,9 +53,6 @@ def _keys_of(body: ast.ClassDef) -> Mapping[str, str]:
                 pass
     return found
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 Owner: TypeAlias = "type[BaseModel] | None"
 """The model with the refused value as one of its keys."""
@@ -102,7 +101,6 @@ def tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[Base
 
 @cache
 def _tags_of(member: type[BaseModel]) -> tuple[object, ...]:
-    """Return all choices of all its keys."""
     fields = member.model_fields.values()
     return tuple(choice for info in fields for choice in get_args(info.annotation))
 
@@ -143,9 +141,6 @@ def quoted_words(text: object) -> list[str]:
     """The words in quotes in one of pydantic's texts."""
     return re.findall(r"'([^']*)'", str(text))
 
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 NO_KIND: Final = "no_kind_of_union"
 """Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""
@@ -216,7 +211,6 @@ def _kinds(annotation: object) -> tuple[list[object], bool]:
 
 
 def _below(kind: object, item: str | int) -> object:
-    """Return the annotation of a key or an item, or None."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         info = kind.model_fields.get(str(item))
         return Annotated[info.annotation, info] if info else None

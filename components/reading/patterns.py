@@ -9,67 +9,21 @@ from typing import Final
 
 from components.catalogue.switches.switch_model import MODE
 from components.core.problem import Finding, Place, SpecPath, render_path
-from components.model.cards import (
-    CARD_SERIAL,
-    FIRMWARE_VERSION,
-    GPU_DRIVER,
-    PACKAGE_NAME,
-    TOOLKIT_VERSION,
+from components.model import (
+    cards,
+    environments,
+    infiniband,
+    kubernetes,
+    kubespray,
+    sources,
+    texts,
+    units,
 )
-from components.model.environments import ESXI_RELEASE, INSTANCE_IMAGE, LOCATION
 from components.model.fabric import RAIL_RESOURCE
 from components.model.hosts import DOMAIN_NAME
-from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jobs import CASE_NAME
 from components.model.kernel import SYSCTL_VALUE
-from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
-from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
-from components.model.sources import (
-    HTTPS_ADDRESS,
-    NO_PROXY,
-    PEM_CERTIFICATES,
-    PROXY_URL,
-    REGISTRY_ADDRESS,
-)
 from components.model.switch_models import PCI_ID
-from components.model.texts import (
-    ABSOLUTE_PATH,
-    ANY_LINE,
-    CHART,
-    EXPORT,
-    HCA,
-    LABEL_VALUE,
-    LINE,
-    LOCAL_PATH,
-    MODEL_NAME,
-    NAME,
-    PLUGGED,
-    QUALIFIED_NAME,
-    REGISTRY_USER,
-    RULE_NAME,
-)
-from components.model.units import (
-    DNS_LABEL,
-    DRIVER_TAG,
-    ENVIRONMENT_NAME,
-    EXACT_RELEASE,
-    FOLDER,
-    HTTPS,
-    IMAGE,
-    K3S_RELEASE,
-    LOGIN,
-    MACHINE_ID,
-    NODE_NAME,
-    PINNED_RPM,
-    PINNED_SOURCE,
-    POOL_NAME,
-    PORT_TARGET,
-    REGISTRY,
-    RELEASE,
-    RESOURCE_NAME,
-    SHA_256,
-    SWITCH_SERIAL,
-)
 
 
 def _as_label(text: str) -> str:
@@ -84,168 +38,139 @@ def _as_partition(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32]
 
 
+def _as_release(text: str) -> str:
+    return f"v{text.removeprefix('v').partition('+')[0]}"
+
+
+def _over_https(text: str) -> str:
+    return re.sub(r"^http://", "https://", text)
+
+
 def _on_one_line(text: str) -> str:
     return "" if "\x1b" in text else " ".join(text.split())
 
 
-def _no_idea(_text: str) -> str:
-    return ""
-
-
-PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
-    DNS_LABEL: (
-        "a name of lower-case letters, digits and inner hyphens, at most 63 long",
-        _as_label,
-    ),
-    POOL_NAME: (
-        "a name of lower-case letters, digits and inner hyphens, at most 58 long before a number",
-        lambda text: _as_label(text)[:58].strip("-"),
-    ),
-    SHA_256: ("a SHA-256 checksum of 64 hexadecimal digits in small letters", str.lower),
-    MACHINE_ID: (
-        "the 32 hexadecimal digits of the host's /etc/machine-id",
-        lambda text: re.sub(r"[^0-9a-f]", "", text.lower())[:32],
-    ),
-    PORT_TARGET: (
-        "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
-        _no_idea,
-    ),
-    DOMAIN_NAME: ("a name of at most 63 letters, digits, dots, hyphens and underscores", _no_idea),
-    NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
-    FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
-    PCI_ID: ("a PCI id of four hex digits in small letters, such as 15b3", str.lower),
-    MODE: (
-        "parts and their speed in Gbit/s, for example 2x400",
-        lambda text: text.lower().removesuffix("g"),
-    ),
-    LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
-    IB_PORT: ("the name of a port of an InfiniBand switch such as 1/1/1 or sw1p1", _no_idea),
-    PARTITION_NAME: (
-        "a name of at most 32 letters, digits, hyphens and underscores that begins with a letter",
-        _as_partition,
-    ),
-    HTTPS_ADDRESS: ("an https address without a login or a query in it", _no_idea),
-    REGISTRY_ADDRESS: (
-        "a registry such as registry.site1.example:5000/railyard, without a scheme",
-        lambda text: text.partition("://")[2].rstrip("/"),
-    ),
-    PEM_CERTIFICATES: ("the lines of a certificate file, which begin with -----BEGIN", _no_idea),
-    IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
-    PROXY_URL: (
-        "an address such as http://proxy.example.com:3128, without a user and password",
-        lambda text: text if "//" in text or not text else f"http://{text}",
-    ),
-    NO_PROXY: ("a name, an address or a network, such as .example.com or 10.0.0.0/8", _no_idea),
-    FIRMWARE_VERSION: ("a firmware release such as 28.43.1014", _no_idea),
-    SYSCTL_VALUE: ("a number, or a text of letters, digits, spaces and ._:/,+-", _no_idea),
-    GPU_DRIVER: ("a version of a GPU driver such as 580.126.20", _no_idea),
-    PACKAGE_NAME: (
-        "the name of a package without a version, such as doca-ofed",
-        lambda text: text.partition("=")[0],
-    ),
-    CARD_SERIAL: (
-        "a serial number as `lspci -vv` shows it, such as MT2012X12345",
-        str.strip,
-    ),
-    SWITCH_SERIAL: ("a serial number as the switch shows it, such as MT1845X03127", str.strip),
-    RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
-    PINNED_RPM: (
-        "an RPM package: an absolute path on the hosts or an https address that ends in .rpm",
-        lambda text: re.sub(r"^http://", "https://", text),
-    ),
-    PINNED_SOURCE: (
-        "an absolute path on the hosts or an https address",
-        lambda text: re.sub(r"^http://", "https://", text),
-    ),
-    K3S_RELEASE: (
-        "an exact release of K3s such as v1.36.3+k3s1",
-        lambda text: f"v{text.removeprefix('v').partition('+')[0]}+k3s1",
-    ),
-    DRIVER_TAG: (
-        "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
-        _no_idea,
-    ),
-    CPU_LIST: ("a list of CPUs as Linux writes it, such as 0-1,64-65", _no_idea),
-    CRON: ("five fields of cron, such as 0 */12 * * *", _no_idea),
-    KUBERNETES_RELEASE: (
-        "an exact release of Kubernetes such as v1.35.4",
-        lambda text: f"v{text.removeprefix('v').partition('+')[0]}",
-    ),
-    KUBESPRAY_TAG: (
-        "an exact release of kubespray such as v2.31.0",
-        lambda text: f"v{text.removeprefix('v')}",
-    ),
-    COMMIT: ("a whole commit of 40 hexadecimal digits in small letters", str.lower),
-    IPOIB_DEVICE: ("a name of a network device, at most 15 letters, digits and ._-", _no_idea),
-    EXACT_RELEASE: ("one exact release of a chart such as v26.3.3", _no_idea),
-    REGISTRY: (
-        "a registry of the form host:port such as 192.168.100.10:5000, without a scheme or a path",
-        lambda text: re.sub(r"^https?://", "", text).partition("/")[0],
-    ),
-    CASE_NAME: (
-        "a name of at most 20 lower-case letters, digits and inner hyphens",
-        lambda text: _as_label(text)[:20].strip("-"),
-    ),
-    RAIL_RESOURCE: (
-        "a name of letters, digits and inner underscores without prefix, at most 63 long",
-        lambda text: re.sub(r"[^A-Za-z0-9]+", "_", text.rpartition("/")[2]).strip("_"),
-    ),
-    RESOURCE_NAME: (
-        "a name of letters, digits and inner dots, hyphens and underscores, at most 63 long",
-        lambda text: text.rpartition("/")[2],
-    ),
-    LOCATION: ("a location as the cloud's console shows it, such as us-east1-a", str.lower),
-    INSTANCE_IMAGE: ("an image of the form <name>:<tag> such as ubuntu22.04:latest", _no_idea),
-    ESXI_RELEASE: (
-        "an ESXi release such as 7.0U2 or 8.0 (`esxcli system version get` shows it)",
-        lambda text: re.sub(r"[ .]?[uU](pdate *)?(?=[0-9])", "U", text),
-    ),
-    KUBERNETES_VERSION: (
-        "a version such as v1.36.3, as `kubectl version` calls the server version",
-        _no_idea,
-    ),
-    HTTPS: ("an https address", lambda text: re.sub(r"^http://", "https://", text)),
-    ENVIRONMENT_NAME: ("the name of an environment variable such as NCCL_IB_SL", _as_variable),
-    ABSOLUTE_PATH: (
-        "a path from the root on, without `..`, such as /opt/nccl-tests/build",
-        _no_idea,
-    ),
-    EXPORT: ("a path from the root on, without `..`, such as /export/data", _no_idea),
-    ANY_LINE: ("a text on one line without control characters", _on_one_line),
-    LINE: ("words on one line without control characters", _on_one_line),
-    MODEL_NAME: ("the name of a model: letters, digits, blanks and ._()/+:-", _no_idea),
-    NAME: ("a name of letters, digits, dots, hyphens and underscores", _no_idea),
-    PLUGGED: ("words of letters, digits, blanks and ._/:,()+-", _no_idea),
-    LOCAL_PATH: ("a path of letters, digits, blanks and ._~/+@=,-", _no_idea),
-    CHART: (
-        "a chart such as gpu-operator, charts/own or oci://registry.example/charts/x",
-        _no_idea,
-    ),
-    REGISTRY_USER: ("a user of letters, digits and $_.+@=~/-", _no_idea),
-    LABEL_VALUE: ("a label's value: letters, digits and inner ._-, at most 63 long", _no_idea),
-    QUALIFIED_NAME: (
-        "a key such as nvidia.com/gpu: at most 63 letters, digits and inner ._- after a DNS name",
-        _no_idea,
-    ),
-    HCA: ("the name of an RDMA device such as mlx5_0", _no_idea),
-    TOOLKIT_VERSION: ("a version of the container toolkit such as 1.17.8-1", _no_idea),
-    RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
-    r"^[a-z][a-z0-9_]*$": (
-        "a name of lower-case letters, digits and underscores",
-        lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
-    ),
+PATTERNS: Final[dict[str, str]] = {
+    units.DNS_LABEL: "a name of lower-case letters, digits and inner hyphens, at most 63 long",
+    units.POOL_NAME: "a name of lower-case letters, digits and inner hyphens, at most 58 long "
+    "before a number",
+    units.SHA_256: "a SHA-256 checksum of 64 hexadecimal digits in small letters",
+    units.MACHINE_ID: "the 32 hexadecimal digits of the host's /etc/machine-id",
+    units.PORT_TARGET: "a text of the form <host>/<rail>, for example gpu01/rail-0, or "
+    "<switch>:<port>",
+    DOMAIN_NAME: "a name of at most 63 letters, digits, dots, hyphens and underscores",
+    units.NODE_NAME: "a name of lower-case letters, digits, inner hyphens and dots",
+    units.FOLDER: "an absolute path of letters, digits, dots, hyphens and underscores",
+    PCI_ID: "a PCI id of four hex digits in small letters, such as 15b3",
+    MODE: "parts and their speed in Gbit/s, for example 2x400",
+    units.LOGIN: "a login name of letters, digits, dots, hyphens and underscores",
+    infiniband.IB_PORT: "the name of a port of an InfiniBand switch such as 1/1/1 or sw1p1",
+    infiniband.PARTITION_NAME: "a name of at most 32 letters, digits, hyphens and underscores "
+    "that begins with a letter",
+    sources.HTTPS_ADDRESS: "an https address without a login or a query in it",
+    sources.REGISTRY_ADDRESS: "a registry such as registry.site1.example:5000/railyard, without a "
+    "scheme",
+    sources.PEM_CERTIFICATES: "the lines of a certificate file, which begin with -----BEGIN",
+    units.IMAGE: "an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme",
+    sources.PROXY_URL: "an address such as http://proxy.example.com:3128, without a user and "
+    "password",
+    sources.NO_PROXY: "a name, an address or a network, such as .example.com or 10.0.0.0/8",
+    cards.FIRMWARE_VERSION: "a firmware release such as 28.43.1014",
+    SYSCTL_VALUE: "a number, or a text of letters, digits, spaces and ._:/,+-",
+    cards.GPU_DRIVER: "a version of a GPU driver such as 580.126.20",
+    cards.PACKAGE_NAME: "the name of a package without a version, such as doca-ofed",
+    cards.CARD_SERIAL: "a serial number as `lspci -vv` shows it, such as MT2012X12345",
+    units.SWITCH_SERIAL: "a serial number as the switch shows it, such as MT1845X03127",
+    texts.RULE_NAME: "the name of a rule, such as numa-leaf",
+    units.PINNED_RPM: "an RPM package: an absolute path on the hosts or an https address that "
+    "ends in .rpm",
+    units.PINNED_SOURCE: "an absolute path on the hosts or an https address",
+    units.K3S_RELEASE: "an exact release of K3s such as v1.36.3+k3s1",
+    units.DRIVER_TAG: "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
+    kubernetes.CPU_LIST: "a list of CPUs as Linux writes it, such as 0-1,64-65",
+    kubernetes.CRON: "five fields of cron, such as 0 */12 * * *",
+    kubespray.KUBERNETES_RELEASE: "an exact release of Kubernetes such as v1.35.4",
+    kubespray.KUBESPRAY_TAG: "an exact release of kubespray such as v2.31.0",
+    kubespray.COMMIT: "a whole commit of 40 hexadecimal digits in small letters",
+    infiniband.IPOIB_DEVICE: "a name of a network device, at most 15 letters, digits and ._-",
+    units.EXACT_RELEASE: "one exact release of a chart such as v26.3.3",
+    units.REGISTRY: "a registry of the form host:port such as 192.168.100.10:5000, without a "
+    "scheme or a path",
+    CASE_NAME: "a name of at most 20 lower-case letters, digits and inner hyphens",
+    RAIL_RESOURCE: "a name of letters, digits and inner underscores without prefix, at most 63 "
+    "long",
+    units.RESOURCE_NAME: "a name of letters, digits and inner dots, hyphens and underscores, at "
+    "most 63 long",
+    environments.LOCATION: "a location as the cloud's console shows it, such as us-east1-a",
+    environments.INSTANCE_IMAGE: "an image of the form <name>:<tag> such as ubuntu22.04:latest",
+    environments.ESXI_RELEASE: "an ESXi release such as 7.0U2 or 8.0 (`esxcli system version get` "
+    "shows it)",
+    kubernetes.KUBERNETES_VERSION: "a version such as v1.36.3, as `kubectl version` calls the "
+    "server version",
+    units.HTTPS: "an https address",
+    units.ENVIRONMENT_NAME: "the name of an environment variable such as NCCL_IB_SL",
+    texts.ABSOLUTE_PATH: "a path from the root on, without `..`, such as /opt/nccl-tests/build",
+    texts.EXPORT: "a path from the root on, without `..`, such as /export/data",
+    texts.ANY_LINE: "a text on one line without control characters",
+    texts.LINE: "words on one line without control characters",
+    texts.MODEL_NAME: "the name of a model: letters, digits, blanks and ._()/+:-",
+    texts.NAME: "a name of letters, digits, dots, hyphens and underscores",
+    texts.PLUGGED: "words of letters, digits, blanks and ._/:,()+-",
+    texts.LOCAL_PATH: "a path of letters, digits, blanks and ._~/+@=,-",
+    texts.CHART: "a chart such as gpu-operator, charts/own or oci://registry.example/charts/x",
+    texts.REGISTRY_USER: "a user of letters, digits and $_.+@=~/-",
+    texts.LABEL_VALUE: "a label's value: letters, digits and inner ._-, at most 63 long",
+    texts.QUALIFIED_NAME: "a key such as nvidia.com/gpu: at most 63 letters, digits and inner ._- "
+    "after a DNS name",
+    texts.HCA: "the name of an RDMA device such as mlx5_0",
+    cards.TOOLKIT_VERSION: "a version of the container toolkit such as 1.17.8-1",
+    units.RELEASE: "a version such as 3.2.0 or 24.10-1.1.4.0",
+    r"^[a-z][a-z0-9_]*$": "a name of lower-case letters, digits and underscores",
 }
-"""Pattern to its meaning in words, and to a function that corrects a refused text."""
+"""Pattern to its meaning in words."""
+_MENDS: Final[dict[str, Callable[[str], str]]] = {
+    units.DNS_LABEL: _as_label,
+    units.POOL_NAME: lambda text: _as_label(text)[:58].strip("-"),
+    units.SHA_256: str.lower,
+    units.MACHINE_ID: lambda text: re.sub(r"[^0-9a-f]", "", text.lower())[:32],
+    units.NODE_NAME: str.lower,
+    PCI_ID: str.lower,
+    MODE: lambda text: text.lower().removesuffix("g"),
+    infiniband.PARTITION_NAME: _as_partition,
+    sources.REGISTRY_ADDRESS: lambda text: text.partition("://")[2].rstrip("/"),
+    sources.PROXY_URL: lambda text: text if "//" in text or not text else f"http://{text}",
+    cards.PACKAGE_NAME: lambda text: text.partition("=")[0],
+    cards.CARD_SERIAL: str.strip,
+    units.SWITCH_SERIAL: str.strip,
+    units.PINNED_RPM: _over_https,
+    units.PINNED_SOURCE: _over_https,
+    units.K3S_RELEASE: lambda text: f"{_as_release(text)}+k3s1",
+    kubespray.KUBERNETES_RELEASE: _as_release,
+    kubespray.KUBESPRAY_TAG: lambda text: f"v{text.removeprefix('v')}",
+    kubespray.COMMIT: str.lower,
+    units.REGISTRY: lambda text: re.sub(r"^https?://", "", text).partition("/")[0],
+    CASE_NAME: lambda text: _as_label(text)[:20].strip("-"),
+    RAIL_RESOURCE: lambda text: re.sub(r"[^A-Za-z0-9]+", "_", text.rpartition("/")[2]).strip("_"),
+    units.RESOURCE_NAME: lambda text: text.rpartition("/")[2],
+    environments.LOCATION: str.lower,
+    environments.ESXI_RELEASE: lambda text: re.sub(r"[ .]?[uU](pdate *)?(?=[0-9])", "U", text),
+    units.HTTPS: _over_https,
+    units.ENVIRONMENT_NAME: _as_variable,
+    texts.ANY_LINE: _on_one_line,
+    texts.LINE: _on_one_line,
+    r"^[a-z][a-z0-9_]*$": lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
+}
+"""Pattern to a function that corrects a refused text."""
 _VERSIONS: Final = frozenset(
     {
-        KUBERNETES_VERSION,
-        ESXI_RELEASE,
-        K3S_RELEASE,
-        EXACT_RELEASE,
-        DRIVER_TAG,
-        GPU_DRIVER,
-        FIRMWARE_VERSION,
-        RELEASE,
+        kubernetes.KUBERNETES_VERSION,
+        environments.ESXI_RELEASE,
+        units.K3S_RELEASE,
+        units.EXACT_RELEASE,
+        units.DRIVER_TAG,
+        cards.GPU_DRIVER,
+        cards.FIRMWARE_VERSION,
+        units.RELEASE,
     }
 )
 """Patterns of versions: a bare number can only be the beginning of one."""
@@ -253,12 +178,12 @@ _VERSIONS: Final = frozenset(
 
 def describe_pattern(pattern: str) -> str:
     """Describe a pattern in words."""
-    return PATTERNS[pattern][0] if pattern in PATTERNS else f"a text of the form {pattern}"
+    return PATTERNS.get(pattern, f"a text of the form {pattern}")
 
 
 def mend_text(pattern: str, text: str) -> str:
     """Correct a refused text as the user probably meant it; empty if that does not match."""
-    better = PATTERNS[pattern][1](text) if pattern in PATTERNS else ""
+    better = _MENDS[pattern](text) if pattern in _MENDS else ""
     return better if better and re.match(pattern, better) else ""
 
 

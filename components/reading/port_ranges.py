@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
+from components.model.texts import count_up, in_words
 from components.model.units import PORT_TARGET
 from components.reading.host_ranges import expand_hosts
 from components.reading.yaml_text import YamlText
@@ -34,8 +36,6 @@ _MOST = 1024
 
 @dataclass(slots=True)
 class _Spread:
-    """The state of spreading one switch."""
-
     path: SpecPath
     """Path of its `ports`."""
     name: str
@@ -146,7 +146,7 @@ def _ports_between(
     parts = _parts_between(first, last, model, known, spread.system)
     if parts:
         return parts
-    end = _full_name(first, last, known)
+    end = next((name for name in _longer(first, last) if name in known), None)
     begun = first if first in known else None
     for verb, written, found in (("begins", first, begun), ("ends", last, end)):
         if found is None:
@@ -203,21 +203,17 @@ def _longer(first: str, last: str) -> Iterator[str]:
     yield from (last, *(head + last for head in heads))
 
 
-def _full_name(first: str, last: str, known: Sequence[str]) -> str | None:
-    """`4` after `swp1` is `swp4`; `4/1` after `Ethernet1/1` is `Ethernet4/1`."""
-    return next((name for name in _longer(first, last) if name in known), None)
-
-
 def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None:
     taken = [name for name in names if name in spread.ports]
     if taken:
         spread.refuse(
             (key, spread.written[taken[0]]),
-            f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {_in_words(taken)}.",
+            f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {in_words(taken)}.",
             "write each port in one entry.",
         )
-    if not _is_range(key, value):
-        _keep(key, value, taken, spread)
+    if not _is_range(key, value):  # the model reports any mistake in it
+        if not taken:
+            spread.ports[key], spread.written[key] = value, key
         return
     targets = _counted(key, _target(value), names, spread)
     addresses = _counted(key, _address(value), names, spread, needed=False)
@@ -245,9 +241,10 @@ def _counted(
     """Give one text per port; report a problem and give none if their numbers differ."""
     found = _targets(text, len(names)) if text or needed else [""] * len(names)
     if isinstance(found, str):
+        ports = "one port" if len(names) == 1 else f"{len(names)} ports"
         spread.refuse(
             (key,),
-            f"{key} of {spread.name} is {_count(len(names))}, and {found}.",
+            f"{key} of {spread.name} is {ports}, and {found}.",
             f"name as many as there are ports, for example "
             f"{_fitting(text, len(names)) if needed else '10.254.0.[0,2,4,6]'}.",
         )
@@ -265,24 +262,9 @@ def _fitting(text: str, count: int) -> str:
     return text.replace(f"[{found[0]}]", f"[{first[0]}-{last}]")
 
 
-def _keep(key: str, value: Json, taken: Sequence[str], spread: _Spread) -> None:
-    """Keep one port as written; the model reports any mistake in it."""
-    if not taken:
-        spread.ports[key] = value
-        spread.written[key] = key
-
-
-def _count(ports: int) -> str:
-    return f"{ports} ports" if ports != 1 else "one port"
-
-
-def _in_words(ports: Sequence[str]) -> str:
-    return ports[0] if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-
-
 def _targets(text: str, count: int) -> list[str] | str:
     """Expand a target to one text per port, or explain why that fails."""
-    counted = [tuple(_numbers(found)) for found in _BRACKETS.findall(text)]
+    counted = [tuple(islice(count_up(found), _MOST + 1)) for found in _BRACKETS.findall(text)]
     plain = _BRACKETS.split(text)[::2]
     for numbers in counted:
         if not numbers:
@@ -296,14 +278,6 @@ def _targets(text: str, count: int) -> list[str] | str:
         plain[0] + "".join(number + rest for number, rest in zip(row, plain[1:], strict=True))
         for row in rows
     ]
-
-
-def _numbers(bracket: str) -> Iterator[str]:
-    """`01-03,7` as 01, 02, 03, 7; digits keep their width."""
-    for part in bracket.split(","):
-        first, _, last = part.partition("-")
-        stop = min(int(last or first), int(first) + _MOST)
-        yield from (f"{number:0{len(first)}}" for number in range(int(first), stop + 1))
 
 
 def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Lines:

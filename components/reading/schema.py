@@ -47,8 +47,6 @@ _FORMATS: Final = ("ipv4", "ipv6", "uri", "date", "date-time", "hostname")
 
 
 class _Documented(GenerateJsonSchema):
-    """Each key with its docstring."""
-
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Make pydantic's schema, and add a description to each documented key."""
         made = super().model_schema(schema)

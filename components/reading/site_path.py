@@ -7,6 +7,7 @@ A stack's configuration reaches the program in one environment variable, which t
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,12 +51,14 @@ def config_file(stack: str) -> Path:
     return named if named.name == beside.name else beside
 
 
+def stack_of(file: Path) -> str:
+    """Return the stack of a `Pulumi.<stack>.yaml`; empty for another file."""
+    found = re.fullmatch(r"Pulumi\.(.+)\.yaml", file.name)
+    return found[1] if found else ""
+
+
 def read_site(written: Json, stack_file: Path) -> SiteText:
     """Read the site that a stack file names.
-
-    Args:
-        written: The value of `railyard:site`.
-        stack_file: The file with the key; the path is relative to its folder.
 
     Raises:
         SitePathError: The value is not a path, leads out of the project, or names no readable text.

@@ -120,12 +120,7 @@ def _other_number(one: str, other: str) -> bool:
 
 
 def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Finding]:
-    """Turn one refusal of the model into a problem.
-
-    Args:
-        detail: One item of pydantic's `ValidationError.errors()`.
-        model: The model that refused, for the names of its keys and their texts.
-    """
+    """Turn one item of pydantic's `ValidationError.errors()` into a problem."""
     path, owner = owner_of(detail, model)
     return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
 
@@ -234,13 +229,11 @@ def _choices(context: Mapping[str, object]) -> list[str]:
 
 
 def _tag(detail: ErrorDetails) -> object:
-    """Return the value of the key that chooses among several mappings."""
     keys = quoted_words(detail.get("ctx", {}).get("discriminator"))
     return cast("dict[str, object]", detail["input"]).get(keys[0]) if keys else None
 
 
 def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    """Report a value that fits none of the allowed kinds."""
     kinds: tuple[ErrorDetails, ...] = detail.get("ctx", {}).get("kinds", ())
     choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
     others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
@@ -303,7 +296,6 @@ def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
 
 
 def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    """Report an error with the words of the type that raised it."""
     context, value = detail.get("ctx", {}), detail["input"]
     known = cast("Sequence[str]", context.get("known", ()))
     what = f"{render_path(path)}: {context.get('what')}."
@@ -356,7 +348,6 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
 
 
 def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    """Report a list with too few or too many entries."""
     context, key = detail.get("ctx", {}), str(path[-1])
     info = owner.model_fields.get(key) if owner else None
     limits = [

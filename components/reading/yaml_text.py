@@ -82,8 +82,6 @@ _Read = tuple["Json", Spot]
 
 @dataclass(slots=True)
 class _Anchored:
-    """The value behind an anchor."""
-
     line: int
     read: _Read | None = None
     """None while it is being read: an alias there would contain itself."""
@@ -99,8 +97,6 @@ def _kind(event: _Event) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the events of one document once."""
-
     file: str
     events: Iterator[_Event]
     problems: list[Finding] = field(default_factory=list[Finding])
@@ -272,17 +268,10 @@ class _Reader:
         return _copied(found.read[0]), found.read[1]
 
     def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
-        self.problems.append(
-            Finding(
-                rule="duplicate-key",
-                what=f"the key {path[-1]!r} is written twice, and only one can apply.",
-                where=(
-                    Place(path, file=self.file, line=line),
-                    Place(path, file=self.file, line=first_line),
-                ),
-                fix="remove one of the two lines.",
-            )
-        )
+        what = f"the key {path[-1]!r} is written twice, and only one can apply."
+        where = tuple(Place(path, file=self.file, line=each) for each in (line, first_line))
+        fix = "remove one of the two lines."
+        self.problems.append(Finding(what, where, fix, rule="duplicate-key"))
 
     def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
         place = Place(path, file=self.file, line=line)
@@ -302,7 +291,6 @@ def _check_tag(event: _Event) -> None:
 
 
 def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:
-    """Copy the keys that the value still lacks."""
     for key, item in cast("dict[str, Json]", source).items():
         if key not in value:
             value[key] = item
