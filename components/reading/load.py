@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Finding, Json, Lines, Place, SpecPath
-from components.model.cluster import ClusterSpec
+from components.model.cluster import ClusterSpec, SiteFile
 from components.model.once import without_collector
 from components.model.places import with_jump_hosts
-from components.model.site_file import SiteFile
 from components.model.worker_kinds import with_instances
 from components.reading.host_ranges import expand_hosts
 from components.reading.loose import find_loose_types, find_stand_in, replace_wrong

@@ -12,7 +12,7 @@ from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
 from components.core.report import DOCS_SITE
-from components.model.site_file import SiteFile
+from components.model.cluster import SiteFile
 from components.model.units import DNS_LABEL, PORT_TARGET
 from components.reading.host_ranges import RANGE
 from components.reading.load import FREE

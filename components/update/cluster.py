@@ -363,7 +363,7 @@ def _asks(pod: Body) -> int:
 def _plain(pod: Body) -> Body:
     """Return the pod as the default account makes it, without a RuntimeClass.
 
-    Before the first update our account does not exist. Another finding names a missing RuntimeClass.
+    Our account does not exist before the first update. Another finding names a missing class.
     """
     absent = {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
     return {key: value for key, value in pod.items() if key not in absent}

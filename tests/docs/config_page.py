@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from components.core.problem import Json
+from components.model.cluster import SiteFile
 from components.model.hosts import Host
-from components.model.site_file import SiteFile
 from components.reading.schema import render_schema
 
 ROOT_NAME = SiteFile.__name__

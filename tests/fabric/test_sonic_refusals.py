@@ -179,7 +179,10 @@ def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
         ),
         ({"VLAN": {"Vlan": {}}}, "'' of VLAN|Vlan is not a number"),
         *(
-            ({table: {f"Ethernet0|{span}": {}}}, f"{table}|'Ethernet0|{span}' names neither a queue")
+            (
+                {table: {f"Ethernet0|{span}": {}}},
+                f"{table}|'Ethernet0|{span}' names neither a queue",
+            )
             for table in ("QUEUE", "BUFFER_PG")
             for span in ("a-b", "3-x", "4-3", "3-", "-3", "3,4", "")
         ),
