@@ -79,7 +79,7 @@ def test_a_silent_server_among_others_is_passed_over() -> None:
 
 
 def test_a_silent_server_leaves_it_open_whether_there_is_a_cluster() -> None:
-    with pytest.raises(DeviceError, match=r"whether gpu01 is a node .* is not known: a"):
+    with pytest.raises(DeviceError, match=r"cannot find out whether gpu01 must be drained: a"):
         opened(servers("a", "b"), "gpu01", {"a": "silent", "b": "none\n"})
 
 

@@ -38,7 +38,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
             ),
             (
                 "write version: v1.36.3+k3s1; K3s cannot go back to an earlier one"
-                " (docs/howto/upgrade-k3s.md)"
+                " (docs/howto/upgrade-k3s.md)."
             ),
         ),
         (
@@ -50,7 +50,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
             ),
             (
                 "write version: v1.36.3+k3s2; K3s cannot go back to an earlier one"
-                " (docs/howto/upgrade-k3s.md)"
+                " (docs/howto/upgrade-k3s.md)."
             ),
         ),
         # The edit is taken back in the middle of the upgrade.
@@ -63,7 +63,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
             ),
             (
                 "write version: v1.37.1+k3s1; K3s cannot go back to an earlier one"
-                " (docs/howto/upgrade-k3s.md)"
+                " (docs/howto/upgrade-k3s.md)."
             ),
         ),
         (
@@ -73,7 +73,7 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 "cp-0 runs K3s v1.35.4+k3s1, and kubernetes.version is v1.37.1+k3s1: Kubernetes is"
                 " upgraded one minor release at a time."
             ),
-            "write a release of 1.36 first and run `pulumi up`; then v1.37.1+k3s1",
+            "write a release of 1.36 first and run `pulumi up`; then v1.37.1+k3s1.",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_what_this_stack_made_is_ours() -> None:
     released = asked({"multus": "ours"}, releases=frozenset({("net", "multus")}))
     assert judge_parts(released, look(workloads=(of_release,))) == ()
     foreign = asked({"multus": "ours"}, releases=frozenset({("net", "other")}))
-    assert causes(judge_parts(foreign, look(workloads=(of_release,)))) == ["multus-foreign problem"]
+    assert causes(judge_parts(foreign, look(workloads=(of_release,)))) == ["multus-foreign error"]
 
 
 def test_what_our_own_operator_started_is_ours_and_that_of_another_is_not() -> None:
@@ -93,7 +93,7 @@ def test_what_our_own_operator_started_is_ours_and_that_of_another_is_not() -> N
     assert judge_parts(ours, look(workloads=(plugin,))) == ()
     beside = asked({"sriov_device_plugin": "ours"})
     assert causes(judge_parts(beside, look(workloads=(plugin,)))) == [
-        "sriov_device_plugin-foreign problem"
+        "sriov_device_plugin-foreign error"
     ]
 
 
@@ -118,7 +118,7 @@ def an_object(manager: str) -> tuple[Body, Live]:
 
 @pytest.mark.parametrize(
     ("manager", "wanted"),
-    [("helm", ["multus-there problem"]), ("pulumi-kubernetes-1f2e3d4c", [])],
+    [("helm", ["multus-there error"]), ("pulumi-kubernetes-1f2e3d4c", [])],
 )
 def test_an_object_of_our_name_is_not_written_over(manager: str, wanted: list[str]) -> None:
     """One that an update made, and was killed before it could record it, is taken up again."""
@@ -131,7 +131,7 @@ def test_an_object_of_our_name_is_not_written_over(manager: str, wanted: list[st
 def test_an_object_of_no_part_is_not_written_over_either() -> None:
     want, live = an_object("kubectl")
     found = judge_parts(asked({}, objects=((None, want),)), look(live=live))
-    assert causes(found) == ["object-there problem"]
+    assert causes(found) == ["object-there error"]
 
 
 def test_a_multus_that_is_taken_and_good_is_silent() -> None:
@@ -149,7 +149,7 @@ def test_the_part_that_this_update_removes_is_not_theirs() -> None:
     """From `ours` to `theirs`, and none was installed in between."""
     mine = asked({"multus": "theirs"}, applied=frozenset({"DaemonSet kube-system/kube-multus-ds"}))
     there = look(workloads=(MULTUS,), definitions={NADS: frozenset({"v1"})})
-    assert causes(judge_parts(mine, there)) == ["multus-absent problem"]
+    assert causes(judge_parts(mine, there)) == ["multus-absent error"]
 
 
 def test_a_program_may_be_on_the_nodes_without_a_pod() -> None:
@@ -182,7 +182,7 @@ def test_the_mpi_job_of_the_older_training_operator_is_not_ours() -> None:
     """Kubeflow's training operator v1 brings MPIJob v1 under the same name."""
     there = look(definitions={"mpijobs.kubeflow.org": frozenset({"v1"})})
     found = judge_parts(asked({"mpi_operator": "theirs"}), there)
-    assert causes(found) == ["mpi_operator-absent problem", "mpi_operator-definition problem"]
+    assert causes(found) == ["mpi_operator-absent error", "mpi_operator-definition error"]
     assert found[1].actual == "mpijobs.kubeflow.org serves v1"
     assert found[1].wanted == "v2beta1"
 
@@ -322,9 +322,9 @@ def test_an_attachment_of_others_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("runtime", "causes_of"),
     [
-        ("containerd://1.7.29", ["runtime-nri problem"]),
-        ("containerd://2.0.5-k3s1", ["runtime-nri problem"]),
-        ("cri-o://1.33.4", ["runtime-nri problem"]),
+        ("containerd://1.7.29", ["runtime-nri error"]),
+        ("containerd://2.0.5-k3s1", ["runtime-nri error"]),
+        ("cri-o://1.33.4", ["runtime-nri error"]),
         ("containerd://1.7.30", []),
         ("containerd://2.1.4-k3s1", []),
         ("containerd://2.2.0", []),
@@ -353,7 +353,7 @@ def test_a_cilium_that_takes_multus_away_is_named() -> None:
     assert "cni.exclusive: false" in found.fix
     assert judge_parts(asked({}), exclusive) == (), "no pod gets a network by Multus"
     for other in ({"cni-exclusive": "false"}, {"ipam": "kubernetes"}, {}):
-        assert "cilium-exclusive problem" not in causes(judge_parts(wanted, look(cilium=other)))
+        assert "cilium-exclusive error" not in causes(judge_parts(wanted, look(cilium=other)))
 
 
 class Labelled:
