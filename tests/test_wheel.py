@@ -174,8 +174,8 @@ def test_what_the_judge_needs_comes_without_an_extra_and_the_rest_with_one(
     always = {package for package, rest in lines if "extra ==" not in rest}
     assert always == {"pydantic", "typer", "PyYAML"}
     refused = (
-        "import sys\nsys.modules['ruamel'] = sys.modules['ruamel.yaml'] = None\n"
-        "sys.argv = ['railyard', 'check', 'site.yaml']\n"
+        "import sys\nsys.modules['asyncssh'] = None\n"
+        "sys.argv = ['railyard', 'audit', 'site.yaml']\n"
         "from railyard_rdma.cli.main import main\nmain()"
     )
     told = installed.call("python", "-c", refused, folder=project)
@@ -231,7 +231,7 @@ def with_extra(installed: Installed, tmp_path: Path) -> Callable[[str], Installe
     ("extra", "command", "status", "said"),
     [
         ("judge", ("railyard-judge", "perftest", "empty.log"), 4, "the log is empty"),
-        ("report", ("railyard", "report", "site"), 2, "has no acceptance report here"),
+        ("report", ("railyard", "report", "site"), 2, "lacks the acceptance report of stack site"),
         ("site", ("railyard", "check", "site.yaml"), 1, "the rules hold"),
         ("site", ("python", "-W", "ignore", "program.py"), 0, "railyard device apply"),
         ("testing", ("python", "-m", "pytest", "-q", "-W", "ignore"), 0, "3 passed"),

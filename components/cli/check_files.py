@@ -143,7 +143,7 @@ def _render(report: Report) -> str:
     alone = f"Left alone: {'; '.join(left_alone(spec))}."
     if report.refused:
         verdict = f"{checked.file}: the rules hold {read}, but an update is refused: see above."
-        return "\n".join([*found, verdict, alone])
+        return "\n".join([*found, alone, verdict])
     if report.problems:
         return "\n".join([*found, f"{checked.file}: good but for warnings {read}."])
     return "\n".join([*map(str, checked.waived), f"{checked.file}: no problems {read}.", alone])

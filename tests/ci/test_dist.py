@@ -45,6 +45,7 @@ def test_the_wheel_of_the_sdist_has_the_files_of_the_checkout(tmp_path: Path) ->
         example = "railyard_rdma/project/examples/dgx-roce.yaml"
         assert held.read(example) == (source / "examples/dgx-roce/site.yaml").read_bytes()
     own = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    own = {name for name in own if "__pycache__" not in name}
     for folder in ("components/", "stacks/"):
         wanted = {name for name in own if name.startswith(folder)} - {"components/__init__.py"}
         below = "railyard_rdma/stacks/" if folder == "stacks/" else "railyard_rdma/"

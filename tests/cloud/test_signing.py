@@ -40,6 +40,6 @@ def test_values_of_one_key_keep_their_order() -> None:
 
 
 def test_a_secret_that_is_no_key_is_named_without_being_shown() -> None:
-    with pytest.raises(UsageError, match="is no key") as caught:
+    with pytest.raises(UsageError, match="is not valid") as caught:
         sign("not a key!", "GET", "/v1/locations", [], TIME)
     assert "not a key!" not in str(caught.value)

@@ -59,8 +59,9 @@ WHOLE: Final = "dgx-roce"
 """The example of which CI plays more than the preview: `make stories` plays that of the others."""
 
 
-def test_every_example_of_init_is_played() -> None:
-    assert tuple(SHAPES) == EXAMPLES
+def test_the_four_reference_systems_are_examples_of_init() -> None:
+    assert {*SHAPES} <= {*EXAMPLES}
+    assert len(SHAPES) == 4
 
 
 @pytest.fixture
