@@ -67,7 +67,7 @@ def test_a_port_that_stays_down_fails_the_step(room: SwitchRoom) -> None:
     assert "done    leaf-00" in text
     assert "not begun  leaf-[02-64]" in text
     assert "run `pulumi up` again" in text
-    assert "take the edit back" in text
+    assert "undo the edit in the file" in text
     assert room.lab.saved_part(room.switch) == next(iter(room.switch.snapshot().values()))
     again = edited(room)
     with pytest.raises(DeviceError, match=f"port {port} was up and is down"):

@@ -169,7 +169,7 @@ def test_no_agent_a_dead_one_and_one_without_keys_are_three_things(
         _run(_by_agent(site.trusting))
     with _agent(tmp_path) as path:
         monkeypatch.setenv("SSH_AUTH_SOCK", path)
-        with pytest.raises(DeviceError, match=r"has no identity.*\n.*ssh-add FILE"):
+        with pytest.raises(DeviceError, match=r"is empty.*\n.*ssh-add FILE"):
             _run(_by_agent(site.trusting))
     assert site.trusting.connections == before, "nothing was sent"
 
