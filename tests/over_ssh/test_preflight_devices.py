@@ -68,7 +68,7 @@ def test_a_switch_is_compared_and_its_login_is_tried(system: str, tmp_path: Path
     assert {*found} - {"identity"} == named
     assert found["switch-release"].wanted == SWITCHES[system]["release"]
     assert found["switch-model"].wanted == SWITCHES[system]["model"]
-    assert all(each.actual and each.fix for each in found.values())
+    assert all(found[name].actual and found[name].fix for name in named)
 
 
 def test_a_sonic_login_without_sudo_is_named(tmp_path: Path) -> None:
