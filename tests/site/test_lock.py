@@ -87,7 +87,9 @@ def assert_pinned_and_previewed(begun: Begun) -> None:
     """Nothing goes without a lock; with one, the preview is that of the page, and only looks."""
     shape, stack_file = shape_of(begun), f"Pulumi.{begun.stack}.yaml"
     before = begun.snapshot()
-    assert "not pinned: " in begun.railyard("check", stack_file).must()
+    found = begun.railyard("check", stack_file)
+    assert found.code == int(bool(shape.files))
+    assert ("unpinned: k3s, k3s-install-script" in found.text) == bool(shape.files)
     if shape.files:
         refused = begun.pulumi("preview").must(1)
         assert "not pinned: k3s, k3s-install-script" in refused
