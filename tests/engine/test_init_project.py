@@ -12,7 +12,13 @@ from components.model.cluster import ClusterSpec
 from components.model.worker_kinds import with_instances
 from components.project.engine import wanted_versions
 from components.project.wheel import pack_wheel
-from components.project.write import Example, ProjectPlan, render_files, write_project
+from components.project.write import (
+    Example,
+    ProjectPlan,
+    example_text,
+    render_files,
+    write_project,
+)
 from components.update.secrets import secret_names
 from lab.cluster.artefact import checksums
 from lab.site import load_document, overlay
@@ -28,7 +34,9 @@ def begin(engine: EngineRunner, example: Example) -> Path:
     """The project as `railyard init` writes it, with the lab's Python and a stack."""
     folder = engine.home / f"begun-{example}"
     versions = wanted_versions()
-    files = render_files(ProjectPlan(folder.name, STACK, example, pack_wheel(), versions))
+    files = render_files(
+        ProjectPlan(folder.name, STACK, example_text(example), pack_wheel(), versions)
+    )
     write_project(folder, files)
     made = engine.call(folder, "stack", "init", STACK)
     assert made.returncode == 0, made.stderr
