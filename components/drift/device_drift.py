@@ -7,7 +7,7 @@ count: a preview shows edits and drift apart.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from components.core.difference import Difference, ForeignSetting, RoutingFault
 from components.core.key_values import HostState, parse_state
@@ -112,6 +112,15 @@ class DeviceDrift:
     """
     ahead: str = ""
     """Progress of an unfinished update; the settings that it made do not count as differences."""
+
+    @property
+    def faults(self) -> tuple[tuple[Literal["cabling", "placement", "foreign"], str], ...]:
+        """The kind and the words of each fault that this step does not repair, but for routing."""
+        return (
+            *(("cabling", text) for text in self.cabling),
+            *(("placement", found.text) for found in self.placement),
+            *(("foreign", str(found)) for found in self.beside),
+        )
 
     @property
     def note(self) -> str:

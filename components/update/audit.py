@@ -122,12 +122,15 @@ def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit
     ]
     if missing:
         raise UsageError(f"these secrets are not in the environment:{''.join(missing)}")
-    return judge_audit(site, plan, observe_site(plan, secrets, as_planned(plan)))
-
-
-def judge_audit(site: str, plan: ClusterPlan, seen: Seen) -> Audit:
-    """Compare the readings with the plan, as drift compares them with the last update."""
     applied = as_planned(plan)
+    return judge_audit(site, plan, applied, observe_site(plan, secrets, applied))
+
+
+def judge_audit(site: str, plan: ClusterPlan, applied: Applied, seen: Seen) -> Audit:
+    """Compare the readings with the plan, as drift compares them with the last update.
+
+    `applied` is `as_planned(plan)`.
+    """
     every = judge_drift(plan, applied, seen)
     drifts = [each for each in every if each.applied]
     cluster = judge_cluster(plan, applied, seen)
@@ -163,9 +166,7 @@ def _of_device(drift: DeviceDrift) -> Iterator[Deviation]:
     for found in drift.differences:
         if not found.where.startswith(_OWN):
             yield Deviation(name, "setting", str(found))
-    yield from (Deviation(name, "cabling", one_line(each)) for each in drift.cabling)
-    yield from (Deviation(name, "placement", one_line(each.text)) for each in drift.placement)
-    yield from (Deviation(name, "foreign", str(each)) for each in drift.beside)
+    yield from (Deviation(name, kind, one_line(text)) for kind, text in drift.faults)
     for way in drift.routing:
         yield Deviation(name, "unread" if way.kind == "unread" else "routing", str(way))
 

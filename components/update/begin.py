@@ -173,15 +173,8 @@ def _of_device(drift: DeviceDrift) -> Iterator[Message]:
         yield "info", f"{drift.device}: drift: {difference}"
     if drift.ahead:
         yield "info", f"{drift.device}: upgrade: {drift.ahead}"
-    found: Mapping[str, list[str]] = {
-        "cabling": [*drift.cabling],
-        "placement": [each.text for each in drift.placement],
-        "foreign": [*map(str, drift.beside)],
-        "routing": [*map(str, drift.routing)],
-    }
-    for kind, lines in found.items():
-        for line in lines:
-            yield "warn", f"{drift.device}: {kind}: {line}"
+    for kind, line in (*drift.faults, *(("routing", each) for each in drift.routing)):
+        yield "warn", f"{drift.device}: {kind}: {line}"
 
 
 def _of_cluster(drift: ClusterDrift, *, held: bool) -> Iterator[Message]:

@@ -28,13 +28,13 @@ def as_filed(plan: ClusterPlan) -> dict[str, Facts]:
 
 
 def audited(**changed: Facts) -> Audit:
-    return judge_audit("dgx-roce", PLAN, Seen(as_filed(PLAN) | changed))
+    return judge_audit("dgx-roce", PLAN, as_planned(PLAN), Seen(as_filed(PLAN) | changed))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_devices_as_the_file_says_have_no_deviation(name: str) -> None:
     plan = PLANS[name]
-    found = judge_audit(name, plan, Seen(as_filed(plan)))
+    found = judge_audit(name, plan, as_planned(plan), Seen(as_filed(plan)))
     assert found.deviations == ()
     assert found.exit_code == 0
     assert {*found.read} == {*as_filed(plan)}
