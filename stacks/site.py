@@ -68,11 +68,8 @@ class Site(pulumi.ComponentResource):
         try:
             _demand_one(name)
             _demand_program()
-            checked, parts, given = (
-                _checked(args),
-                _parts(args),
-                given_secrets(args.get("secrets", {})),
-            )
+            checked, parts = _checked(args), _parts(args)
+            given = given_secrets(args.get("secrets", {}))
             spec = checked.spec_or_raise()
         except RailyardError as error:
             raise refusal(str(error)) from error
