@@ -77,7 +77,7 @@ def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, 
     parts with `enabled: false` are left out, and so are those whose tag only a host completes.
 
     Returns the path in the values, with `#image` or `#tag` for the form, to the image. `ours` are
-    the values that are set for the chart.
+    the values that Railyard sets for the chart.
     """
     try:
         files = _texts(archive)

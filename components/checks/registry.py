@@ -231,7 +231,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
     ),
     "parts of another maker would get values that mean nothing there": frozenset({"other-vendor"}),
     "no file has a checksum of zeros": frozenset({"checksum-zeros"}),
-    "no plan can be made of what it refuses": frozenset(
+    "Railyard cannot plan a site that breaks it": frozenset(
         {"port-target", "nic-rail", "link-ends", "switch-transport"}
         | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
         | {"duplicate-nic", "node-address", "subnet-overlap", "routed-port"}

@@ -251,7 +251,7 @@ def _as_written(problem: Finding, spec: ClusterSpec) -> Finding:
 
 
 def _at_its_entry(problem: Finding) -> Finding:
-    """Name the entry or template of the file in place of a host that was made of it."""
+    """Name an expanded host by its entry or template in the file."""
     what = problem.what
     for place in problem.where:
         old, new = place.path, place.written or ()

@@ -185,8 +185,8 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
     """The object with that id, else the one with that name, else None.
 
     If the id is known, None needs two answers: a list without it, and "not found" for the id. A
-    CloudError proves nothing about the object. DeviceError: several objects have the name, and the
-    known id fits none of them.
+    CloudError proves nothing about the object. DeviceError: several objects have the name, and
+    none has the known id.
     """
     items = list_kind(api, kind, name)
     own = next((item for item in items if item.id == known_id), None)

@@ -197,8 +197,7 @@ def _judge_paths(
 ) -> Iterator[Finding]:
     """One row a partition: members get a path, and other ports must not.
 
-    A port that is down has no path at all, which is not the partition's fault: `ib ports` reports
-    it.
+    A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
     """
     down = {
         port.guid: f"{name} {port.name}"

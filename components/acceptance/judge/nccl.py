@@ -172,7 +172,7 @@ def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
 def _ran_together(runs: Sequence[NcclLog]) -> bool:
     """Whether one launch started several programs that did not find each other.
 
-    Each of them has a single rank, or lists come before the tables of others.
+    Each program has a single rank, or one prints its rank list before the tables of another.
     """
     ranks = [line.rank for run in runs for line in run.ranks]
     if len(ranks) > 1 and not any(ranks):
