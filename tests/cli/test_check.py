@@ -229,7 +229,7 @@ def test_a_rule_is_explained_from_the_text_of_its_page(railyard: Call) -> None:
     part = page.partition("### mtu-chain\n\n")[2].partition("\n### ")[0].strip()
     assert f"\n\n{part}\n\n" in done.out
     assert 'waive: {mtu-chain: "…"}' in done.out
-    assert "It cannot be waived: no plan can be made" in railyard("explain", "port-target").out
+    assert "It cannot be waived: Railyard cannot plan a site" in railyard("explain", "port-target").out
 
 
 def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) -> None:
