@@ -95,9 +95,9 @@ def ready(
     cluster did not answer.
     """
     loaded = load_stack(stack)
-    asked = _asked(loaded)
+    asked = asked_of(loaded)
     try:
-        calls = _connect(loaded)
+        calls = connect(loaded)
         found = await_ready(lambda: find_not_ready(calls, asked), wait_s, time.monotonic, _pause)
     except UsageError:
         raise
@@ -115,7 +115,8 @@ def _pause(seconds: float) -> None:
     time.sleep(seconds)  # noqa: TID251 - `await_ready` ends by its deadline
 
 
-def _asked(loaded: Stack) -> Asked:
+def asked_of(loaded: Stack) -> Asked:
+    """The objects and Helm releases of the plan, which must be ready."""
     plan = loaded.plan
     return Asked(
         objects=tuple(
@@ -125,7 +126,13 @@ def _asked(loaded: Stack) -> Asked:
     )
 
 
-def _connect(loaded: Stack) -> Calls:
+def connect(loaded: Stack) -> Calls:
+    """A client of the cluster's API.
+
+    Raises:
+        UsageError: The site has no cluster, or none has started yet.
+        DeviceError: No server answers.
+    """
     secrets, access = loaded.reach_secrets, loaded.plan.acceptance.access
     if access is None:
         raise UsageError(

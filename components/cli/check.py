@@ -1,7 +1,8 @@
-"""`railyard check FILE…` and `railyard explain RULE`: the rules, without any device."""
+"""`railyard check FILE…`, `explain RULE` and `schema`: the rules and the form of a site file."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -12,6 +13,7 @@ from components.checks.render import RULES_PAGE
 from components.cli.app import command_app, say
 from components.cli.check_files import Form, check_files
 from components.core.errors import UsageError
+from components.reading.schema import publish_schema
 from components.reading.wording import did_you_mean
 
 app = command_app()
@@ -64,3 +66,12 @@ def explain(
     more = way if rule in WAIVABLE else ""
     fix = "`railyard check FILE` prints the lines, the actual values and the fix of each finding."
     say(f"{rule}\n{'=' * len(rule)}\n\n{pages[rule]}\n\n{more}{fix}\n{RULES_PAGE}#{rule}")
+
+
+schema_app = command_app()
+
+
+@schema_app.command()
+def schema() -> None:
+    """Print the JSON schema of the site file."""
+    say(json.dumps(publish_schema(), indent=2))

@@ -75,8 +75,9 @@ evidence  Called by the steps of acceptance.
 payload   Called by the step of the containers' SSH keys.
 """
 _MODULES: Final = {
-    "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job", "rbac": "plan",
-    "ready": "accept", "rename": "discover", "report": "accept",
+    "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
+    "payload": "evidence", "rbac": "plan", "ready": "accept", "rename": "discover",
+    "report": "accept", "schema": "check",
 }  # fmt: skip
 """Command to its module of this package, if the names differ."""
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})

@@ -1,11 +1,16 @@
-"""`railyard evidence …`: the commands of the two steps of acceptance."""
+"""`railyard evidence …` and `railyard payload keys`: the commands of an update's other steps.
+
+Two are of acceptance. The step of the keys makes the two SSH key pairs of a payload once; the
+stack's state keeps them as a secret.
+"""
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -65,3 +70,50 @@ def gate(
     say(f"{render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.gate_code)
+
+
+PAIRS: Final = ("container", "host")
+"""From container to container, through the forced command; and from host to host."""
+
+
+def make_keys(comment: str) -> str:
+    """Two new ed25519 pairs as `<pair>.private=` and `<pair>.public=` lines.
+
+    A value is the whole file in OpenSSH's form, as base64; a shell script can decode it.
+
+    Args:
+        comment: Ends the public keys; it shows a reader of authorized_keys their origin.
+    """
+    # Only here: the steps of acceptance start faster without this library.
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - see above
+
+    openssh = form.PrivateFormat.OpenSSH
+    lines: list[str] = []
+    for pair in PAIRS:
+        key = ed25519.Ed25519PrivateKey.generate()
+        private = key.private_bytes(form.Encoding.PEM, openssh, form.NoEncryption())
+        public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+        lines.append(_line(f"{pair}.private", private))
+        lines.append(_line(f"{pair}.public", public + f" railyard-{pair}@{comment}\n".encode()))
+    return "\n".join(lines)
+
+
+def _line(name: str, content: bytes) -> str:
+    return f"{name}={base64.b64encode(content).decode()}"
+
+
+payload_app = command_app("Called by the step of the containers' SSH keys.")
+
+
+@payload_app.callback()
+def describe() -> None:
+    """Called by the step of the containers' SSH keys."""
+
+
+@payload_app.command()
+def keys(
+    stack: Annotated[str, typer.Option(help="ends the comment of the public keys")],
+) -> None:
+    """Print two new SSH key pairs; an update keeps them as a secret of the stack."""
+    say(make_keys(stack))

@@ -33,7 +33,7 @@ from components.checks.render import render_problem
 from components.checks.site import check_loaded
 from components.cli.app import command_app, say
 from components.core.errors import SpecError
-from components.core.problem import Finding
+from components.core.problem import Finding, Lines
 from components.core.report import finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
@@ -70,7 +70,7 @@ def versions(
         if loaded.spec is None:
             check_loaded(loaded, str(file)).spec_or_raise()
             raise SpecError(f"{file}: the site cannot be read.")
-        problems = _problems(loaded.spec, loaded)
+        problems = version_problems(loaded.spec, loaded.places)
         tables[f"Used by {file}"] = [["component", "version", "from"], *_used(loaded.spec, loaded)]
     if output == "json":
         found = {
@@ -152,10 +152,10 @@ def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
         yield [TITLES[name], version, f"line {line}" if line is not None else chosen]
 
 
-def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Finding, ...]:
+def version_problems(spec: ClusterSpec, lines: Lines) -> tuple[Finding, ...]:
     """The findings of the rules on versions; only `railyard check` applies waivers."""
     return tuple(
-        loaded.places.locate_all(problem)
+        lines.locate_all(problem)
         for rule in RULES
         if rule.name in _RULES
         for problem in rule.problems(spec)

@@ -19,7 +19,7 @@ import yaml
 from components.acceptance.collect.probe_runs import run_host_probe
 from components.acceptance.probes.on_hosts import plan_payload_probes
 from components.checks.site import load_checked_site
-from components.cli.payload import make_keys
+from components.cli.evidence import make_keys
 from components.containers.container_plan import HostPayload, PayloadPlan, plan_payload
 from components.core.errors import DeviceError
 from components.core.key_values import diff_states, parse_state

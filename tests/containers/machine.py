@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from components.cli.payload import make_keys
+from components.cli.evidence import make_keys
 from components.containers.container_plan import HostPayload, PayloadPlan
 from components.core.key_values import parse_state
 from components.remote.step import RemoteStep

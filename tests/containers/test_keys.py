@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from components.cli.evidence import PAIRS, make_keys
 from components.cli.group import app
-from components.cli.payload import PAIRS, make_keys
 from components.core.key_values import parse_state
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.cli.payload import make_keys
+from components.cli.evidence import make_keys
 from components.core.key_values import parse_state
 from components.model.jobs import RegistryLogin
 from components.model.units import SecretRef
