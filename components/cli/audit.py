@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -46,8 +47,7 @@ def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
     paths: dict[str, SpecPath] = {each.name: ("hosts", at) for at, each in enumerate(spec.hosts)}
     paths |= {each.name: ("switches", at) for at, each in enumerate(spec.switches)}
     fix = "change the device, or the file if the device is right."
-    for each in found.deviations:
+    for each in found.findings:
         place = Place(paths.get(each.device.partition(" ")[0], ()))
-        severity = "unreachable" if each.kind == "unread" else "error"
-        what = f"{each.device}: {each.text}."
-        yield Finding(what, (place,), fix, severity, f"audit-{each.kind}", each.device)
+        what = f"{each.device}: {each.what}."
+        yield replace(each, what=what, where=(place,), fix=fix, rule=f"audit-{each.rule}")

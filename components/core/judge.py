@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from components.core.problem import Finding
 
-When: TypeAlias = Literal["check", "preflight", "update", "drift", "acceptance"]
+When: TypeAlias = Literal["check", "preflight", "update"]
 Subject = TypeVar("Subject")
 _F = TypeVar("_F", bound=Callable[..., object])
 _NEEDS = "__needs__"

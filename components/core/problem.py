@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -168,13 +168,14 @@ class Lines:
 
 GOOD: Final = 0
 PROBLEMS: Final = 1
+DIFFERS: Final = 3
 UNREACHABLE: Final = 4
 """Exit codes, as everywhere in the command line."""
 
 
-def exit_code(findings: tuple[Finding, ...]) -> int:
-    """Return 0 without problems, 1 with problems, 4 if a device gave no answer (4 wins over 1)."""
+def exit_code(findings: Iterable[Finding], wrong: int = PROBLEMS) -> int:
+    """Return 0 without errors, `wrong` with one, 4 if a device gave no answer (4 wins)."""
     found = {finding.severity for finding in findings}
     if "unreachable" in found:
         return UNREACHABLE
-    return PROBLEMS if "error" in found else GOOD
+    return wrong if "error" in found else GOOD

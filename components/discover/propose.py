@@ -11,10 +11,11 @@ from typing import Final
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
-from components.core.problem import Json, SpecPath, render_path
+from components.core.problem import Finding, Json, Place, SpecPath, render_path
 from components.discover.rails import SiteRails, choose_rails
 from components.hosts.look import CardFact, HostLook
 from components.hosts.placement import Distance, Pair, assign_gpus, gpus_of, without_node
+from components.reading.wording import show_value
 
 _KNOWN: Final[Mapping[str, CardName]] = {
     device: card.name
@@ -40,20 +41,22 @@ def known_model(device: str) -> CardName | None:
     return _KNOWN.get(device)
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A value of the file that the host contradicts."""
+def _differs(path: SpecPath, written: Json, found: Json, note: str = "") -> Finding:
+    """Report a value of the file that the host contradicts; without `found`, the note says why."""
+    actual = "" if found is None else _shown(found)
+    words = f"found {actual} ({note})" if note and actual else note or f"found {actual}"
+    return Finding(words, (Place(path, _shown(written)),), rule="differs", actual=actual)
 
-    path: SpecPath
-    written: Json
-    found: Json
-    """The host's value; None if the host lacks it."""
-    note: str = ""
+
+def _shown(value: Json) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(show_value(each) for each in value)}]"
+    return show_value(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposed additions for one host, and its disagreements with the file."""
+    """Proposed additions for one host, and its differences from the file."""
 
     path: SpecPath
     look: HostLook
@@ -66,7 +69,8 @@ class Proposal:
     """Number of a card in the file to the keys that it lacks there."""
     new_cards: tuple[Mapping[str, Json], ...] = ()
     host_keys: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    disagreements: tuple[Disagreement, ...] = ()
+    differences: tuple[Finding, ...] = ()
+    """Values of the file that the host contradicts."""
     notes: tuple[str, ...] = ()
     """Facts for a person that the file does not need."""
 
@@ -94,7 +98,7 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         for card in look.cards
         if card.pci in chosen.rails
     }
-    keys, disagreements = _compare_cards(written, path, look, found)
+    keys, differences = _compare_cards(written, path, look, found)
     host_keys, more = _compare_host(host, path, look, known)
     return Proposal(
         path=path,
@@ -104,7 +108,7 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         card_keys=keys,
         new_cards=tuple(values for pci, values in found.items() if pci not in known),
         host_keys=host_keys,
-        disagreements=(*disagreements, *more, *_wrong_rails(placed, path, chosen.cabled)),
+        differences=(*differences, *more, *_wrong_rails(placed, path, chosen.cabled)),
         notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
     )
 
@@ -169,34 +173,34 @@ def _compare_cards(
     path: SpecPath,
     look: HostLook,
     found: Mapping[str, Mapping[str, Json]],
-) -> tuple[dict[int, dict[str, Json]], list[Disagreement]]:
+) -> tuple[dict[int, dict[str, Json]], list[Finding]]:
     keys: dict[int, dict[str, Json]] = {}
-    disagreements: list[Disagreement] = []
+    differences: list[Finding] = []
     for number, card in enumerate(written):
         place = (*path, "nics", number)
         fact = look.card(str(card.get("pci") or _pci(card, look)).lower())
         if fact is None:
-            disagreements.append(_gone(card, place, look))
+            differences.append(_gone(card, place, look))
             continue
-        disagreements += _other_board(card, place, fact, look)
+        differences += _other_board(card, place, fact, look)
         for key, value in found.get(fact.pci, {}).items():
             if key not in card:
                 if key != "gpu_path" or "gpu_pci" not in card:  # it depends on the GPUs
                     keys.setdefault(number, {})[key] = value
             elif not _agrees(key, card[key], value, fact):
-                disagreements.append(Disagreement((*place, key), card[key], value))
-    return keys, disagreements
+                differences.append(_differs((*place, key), card[key], value))
+    return keys, differences
 
 
 def _other_board(
     card: Mapping[str, Json], place: SpecPath, fact: CardFact, look: HostLook
-) -> Iterator[Disagreement]:
+) -> Iterator[Finding]:
     """Report another serial number; it is never proposed, so the user wrote it to notice a swap."""
     written = card.get("serial")
     if written and fact.serial and str(written) != fact.serial:
         there = next((each.pci for each in look.cards if each.serial == str(written)), None)
         note = f"the card with serial {written} is at {there}" if there else ""
-        yield Disagreement((*place, "serial"), written, fact.serial, note)
+        yield _differs((*place, "serial"), written, fact.serial, note)
 
 
 def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
@@ -212,38 +216,38 @@ def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
     return str(written).lower() == str(found).lower()
 
 
-def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Disagreement:
+def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Finding:
     name = card.get("netdev")
     moved = next((each.pci for each in look.cards if each.netdev and each.netdev == name), None)
     note = f"{name} is the card at {moved}" if moved else "no RDMA card is there"
-    return Disagreement((*place, "pci"), card.get("pci"), None, note)
+    return _differs((*place, "pci"), card.get("pci"), None, note)
 
 
 def _wrong_rails(
     placed: Sequence[tuple[str, Mapping[str, Json]]],
     path: SpecPath,
     cabled: Mapping[str, tuple[str, str]],
-) -> Iterator[Disagreement]:
+) -> Iterator[Finding]:
     for number, (pci, card) in enumerate(placed):
         rail, source = cabled.get(pci, ("", ""))
         if rail and card.get("rail") not in (None, rail):
-            yield Disagreement((*path, "nics", number, "rail"), card.get("rail"), rail, source)
+            yield _differs((*path, "nics", number, "rail"), card.get("rail"), rail, source)
 
 
 def _compare_host(
     host: Mapping[str, Json], path: SpecPath, look: HostLook, known: Container[str]
-) -> tuple[dict[str, Json], list[Disagreement]]:
+) -> tuple[dict[str, Json], list[Finding]]:
     adapters = (card for card in look.cards if card.pci not in known)
     hcas = sum(card.link_layer == "InfiniBand" for card in adapters)
     keys: dict[str, Json] = {}
-    disagreements: list[Disagreement] = []
+    differences: list[Finding] = []
     for key, count in (("gpus", len(look.gpus)), ("hcas", hcas)):
         if key in host:
             if host[key] != count:
-                disagreements.append(Disagreement((*path, key), host[key], count))
+                differences.append(_differs((*path, key), host[key], count))
         elif count:
             keys[key] = count
-    return keys, disagreements
+    return keys, differences
 
 
 def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> Iterator[str]:

@@ -11,7 +11,8 @@ from typing import Final
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, render_path
-from components.discover.propose import Disagreement, Proposal, card_name, propose
+from components.core.report import finding_json, rows_of
+from components.discover.propose import Proposal, card_name, propose
 from components.discover.rails import site_rails
 from components.discover.site_file import (
     SiteFile,
@@ -26,7 +27,6 @@ from components.hosts.placement import Pair, matrix
 from components.hosts.scripts import discover_text
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL
-from components.reading.wording import show_value
 from components.remote.host_session import connect_to_host
 from components.remote.ssh import JumpHosts, jump_hosts
 from components.remote.step import Endpoint, render_remote_command
@@ -65,8 +65,8 @@ class Report:
         codes = {error.exit_code for error in self.errors}
         if codes:
             return 4 if codes - {2} else 2
-        disagree = any(each.proposal.disagreements for each in self.found)
-        return 3 if disagree or (self.difference and not self.written) else 0
+        differ = any(each.proposal.differences for each in self.found)
+        return 3 if differ or (self.difference and not self.written) else 0
 
     def as_written(self) -> Report:
         """Return the same report after the file was written."""
@@ -75,7 +75,7 @@ class Report:
 
 def render_report(report: Report) -> str:
     """The report for people."""
-    lines = [line for found in report.found for line in _host(report.file, found)]
+    lines = [line for found in report.found for line in _host(found)]
     lines += [f"error: {error}" for error in report.errors]
     lines += not_touched(report.no_login)
     if not report.difference:
@@ -89,7 +89,7 @@ def render_report(report: Report) -> str:
     return "\n".join(lines) + "\n" + report.difference
 
 
-def _host(file: SiteFile, found: Found) -> Iterator[str]:
+def _host(found: Found) -> Iterator[str]:
     proposal = found.proposal
     look = proposal.look
     counts = ((len(look.cards), "card"), (len(look.gpus), "GPU"), (look.nodes, "NUMA node"))
@@ -97,8 +97,8 @@ def _host(file: SiteFile, found: Found) -> Iterator[str]:
     yield f"{found.target.endpoint.where}: {words}"
     for card in look.cards:
         yield f"  {_card(card, proposal.rails.get(card.pci, '-'), proposal.pairs)}"
-    for each in proposal.disagreements:
-        yield f"  differs: {_disagreement(file, each)}"
+    for each in proposal.differences:
+        yield f"  differs: {rows_of(each)[0]}, {each.what}"
     for note in proposal.notes:
         yield f"  note: {note}"
 
@@ -120,25 +120,11 @@ def _card(card: CardFact, rail: str, pairs: Sequence[Pair]) -> str:
     return "  ".join(parts)
 
 
-def _disagreement(file: SiteFile, each: Disagreement) -> str:
-    line = file.line(each.path)
-    where = f"{file.path}:{line}" if line else str(file.path)
-    found = "" if each.found is None else f", found {_shown(each.found)}"
-    note = f" ({each.note})" if each.note else ""
-    return f"{where}  {render_path(each.path)} = {_shown(each.written)}{found}{note}"
-
-
-def _shown(value: Json) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(show_value(each) for each in value)}]"
-    return show_value(value)
-
-
 def report_json(report: Report) -> Json:
     """The report for programs."""
     return {
         "file": str(report.file.path),
-        "hosts": [_host_json(report.file, found) for found in report.found],
+        "hosts": [_host_json(found) for found in report.found],
         "errors": [str(error) for error in report.errors],
         "no_login": list(report.no_login),
         "difference": report.difference,
@@ -147,7 +133,7 @@ def report_json(report: Report) -> Json:
     }
 
 
-def _host_json(file: SiteFile, found: Found) -> Json:
+def _host_json(found: Found) -> Json:
     proposal = found.proposal
     look = proposal.look
     distances: dict[str, Json] = {
@@ -167,16 +153,7 @@ def _host_json(file: SiteFile, found: Found) -> Json:
             for pair in proposal.pairs
         ],
         "distances": distances,
-        "differences": [
-            {
-                "path": render_path(each.path),
-                "line": file.line(each.path),
-                "told": each.written,
-                "found": each.found,
-                "note": each.note,
-            }
-            for each in proposal.disagreements
-        ],
+        "differences": [finding_json(each) for each in proposal.differences],
         "notes": list(proposal.notes),
     }
 
@@ -230,7 +207,9 @@ def compare(
             continue
         try:
             named = _named(target, look, taken) if target.is_new else target
-            found.append(Found(named, propose(named.host, named.path, look, rails)))
+            made = propose(named.host, named.path, look, rails)
+            differ = (file.lines.locate_all(each, defaults=False) for each in made.differences)
+            found.append(Found(named, replace(made, differences=tuple(differ))))
         except UsageError as error:
             failed.append(error)
     try:

@@ -6,13 +6,16 @@ count: a preview shows edits and drift apart.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final
 
 from components.core.difference import Difference, ForeignSetting, RoutingFault
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.plain_text import Facts, fill_known, matches
+from components.core.problem import DIFFERS, Finding, Severity, exit_code
 from components.core.settings import overlay
 from components.drift.applied import Applied
 from components.remote.step import RemoteStep
@@ -114,13 +117,27 @@ class DeviceDrift:
     """Progress of an unfinished update; the settings that it made do not count as differences."""
 
     @property
-    def faults(self) -> tuple[tuple[Literal["cabling", "placement", "foreign"], str], ...]:
-        """The kind and the words of each fault that this step does not repair, but for routing."""
-        return (
-            *(("cabling", text) for text in self.cabling),
-            *(("placement", found.text) for found in self.placement),
-            *(("foreign", str(found)) for found in self.beside),
-        )
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that differs from the last update or is not known, in print order.
+
+        `rule` is the kind; `setting`, `tool` and `upgrade` are what an update changes.
+        """
+        return tuple(self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
+        def fault(rule: str, what: str, severity: Severity = "error") -> Finding:
+            return Finding(what, (), "", severity, rule, self.device)
+
+        if self.unreachable is not None:
+            yield fault("unread", self.unreachable, "unreachable")
+        yield from (fault("setting", str(each)) for each in self.differences)
+        yield from (fault("cabling", text) for text in self.cabling)
+        yield from (fault("placement", each.text) for each in self.placement)
+        yield from (fault("tool", f"tool {name}: {_LACKING}") for name in self.tools)
+        yield from (fault("foreign", str(each)) for each in self.beside)
+        yield from (fault("routing", str(each), _SEVERITY[each.kind]) for each in self.routing)
+        if self.ahead:
+            yield fault("upgrade", self.ahead)
 
     @property
     def note(self) -> str:
@@ -195,17 +212,29 @@ def make_drift(
     )
 
 
+_SEVERITY: Final[Mapping[str, Severity]] = {
+    "lost": "error",
+    "unread": "unreachable",
+    "unsaid": "warning",
+}
+_VERDICTS: Final = {
+    "setting": "drift: {} setting(s) differ from the last update",
+    "tool": "drift: {} tool(s) of Railyard are missing or altered",
+    "upgrade": "in the middle of an upgrade",
+    "cabling": "cabling: {} port(s) are not plugged as the file says",
+    "placement": "placement: {} thing(s) are not plugged in as the file says",
+    "foreign": "foreign: {} setting(s) outside the plan break RDMA traffic",
+    "routing": "routing: {} link(s) do not carry the planned traffic",
+}
+"""Kind of finding to the verdict on its device; the first that applies is printed."""
+
+
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
-    """Render the report of `railyard drift`: a line per device, its differences under it."""
+    """Render the report of `railyard drift`: a line per device, its findings under it."""
     lines: list[str] = []
     for drift in drifts:
         lines.append(f"{drift.device:<12} {_verdict(drift)}")
-        lines += [f"{'':<12}   {found}" for found in (*drift.differences, *drift.cabling)]
-        lines += [f"{'':<12}   {found.text}" for found in drift.placement]
-        lines += [f"{'':<12}   tool {name}: {_LACKING}" for name in drift.tools]
-        lines += [f"{'':<12}   {found}" for found in drift.beside]
-        lines += [f"{'':<12}   {found}" for found in drift.routing]
-        lines += [f"{'':<12}   {drift.ahead}"] if drift.ahead else []
+        lines += [f"{'':<12}   {each.what}" for each in drift.findings if each.rule != "unread"]
     return "\n".join(lines) + "\n"
 
 
@@ -216,46 +245,12 @@ def _verdict(drift: DeviceDrift) -> str:
         return "never applied"
     if not drift.observed:
         return "not observed"
-    if drift.differences:
-        return f"drift: {len(drift.differences)} setting(s) differ from the last update"
-    if drift.tools:
-        return f"drift: {len(drift.tools)} tool(s) of Railyard are missing or altered"
-    return _plugged(drift)
-
-
-def _plugged(drift: DeviceDrift) -> str:
-    if drift.ahead:
-        return "in the middle of an upgrade"
-    if drift.cabling:
-        return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
-    if drift.placement:
-        return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
-    if drift.beside:
-        return f"foreign: {len(drift.beside)} setting(s) outside the plan break RDMA traffic"
-    return _routed(drift)
-
-
-def _routed(drift: DeviceDrift) -> str:
-    lost = [each for each in drift.routing if each.kind == "lost"]
-    if lost:
-        return f"routing: {len(lost)} link(s) do not carry the planned traffic"
-    if any(each.kind == "unread" for each in drift.routing):
-        return "routing: not observed"
-    return "no drift"
+    counts = Counter(each.rule for each in drift.findings if each.severity == "error")
+    blind = any(each.severity == "unreachable" for each in drift.findings)
+    wrong = (words.format(counts[kind]) for kind, words in _VERDICTS.items() if counts[kind])
+    return next(wrong, "routing: not observed" if blind else "no drift")
 
 
 def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
     """Return 0 for no drift, 3 for drift, 4 if a device could not be read (4 wins over 3)."""
-    if any(drift.unreachable is not None or _is_blind(drift) for drift in drifts):
-        return 4
-    return 3 if any(map(_is_wrong, drifts)) else 0
-
-
-def _is_blind(drift: DeviceDrift) -> bool:
-    return any(each.kind == "unread" for each in drift.routing)
-
-
-def _is_wrong(drift: DeviceDrift) -> bool:
-    lost = any(each.kind == "lost" for each in drift.routing)
-    plugged = drift.cabling or drift.placement or lost
-    return bool(drift.differences or drift.tools or drift.beside or drift.ahead or plugged)
+    return exit_code([found for drift in drifts for found in drift.findings], DIFFERS)

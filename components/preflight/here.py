@@ -43,7 +43,7 @@ def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ..
         return ()
     names = ", ".join(each.name for each in unpinned.artefacts)
     what = "not everything that the site brings has a checksum, and an update refuses that."
-    return (on_device(HERE, "not-pinned", what, names, "all pinned", unpinned.fix),)
+    return (on_device(HERE, "unpinned", what, names, "all pinned", unpinned.fix),)
 
 
 def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple[Finding, ...]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic import JsonValue
 
 from components.acceptance.handover import EVIDENCE_STEP
 from components.core.errors import UsageError
 from components.core.plain_text import counted, one_line
-from components.core.to_json import to_json
+from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
 from components.kubernetes.live.look import CLUSTER, ClusterDrift
@@ -27,7 +27,6 @@ from components.update.decide import judge_drift
 from components.update.observe import observe_site
 from components.update.seen import Seen
 
-Kind = Literal["setting", "cabling", "placement", "foreign", "routing", "cluster", "unread"]
 SCHEMA_VERSION: Final = 1
 """Version of the JSON report; it rises when a key changes its meaning or goes."""
 _OWN: Final = "unit.railyard-"
@@ -37,17 +36,6 @@ _UNMADE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Deviation:
-    """One deviation from the file, or one unread device."""
-
-    device: str
-    """A switch, a host, a service on a host, or `cluster`."""
-    kind: Kind
-    text: str
-    """The setting, its actual value and the wanted one; or the reason why it is unread."""
-
-
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Every deviation of a site's devices from its file."""
@@ -55,34 +43,33 @@ class Audit:
     site: str
     read: tuple[str, ...]
     """The devices that answered, `cluster` among them if its API did."""
-    deviations: tuple[Deviation, ...]
+    findings: tuple[Finding, ...]
+    """`rule` is the kind: `unread`, `cluster`, or that of a `DeviceDrift`."""
     not_read: tuple[str, ...] = ()
     """Devices that the file keeps out of reach, and why; they do not count as unread."""
 
     @property
     def exit_code(self) -> int:
         """0: everything is as the file says, 3: something differs, 4: something was not read."""
-        if any(each.kind == "unread" for each in self.deviations):
-            return 4
-        return 3 if self.deviations else 0
+        return exit_code(self.findings, DIFFERS)
 
     def render(self) -> str:
         """The report as text: a line for each device, and its deviations under it."""
         lines: list[str] = []
-        found: dict[str, list[Deviation]] = {name: [] for name in self.read}
-        for each in self.deviations:
+        found: dict[str, list[Finding]] = {name: [] for name in self.read}
+        for each in self.findings:
             found.setdefault(each.device, []).append(each)
         reasons: dict[str, str] = {}
-        for name, deviations in found.items():
-            unread = [each.text for each in deviations if each.kind == "unread"]
+        for name, differ in found.items():
+            unread = [each.what for each in differ if each.rule == "unread"]
             first = reasons.setdefault(unread[0], name) if unread else name
             if first != name:
                 lines.append(f"{name:<12} not read, as {first}")
                 continue
-            differ = counted(len(deviations), "difference") if deviations else "as the file says"
-            lines.append(f"{name:<12} {'not read' if unread else differ}")
-            lines += [f"{'':<12}   {each.kind:<9} {each.text}" for each in deviations]
-        count = sum(each.kind != "unread" for each in self.deviations)
+            verdict = counted(len(differ), "difference") if differ else "as the file says"
+            lines.append(f"{name:<12} {'not read' if unread else verdict}")
+            lines += [f"{'':<12}   {each.rule:<9} {each.what}" for each in differ]
+        count = sum(each.rule != "unread" for each in self.findings)
         summary = f"{len(self.read)} read, {counted(count, 'difference')}. Nothing was changed."
         return "\n".join((*lines, *self.not_read, summary))
 
@@ -94,7 +81,10 @@ class Audit:
             "exit_code": self.exit_code,
             "read": list(self.read),
             "not_read": list(self.not_read),
-            "deviations": to_json(self.deviations),
+            "deviations": [
+                {"device": each.device, "kind": each.rule, "text": each.what}
+                for each in self.findings
+            ],
         }
         return json.dumps(body, indent=1, sort_keys=True)
 
@@ -139,7 +129,7 @@ def judge_audit(site: str, plan: ClusterPlan, applied: Applied, seen: Seen) -> A
     return Audit(
         site,
         (*devices, *([CLUSTER] if cluster.observed else [])),
-        (*(found for each in drifts for found in _of_device(each)), *_of_cluster(cluster)),
+        tuple(found for each in (*drifts, cluster) for found in _findings(each)),
         (*not_touched(plan.unreached), *away),
     )
 
@@ -159,24 +149,15 @@ def as_planned(plan: ClusterPlan) -> Applied:
     return Applied(steps, objects, releases)
 
 
-def _of_device(drift: DeviceDrift) -> Iterator[Deviation]:
-    name = drift.device
-    if drift.unreachable is not None:
-        yield Deviation(name, "unread", _on_one_line(drift.unreachable))
-    for found in drift.differences:
-        if not found.where.startswith(_OWN):
-            yield Deviation(name, "setting", str(found))
-    yield from (Deviation(name, kind, one_line(text)) for kind, text in drift.faults)
-    for way in drift.routing:
-        yield Deviation(name, "unread" if way.kind == "unread" else "routing", str(way))
-
-
-def _of_cluster(found: ClusterDrift) -> Iterator[Deviation]:
-    if found.unreachable is not None:
-        yield Deviation(CLUSTER, "unread", _on_one_line(found.unreachable))
-    yield from (Deviation(CLUSTER, "cluster", each) for each in (*found.lost, *found.lines))
-
-
-def _on_one_line(error: str) -> str:
-    """Write an error and the line with its fix as one sentence."""
-    return "; ".join(" ".join(part.split()) for part in re.split(r"\n\s*fix\s+", error))
+def _findings(drift: DeviceDrift | ClusterDrift) -> Iterator[Finding]:
+    """Yield the findings of one device or of the cluster, each on one line."""
+    if isinstance(drift, DeviceDrift):
+        ours = (each for each in drift.differences if not each.where.startswith(_OWN))
+        drift = replace(drift, differences=tuple(ours))
+    for each in drift.findings:
+        if each.severity == "unreachable":
+            text = "; ".join(" ".join(part.split()) for part in re.split(r"\n\s*fix\s+", each.what))
+            yield replace(each, rule="unread", what=text)
+        else:
+            rule = CLUSTER if each.device == CLUSTER else each.rule
+            yield replace(each, rule=rule, what=one_line(each.what))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from components.acceptance.evidence import ForeignSettingSeen, as_seen
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
@@ -17,9 +17,8 @@ from components.core.errors import UsageError
 from components.core.problem import Finding
 from components.core.report import render_finding
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
-from components.kubernetes.live.look import CLUSTER, ClusterDrift
+from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.manifest import HELD
 from components.model.cluster import ClusterSpec
 from components.model.owners import not_touched
@@ -28,7 +27,7 @@ from components.update.decide import Intentions, intend, unrecorded_switches
 from components.update.judges import judge_situation
 from components.update.proof import Accept, is_edited, narrow, narrow_to, passed
 from components.update.refusals import host_departures, known_hosts, switch_changes
-from components.update.refuse import find_losses, played_playbooks
+from components.update.refuse import LOSS, played_playbooks
 from components.update.seen import Seen, Situation
 from components.update.servers import describe_upgrades, node_versions
 
@@ -131,7 +130,7 @@ def begin(
     refuse(found)
     drifts = intentions.drifts if orders.observed else ()
     foreign = (as_seen(each.device, one) for each in drifts for one in each.beside)
-    messages = (*_warnings(at, parts), *_news(at, orders, intentions), *_changes(at, intentions))
+    messages = (*_warnings(at, found), *_news(at, orders, intentions), *_changes(at, intentions))
     return Begun(intentions, messages, tuple(foreign) if orders.observed else None)
 
 
@@ -146,52 +145,43 @@ def refuse(found: tuple[Finding, ...]) -> None:
         raise UsageError("\n".join((*refused, "Nothing was changed on any device.")))
 
 
-def _warnings(at: Situation, parts: tuple[Finding, ...]) -> Iterator[Message]:
-    for each in parts:
-        if each.severity == "warning":
+def _warnings(at: Situation, found: tuple[Finding, ...]) -> Iterator[Message]:
+    for each in found:
+        if each.severity == "warning" and each.device == CLUSTER:
             yield "warn", f"{CLUSTER}: {each.what[:-1]}: {each.actual}"
-    for loss in find_losses(at):
-        yield "warn", f"WILL BE LOST: {loss.what}"
+        elif each.rule == LOSS:
+            yield "warn", each.what
     for line in unrecorded_switches(at.plan, at.drifts, at.seen.devices):
         yield "warn", line
+
+
+_KINDS: Final[Mapping[str, Message]] = {
+    "setting": ("info", "drift"),
+    "tool": ("info", "drift"),
+    "upgrade": ("info", "upgrade"),
+    "unread": ("warn", "not observed"),
+    "left": ("warn", "not repaired"),
+}
+"""Kind of finding to the level and the first word of its message; others warn with the kind."""
 
 
 def _news(at: Situation, orders: Orders, intentions: Intentions) -> Iterator[Message]:
     if not orders.observed:
         yield "info", "not observed: railyard:observe is `never`, so drift is not detected"
-    for drift in intentions.drifts:
-        yield from _of_device(drift)
-    yield from _of_cluster(intentions.cluster, held=HELD in intentions.notes)
+    held = HELD in intentions.notes
+    for drift in (*intentions.drifts, intentions.cluster):
+        for each in drift.findings:
+            if held and each.device == CLUSTER and each.rule == "unread":
+                words = (
+                    f"{CLUSTER}: the API does not answer ({each.what}), so this update leaves all"
+                    " objects and charts as they are, and the next one does the rest"
+                )
+                yield "warn", words
+            else:
+                level, kind = _KINDS.get(each.rule, ("warn", each.rule))
+                yield level, f"{each.device}: {kind}: {each.what}"
     for line in not_touched(at.plan.unreached):
         yield "info", line
-
-
-def _of_device(drift: DeviceDrift) -> Iterator[Message]:
-    if drift.unreachable is not None:
-        yield "warn", f"{drift.device}: not observed: {drift.unreachable}"
-    for difference in drift.differences:
-        yield "info", f"{drift.device}: drift: {difference}"
-    if drift.ahead:
-        yield "info", f"{drift.device}: upgrade: {drift.ahead}"
-    for kind, line in (*drift.faults, *(("routing", each) for each in drift.routing)):
-        yield "warn", f"{drift.device}: {kind}: {line}"
-
-
-def _of_cluster(drift: ClusterDrift, *, held: bool) -> Iterator[Message]:
-    for line in drift.lost:
-        yield "warn", f"{CLUSTER}: lost: {line}"
-    if held:
-        words = (
-            f"{CLUSTER}: the API does not answer ({drift.unreachable}), so this update leaves all"
-            " objects and charts as they are, and the next one does the rest"
-        )
-        yield "warn", words
-    elif drift.unreachable is not None:
-        yield "warn", f"{CLUSTER}: not observed: {drift.unreachable}"
-    for line in drift.repaired:
-        yield "info", f"{CLUSTER}: drift: {line}"
-    for line in drift.left:
-        yield "warn", f"{CLUSTER}: not repaired: {line}"
 
 
 def _changes(at: Situation, intentions: Intentions) -> Iterator[Message]:

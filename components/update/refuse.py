@@ -38,6 +38,9 @@ _ACCESS: Final = "-cluster-access"
 _RESET: Final = "write `kubernetes: {reset: allow}`"
 
 
+LOSS: Final = "loss"
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """One loss that an update would cause."""
@@ -60,10 +63,15 @@ def find_losses(at: Situation) -> tuple[Loss, ...]:
 
 
 def judge_losses(at: Situation) -> Iterator[Finding]:
-    """Refuse losses that neither the file nor a typed name permits, and names without a loss."""
+    """Refuse losses that neither the file nor a typed name permits, and names without a loss.
+
+    Permitted losses are warnings with the rule `loss`.
+    """
     losses = find_losses(at)
     for each in losses:
-        if not (each.allowed or (each.names and at.confirmed.issuperset(each.names))):
+        if each.allowed or (each.names and at.confirmed.issuperset(each.names)):
+            yield Finding(f"WILL BE LOST: {each.what}", severity="warning", rule=LOSS)
+        else:
             confirm = f"; or, for one update, set RAILYARD_CONFIRM={','.join(each.names)}"
             fix = each.fix + (confirm if each.names else "")
             yield refusal("protected", each.what, "nothing can undo it", fix)

@@ -73,7 +73,7 @@ def test_what_the_user_wrote_stays_and_is_told(tmp_path: Path, look: HostLook) -
     again, last = run(tmp_path, after, look)
     assert last == after
     assert again.exit_code == 3  # the label on the case is still wrong
-    assert [each.written for each in again.found[0].proposal.disagreements] == [1]
+    assert [each.where[0].value for each in again.found[0].proposal.differences] == ["1"]
 
 
 def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -> None:
@@ -109,7 +109,7 @@ def test_a_virtual_root_port_is_no_limit_of_a_card(tmp_path: Path, look: HostLoo
 def test_a_moved_card_is_told_with_its_new_place(tmp_path: Path, look: HostLook) -> None:
     text = HEAD + GPU01 + '    nics: [{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}]\n'
     report, after = run(tmp_path, text, look)
-    assert "(enp12s0 is the card at 0000:0c:00.0)" in render_report(report)
+    assert ", enp12s0 is the card at 0000:0c:00.0" in render_report(report)
     assert '{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}, {rail: rail-1' in after
 
 
@@ -162,7 +162,7 @@ def test_the_example_lacks_only_what_is_new_and_stays_clean(tmp_path: Path) -> N
     file = read_site_file(path)
     targets, errors = find_targets(file, ("gpu01", "gpu02"), None, "root")
     report, after = compare(file, targets, [seen, seen], errors)
-    assert [each.proposal.disagreements for each in report.found] == [(), ()]
+    assert [each.proposal.differences for each in report.found] == [(), ()]
     assert after.count("link_width: 16") == 4
     path.write_text(after)
     checked = load_checked_site(path)
@@ -237,8 +237,8 @@ def test_any_file_keeps_its_values_and_comments_and_is_still_the_second_time(
         assert first.count(comment) == text.count(comment)
     again, second = run(tmp_path, first, look)
     assert second == first
-    told = [each.path for each in report.found[0].proposal.disagreements]
-    assert [each.path for each in again.found[0].proposal.disagreements] == told
+    differ = [each.where[0].path for each in report.found[0].proposal.differences]
+    assert [each.where[0].path for each in again.found[0].proposal.differences] == differ
     assert run(tmp_path, text, look)[1] == first
 
 

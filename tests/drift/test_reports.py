@@ -260,3 +260,22 @@ def test_the_note_of_a_quiet_device_is_the_last_and_each_loss_counts() -> None:
     assert QUIET.note == "2: before"
     twice = replace(QUIET, differences=(MTU, Difference("a", "x", "0", "1")))
     assert twice.note == "3: mtu_bytes of port 1/2 is 1500, want 9216; x of a is 0, want 1"
+
+
+def test_each_kind_of_fault_is_one_finding_and_only_what_was_not_read_is_unreachable() -> None:
+    fault = PlacementFault("the card is gone")
+    unread = RoutingFault("switch", "nothing is known", "show it", "unread")
+    drift = replace(
+        QUIET, unreachable="no answer", differences=(MTU,), cabling=(CABLE,), placement=(fault,),
+        tools=("host",), beside=(BESIDE,), routing=(LOST, unread, UNSAID), ahead="1 of 2",
+    )  # fmt: skip
+    assert [(each.rule, each.severity) for each in drift.findings] == [
+        ("unread", "unreachable"),
+        *((rule, "error") for rule in ("setting", "cabling", "placement", "tool", "foreign")),
+        ("routing", "error"),
+        ("routing", "unreachable"),
+        ("routing", "warning"),
+        ("upgrade", "error"),
+    ]
+    assert {each.device for each in drift.findings} == {"n1"}
+    assert drift.findings[1].what == str(MTU)

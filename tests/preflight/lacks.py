@@ -214,7 +214,7 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "esxi-pci": lambda: esxi("pci.0000:3b:00.0.current_owner", "absent"),
     "esxi-vm": lambda: esxi("vm.vm01.power", "absent"),
     "ats-support": lambda: esxi("kernel.atsSupport.configured", "absent"),
-    "not-pinned": lambda: judge_pins(ROCE, Lock(), lab=False),
+    "unpinned": lambda: judge_pins(ROCE, Lock(), lab=False),
     "chart-gpu": lambda: look_here(Reach(ROCE, {}), LOCAL_CHART, LOCK, Path("/nowhere")),
     "pulumi": lambda: judge_engine(replace(WHOLE, version="3.100.0")),
     "language": lambda: judge_engine(replace(WHOLE, language=None)),

@@ -68,7 +68,7 @@ def test_what_an_update_refuses_as_unpinned_is_a_problem(railyard: Call, looked:
     assert not looked.findings
     done = railyard("preflight", str(SITE))
     assert done.code == 1
-    assert "not-pinned: not everything that the site brings has a checksum" in done.out
+    assert "unpinned: not everything that the site brings has a checksum" in done.out
     assert "k3s, k3s-install-script, gpu-operator, ghcr.io/" in done.out
     assert f"run `railyard pin {SITE}`" in done.out
 

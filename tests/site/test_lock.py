@@ -94,7 +94,7 @@ def assert_pinned_and_previewed(begun: Begun) -> None:
         refused = begun.pulumi("preview").must(1)
         assert "not pinned: k3s, k3s-install-script" in refused
         early = begun.railyard("preflight", begun.stack).must(1)
-        assert "not-pinned: " in early
+        assert "unpinned: " in early
     begun.railyard("pin", stack_file).must()
     assert {kind: len(found) for kind, found in lock_of(begun).items()} == {
         kind: count

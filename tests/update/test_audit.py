@@ -35,7 +35,7 @@ def audited(**changed: Facts) -> Audit:
 def test_devices_as_the_file_says_have_no_deviation(name: str) -> None:
     plan = PLANS[name]
     found = judge_audit(name, plan, as_planned(plan), Seen(as_filed(plan)))
-    assert found.deviations == ()
+    assert found.findings == ()
     assert found.exit_code == 0
     assert {*found.read} == {*as_filed(plan)}
 
@@ -58,9 +58,9 @@ def test_each_injected_difference_is_found_and_nothing_else() -> None:
     switch = SwitchState.model_validate(leaf.desired.model_copy(update={"ports": ports}))
     found = audited(**{leaf.name: switch, host.name: HostState({**host.desired.values, **altered})})
     wanted = {(leaf.name, port) for port in ports} | {(host.name, key) for key in altered}
-    assert len(found.deviations) == len(wanted)
-    assert {each.device for each in found.deviations} == {leaf.name, host.name}
-    assert {each.kind for each in found.deviations} == {"setting"}
+    assert len(found.findings) == len(wanted)
+    assert {each.device for each in found.findings} == {leaf.name, host.name}
+    assert {each.rule for each in found.findings} == {"setting"}
     assert found.exit_code == 3
 
 
@@ -68,7 +68,7 @@ def test_what_only_an_update_makes_is_not_asked_of_other_tools() -> None:
     host = PLAN.hosts[1]
     theirs = {k: v for k, v in host.desired.values.items() if not k.startswith("unit.railyard-")}
     assert len(theirs) < len(host.desired.values)
-    assert audited(**{host.name: HostState(theirs)}).deviations == ()
+    assert audited(**{host.name: HostState(theirs)}).findings == ()
 
 
 def test_an_unread_device_is_worse_than_a_difference() -> None:

@@ -9,6 +9,7 @@ from typing import Final, cast
 from components.core.difference import ABSENT
 from components.core.errors import RailyardError
 from components.core.plain_text import counted, one_line
+from components.core.problem import DIFFERS, Finding, exit_code
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
@@ -146,11 +147,23 @@ class ClusterDrift:
         return (*self.repaired, *self.left)
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that differs from the applied objects or is not known, in print order.
+
+        An update repairs those with the rule `setting`.
+        """
+        unread = () if self.unreachable is None else (self.unreachable,)
+        kinds = {"lost": self.lost, "unread": unread, "setting": self.repaired, "left": self.left}
+        return tuple(
+            Finding(what, (), "", "unreachable" if kind == "unread" else "error", kind, CLUSTER)
+            for kind, lines in kinds.items()
+            for what in lines
+        )
+
+    @property
     def exit_code(self) -> int:
         """0: no drift, 3: drift, 4: the cluster could not be read."""
-        if self.unreachable is not None:
-            return 4
-        return 3 if self.lines or self.lost else 0
+        return exit_code(self.findings, DIFFERS)
 
     def render(self) -> str:
         """The section of the `railyard drift` report; empty if the cluster was not read."""
