@@ -23,11 +23,12 @@ from components.acceptance.logs.log_model import (
     NcclLog,
     ParseProblem,
     PerftestLog,
+    Seen,
     TrainingLog,
+    cut_texts,
 )
 from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
-from components.acceptance.seen import Seen, cut_texts
 from components.core.difference import ForeignSetting, RoutingFault
 from components.core.errors import UsageError
 from components.model.jobs import LATENCY_TAIL_US, LossLimits

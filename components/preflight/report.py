@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Final
 
-from components.acceptance.report.html_parts import page, section, table
+from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted
 from components.core.problem import Finding, Severity, exit_code
 from components.core.report import finding_json, label_rows, rows_of

@@ -13,10 +13,9 @@ from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from components.acceptance.logs.lines import LONGEST_LINE, read_chunks, read_lines
-from components.acceptance.logs.log_model import NcclLog, PerftestLog
+from components.acceptance.logs.log_model import LONGEST_SEEN, NcclLog, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.seen import LONGEST_SEEN
 from tests.acceptance.recordings import load_nccl, load_perftest
 
 NCCL = {name: load_nccl(name) for name in ("all_reduce_nvlink", "deepops_dgx1_roce", "aks_a100_ib")}

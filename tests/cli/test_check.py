@@ -269,7 +269,7 @@ def test_a_command_does_not_import_pulumi_or_other_commands() -> None:
         "from components.cli.main import main\n"
         "try:\n    main()\n"
         "finally:\n"
-        "    print(sorted({'pulumi', 'asyncssh', 'components.cli.check'} & set(sys.modules)),"
+        "    print(sorted({'pulumi', 'asyncssh', 'components.cli.plan'} & set(sys.modules)),"
         " file=sys.stderr)\n"
     )
     done = subprocess.run(

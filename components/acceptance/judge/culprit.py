@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
 from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
-from components.acceptance.seen import Seen
+from components.acceptance.logs.log_model import Seen
 
 Results = Mapping[frozenset[str], bool]
 """Groups of hosts to whether a collective over them passed."""

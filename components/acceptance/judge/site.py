@@ -66,9 +66,8 @@ from components.acceptance.judge.workload_findings import (
     judge_scan,
     judge_training,
 )
-from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.logs.log_model import PerftestLog, Seen
 from components.acceptance.logs.perftest import NOT_READY
-from components.acceptance.seen import Seen
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""

@@ -7,8 +7,7 @@ from typing import Final, Literal, TypeVar
 
 from components.acceptance.evidence import Evidence, Limits, WorkerGroup
 from components.acceptance.logs.failures import first_cause
-from components.acceptance.logs.log_model import LogFailure
-from components.acceptance.seen import Seen, cut_text
+from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;

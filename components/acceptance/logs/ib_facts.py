@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import Field
 
-from components.acceptance.seen import Seen
+from components.acceptance.logs.log_model import Seen
 
 MASTER: Final = 3
 STANDBY: Final = 2

@@ -14,8 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal, cast
 
 from components.acceptance.logs.lines import number
-from components.acceptance.logs.log_model import ParseProblem
-from components.acceptance.seen import Seen
+from components.acceptance.logs.log_model import ParseProblem, Seen
 
 MARK: Final = "railyard-node: "
 Phase = Literal["before", "load", "after"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import Field
 
-from components.acceptance.seen import Seen
+from components.acceptance.logs.log_model import Seen
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership

@@ -14,16 +14,19 @@ from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.path import show_size
 from components.acceptance.judge.site import Report, pair_floor
 from components.acceptance.report.archive import write_whole
-from components.acceptance.report.html_parts import bullets, page, section, table
 from components.acceptance.report.pictures import (
     STYLE,
     Level,
     Pair,
     State,
     Way,
+    bullets,
     draw_busbw,
     draw_heat,
     draw_topology,
+    page,
+    section,
+    table,
 )
 from components.acceptance.report.text import (
     compare_runs,
