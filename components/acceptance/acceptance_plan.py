@@ -31,6 +31,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.once import once
 from components.model.owners import gpu_paths
+from components.model.sources import EvidenceStore
 from components.model.units import rdma_mtu
 from components.model.worker_kinds import nic_on, on_infiniband
 from components.pod_network.attachment import expected_allocatable
@@ -137,6 +138,8 @@ class AcceptancePlan:
     """Routed switch to the networks that it announces."""
     budget: Budget | None = field(default=None, metadata=OMIT_EMPTY)
     """The coverage of the suite and its duration; None for a site without Kubernetes."""
+    store: EvidenceStore | None = field(default=None, metadata=OMIT_EMPTY)
+    """Where machines share the evidence; None for the archive of each."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -177,6 +180,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         shared=_shared(spec),
         networks=plan_networks(spec),
         budget=cluster.budget,
+        store=spec.evidence_store,
         policy=Policy(
             asked=spec.acceptance.accept != "never",
             accept=spec.acceptance.accept,

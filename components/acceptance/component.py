@@ -46,6 +46,13 @@ class Acceptance(pulumi.ComponentResource):
             environment[env_name(name_of)] = remote.secrets.require_secret(name_of)
         for endpoint in request.acceptance.endpoints:
             environment |= remote.environment(endpoint)
+        store = request.acceptance.store
+        reads = {env_name(each.name): each.name for each in (store.secrets if store else ())}
+        reading = {key: remote.secrets.require_secret(each) for key, each in reads.items()}
+        environment |= reading
+        if store is not None:
+            key = store.signing_key.name
+            environment[env_name(key)] = remote.secrets.require_secret(key)
         evidence = local_call(
             LocalCall(
                 EVIDENCE_STEP,
@@ -65,7 +72,7 @@ class Acceptance(pulumi.ComponentResource):
                 VERDICT_STEP,
                 f"evidence gate --{request.acceptance.gate} --stack {request.stack}",
                 evidence.stdout.apply(partial(for_gate, request.plan_digest)),
-                {},
+                reading,
             ),
             pulumi.ResourceOptions(parent=self, depends_on=[evidence]),
         )

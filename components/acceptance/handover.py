@@ -25,6 +25,7 @@ from components.acceptance.report.archive import (
     archived_request,
     digest_of,
     keep_request,
+    read_archived,
 )
 from components.acceptance.report.text import (
     LAB_NOTE,
@@ -37,6 +38,7 @@ from components.acceptance.report.text import (
 from components.core.errors import Bug, UsageError
 from components.core.plain_text import counted
 from components.core.to_json import to_json
+from components.model.sources import EvidenceStore
 from components.remote.lines import as_json, read_request, render_lines
 
 SHORT: Final = 2_000
@@ -81,6 +83,8 @@ class Named:
     verdict: str
     proven_at: str = ""
     """The date of the oldest part of the proof; empty if an older release wrote it."""
+    store: EvidenceStore | None = None
+    """The store that has it; None: only the archive."""
     asked: str = ""
     """For the gate: digest of the plan to prove."""
 
@@ -113,7 +117,7 @@ def parse_asked(text: str) -> Asked:
     return read_request(_ASKED, text, "question for acceptance")
 
 
-def tell(report: Report, stack: str, digest: str) -> str:
+def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = None) -> str:
     """The stdout of the evidence step."""
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
@@ -122,7 +126,9 @@ def tell(report: Report, stack: str, digest: str) -> str:
     earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
     oldest = min([evidence.finished_at, *earlier])
     named = asdict(Named(stack, evidence.run, digest, str(place), verdict, oldest))
-    del named["asked"]
+    del named["asked"], named["store"]
+    if store is not None:
+        named["store"] = store.model_dump(mode="json", exclude_defaults=True)
     return render_lines(named)
 
 
@@ -169,6 +175,20 @@ def parse_named(text: str) -> Named:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"this names no evidence: {where}: {first['msg']}") from error
+
+
+def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
+    """Read the evidence that the state names, from the store if the site has one.
+
+    Raises:
+        UsageError: It is missing, or has another digest.
+        StoreError: The store refused, or no trusted key signed it.
+    """
+    if named.store is None:
+        return read_archived(named.place, PROVE_AGAIN.format(named.stack))
+    from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
+
+    return open_store(named.store, secrets).fetch(named.stack, named.run, named.evidence)
 
 
 def render_short(report: Report) -> str:

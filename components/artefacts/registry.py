@@ -62,6 +62,7 @@ _HUB: Final = "registry-1.docker.io"
 """Address of Docker Hub's registry, which differs from the name in its images."""
 HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+_NEXT_PAGE: Final = re.compile(r'<([^>]+)>;\s*rel="?next')
 _UNAUTHORISED: Final = 401
 _NOT_FOUND: Final = 404
 _CREATED: Final = 201
@@ -163,6 +164,23 @@ class RegistryClient:
         headers = {"Content-Type": manifest.media_type}
         with self.call(Call(address, "PUT", headers, manifest.body), repository, "pull,push"):
             return
+
+    def tags(self, repository: str) -> list[str]:
+        """All tags; none if nothing was pushed yet."""
+        found: list[str] = []
+        address = f"{self.base}/{repository}/tags/list?n=1000"
+        while address:
+            try:
+                with self.call(Call(address), repository, "pull") as answer:
+                    page, link = json.loads(answer.whole()), answer.headers.get("link", "")
+            except FetchError as error:
+                if error.status != _NOT_FOUND:
+                    raise
+                break
+            found += page.get("tags") or []
+            after = _NEXT_PAGE.search(link)
+            address = urljoin(address, after[1]) if after else ""
+        return found
 
     @contextmanager
     def call(self, call: Call, repository: str, rights: str) -> Generator[Answer]:

@@ -14,7 +14,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -37,6 +37,8 @@ Received bytes are kept, and the next try continues from there.
 _PIECE: Final = 1 << 20
 _LONGEST_ANSWER: Final = 64 << 20
 """Most bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
+_SHORT: Final = 4096
+"""Bytes of a refusal to read: S3 explains one in some 400."""
 _FIXES: Final[Mapping[int, str]] = {
     401: "give a login: `login` of the source, and its secret in the stack or the environment",
     403: "the login lacks the right to read it, or the server refuses this address",
@@ -55,6 +57,8 @@ class FetchError(RailyardError):
         super().__init__(f"{address}: {what}\n  fix    {fix}.")
         self.address, self.what, self.fix, self.status = address, what, fix, status
         self.headers: Mapping[str, str] = {}
+        self.body = b""
+        """The beginning of the server's own words."""
 
 
 class WrongContentError(FetchError):
@@ -214,6 +218,8 @@ def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
         error.code,
     )
     found.headers = {name.lower(): value for name, value in error.headers.items()}
+    with suppress(OSError, http.client.HTTPException):
+        found.body = error.read(_SHORT)
     return found
 
 

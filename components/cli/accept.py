@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
 import webbrowser
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
 
 from components.acceptance.evidence import Evidence, parse_evidence
-from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, Named, as_of, parse_named
+from components.acceptance.handover import EVIDENCE_STEP, Named, as_of, parse_named, read_proof
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
 from components.acceptance.report.archive import (
     EVIDENCE,
     latest_evidence,
-    read_archived,
     run_folder,
 )
 from components.acceptance.report.text import compare_lines, render_table
@@ -31,6 +32,7 @@ from components.cli.stack import (
     config_flags,
     load_stack,
     pulumi,
+    read_config,
     run_pulumi,
 )
 from components.core.errors import RailyardError, UsageError
@@ -40,8 +42,9 @@ from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.live.look import Asked, await_ready, find_not_ready
 from components.kubernetes.live.read import ReleaseRef
 from components.remote.host_session import run_on_hosts
-from components.remote.step import env_name
+from components.remote.step import env_name, secrets_from
 from components.update.cluster import manifests_of
+from components.update.secrets import resolve
 
 app = command_app()
 ready_app = command_app()
@@ -161,10 +164,12 @@ def report(
     show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""
-    evidence = _evidence(stack)
+    named = _named(stack)
+    secrets = _store_secrets(named, stack)
+    evidence = parse_evidence(read_proof(named, secrets)) if named else _last_here(stack)
     judged = as_of(judge_evidence(evidence), datetime.now(UTC))
     page = (run_folder(stack, evidence.run) / "report.html").absolute()
-    other = None if against is None else judge_evidence(_run(stack, against))
+    other = None if against is None else judge_evidence(_run(stack, against, named, secrets))
     if other is not None or not page.exists():
         write_report(judged, page.parent, other)
     compared = "".join(f"{line}\n" for line in (compare_lines(judged, other) if other else ()))
@@ -173,25 +178,33 @@ def report(
         webbrowser.open(page.as_uri())
 
 
-def _run(stack: str, number: int) -> Evidence:
+def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str]) -> Evidence:
+    if named and named.store:
+        from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
+
+        return parse_evidence(open_store(named.store, secrets).fetch(named.stack, number))
     path = run_folder(stack, number) / EVIDENCE
     try:
         return parse_evidence(path.read_text())
     except OSError:
-        runs = sorted(
-            int(each.parent.name[4:]) for each in path.parents[1].glob(f"run-*/{EVIDENCE}")
-        )
+        here = (each.parent.name[4:] for each in path.parents[1].glob(f"run-*/{EVIDENCE}"))
+        runs = sorted({int(each.partition("-")[0]) for each in here})
         raise UsageError(
             f"run {number} of stack {stack} is not on this machine: {path} cannot be read.\n"
             f"  fix    take one of: {', '.join(map(str, runs)) or 'none: run acceptance first'}"
         ) from None
 
 
-def _evidence(stack: str) -> Evidence:
-    """The evidence that the state names; if the state cannot be read, the last one here."""
-    named = _named(stack)
-    if named is not None:
-        return parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
+def _store_secrets(named: Named | None, stack: str) -> Mapping[str, str]:
+    """The secrets that reading the store needs: of the stack, and from outside."""
+    needed = named.store.secrets if named and named.store else ()
+    own = read_config(stack).secrets if any(each.secret for each in needed) else {}
+    outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
+    return {**own, **outside, **secrets_from(os.environ)}
+
+
+def _last_here(stack: str) -> Evidence:
+    """The last evidence of this machine, because the state cannot be read."""
     evidence = latest_evidence(stack)
     if evidence is None:
         raise UsageError(

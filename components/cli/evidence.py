@@ -9,18 +9,19 @@ from __future__ import annotations
 import base64
 import os
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
-from components.acceptance.evidence import parse_evidence
+from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.handover import (
-    PROVE_AGAIN,
     as_of,
     parse_accept_request,
     parse_asked,
     parse_named,
+    read_proof,
     render_short,
     tell,
 )
@@ -33,6 +34,7 @@ from components.acceptance.report.archive import (
 )
 from components.acceptance.report.write import write_report
 from components.cli.app import command_app, say
+from components.model.sources import EvidenceStore
 from components.remote.step import secrets_from
 
 app = command_app("Called by the steps of acceptance.")
@@ -46,10 +48,26 @@ def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> 
 
     asked = parse_asked(sys.stdin.read())
     request = parse_accept_request(read_archived(asked.place, f"run: pulumi up -s {asked.stack}"))
-    folder = run_folder(request.stack, number)
-    evidence = collect_evidence(request, number, secrets_from(os.environ), folder)
-    digest = keep_evidence(request.stack, evidence)
-    say(tell(judge_evidence(evidence), request.stack, digest), nl=False)
+    stack, secrets, spec = request.stack, secrets_from(os.environ), request.acceptance.store
+    keep = _shared(spec, stack, secrets) if spec and request.acceptance.policy.asked else None
+    evidence = collect_evidence(request, number, secrets, run_folder(stack, number))
+    digest = keep_evidence(stack, evidence)
+    if keep is not None:
+        keep(evidence)
+    say(tell(judge_evidence(evidence), stack, digest, keep and spec), nl=False)
+
+
+def _shared(
+    spec: EvidenceStore, stack: str, secrets: Mapping[str, str]
+) -> Callable[[Evidence], None]:
+    """Open the store before any probe runs; the result writes a run into it."""
+    from components.acceptance.report.store import open_signer, open_store  # noqa: PLC0415 - rare
+
+    store, signer = open_store(spec, secrets), open_signer(spec, secrets)
+    store.check_writable(stack)
+    for wrong in store.bring(stack):
+        say(f"not counted: {wrong}", err=True)
+    return lambda evidence: store.keep(stack, evidence, signer)
 
 
 @app.command()
@@ -62,7 +80,7 @@ def gate(
 ) -> None:
     """Judge the evidence on standard input, and write the report."""
     named = parse_named(sys.stdin.read())
-    evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
+    evidence = parse_evidence(read_proof(named, secrets_from(os.environ)))
     report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
     accepted = last_accepted(stack, named.run)
     before = judge_evidence(accepted) if accepted else None

@@ -18,7 +18,7 @@ from components.model.kubernetes import K3sPlane, Kubernetes, KubesprayPlane
 from components.model.once import once
 from components.model.operators import Operators, with_version_set
 from components.model.pod_network import PodNetwork
-from components.model.sources import JumpHost, Proxy, Sources
+from components.model.sources import EvidenceStore, JumpHost, Proxy, Sources
 from components.model.switch_models import DescribedNic, DescribedSwitch
 from components.model.texts import ModelName, Waivers
 from components.model.units import DnsLabel, Frozen
@@ -178,6 +178,8 @@ class ClusterSpec(Frozen):
     """Image and settings of the jobs."""
     acceptance: Acceptance = Acceptance()
     """The required proofs, and the least numbers."""
+    evidence_store: EvidenceStore | None = None
+    """Where machines share the evidence of acceptance; default the folder `.railyard` of each."""
 
     versions: VersionSetName | None = None
     """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts

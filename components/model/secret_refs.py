@@ -10,7 +10,7 @@ from components.model.cluster import ClusterSpec
 from components.model.jobs import Containers
 from components.model.kubernetes import ExistingPlane
 from components.model.places import each_ssh
-from components.model.sources import Sources
+from components.model.sources import EvidenceStore, Sources
 from components.model.units import SecretRef, Ssh
 from components.model.worker_kinds import crusoe_of
 
@@ -50,12 +50,20 @@ def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
     if spec.containers is not None:
         yield from _registry_secrets(spec.containers)
     yield from _source_secrets(spec.sources)
+    yield from _store_secrets(spec.evidence_store)
 
 
 def _source_secrets(sources: Sources) -> Iterator[tuple[SecretRef, SpecPath]]:
     for key, source in (("mirror", sources.mirror), ("registry", sources.registry)):
         if source is not None and source.login is not None:
             yield source.login.password, ("sources", key, "login", "password", "secret")
+
+
+def _store_secrets(store: EvidenceStore | None) -> Iterator[tuple[SecretRef, SpecPath]]:
+    if store is not None:
+        yield store.signing_key, ("evidence_store", "signing_key")
+        for password in store.secrets:
+            yield password, ("evidence_store", "login", "password")
 
 
 def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecPath]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from components.catalogue import upstream
 from components.model.jobs import RegistryLogin
-from components.model.texts import LocalPath
-from components.model.units import DnsLabel, Frozen, PinnedImage, Ssh
+from components.model.texts import LocalPath, refuse
+from components.model.units import FOLDER, DnsLabel, Frozen, PinnedImage, SecretRef, Ssh
 
 PROXY_URL = r"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?$"
 NO_PROXY = (
@@ -103,6 +103,10 @@ MirrorAddress = Annotated[str, StringConstraints(pattern=HTTPS_ADDRESS)]
 """An https address without a login, a query or a fragment in it."""
 RegistryAddress = Annotated[str, StringConstraints(pattern=REGISTRY_ADDRESS)]
 """A registry as `host:port`, with a path if images are below one; without a scheme."""
+BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9][A-Za-z0-9._=-]*)*"
+EVIDENCE_STORE = rf"^({BUCKET}|oci://{REGISTRY_ADDRESS[1:-1]}|{FOLDER[1:-1]})$"
+S3_REGION = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+MINISIGN_KEY = r"^RW[A-Za-z0-9+/]{54}$"
 Pem = Annotated[str, StringConstraints(pattern=PEM_CERTIFICATES, max_length=LONGEST_PEM)]
 """Certificates in PEM form, `|` and then the lines: they are public."""
 
@@ -177,3 +181,46 @@ class Sources(Frozen):
     and files reach the hosts over SSH. Images come from `registry`."""
     images: Images = Images()
     """The images that Railyard itself brings."""
+
+
+class EvidenceStore(Frozen):
+    """A place for the evidence of acceptance that several machines read and write.
+
+    Each run is signed in the format of minisign. The gate and `railyard report` count a run only
+    if a trusted key signed it.
+    """
+
+    address: Annotated[str, StringConstraints(pattern=EVIDENCE_STORE, max_length=500)]
+    """A bucket (`s3://proofs/rack7`), a repository of a registry
+    (`oci://registry.site1.example:5000/proofs`), or the absolute path of a shared folder."""
+    region: Annotated[str, StringConstraints(pattern=S3_REGION)] = "us-east-1"
+    """Region of the bucket."""
+    endpoint: MirrorAddress | None = None
+    """S3 server of the bucket, such as `https://s3.site1.example`; default Amazon's."""
+    ca: Pem | None = None
+    """Certificates that sign the server's own; default those that this machine trusts."""
+    login: RegistryLogin | None = None
+    """User and password of the registry; access key and secret key of the bucket. Default those of
+    `docker login`, or AWS_ACCESS_KEY_ID and its like, or ~/.aws/credentials."""
+    signing_key: SecretRef
+    """Secret with a key of `minisign -G -W`; only machines that prove need it."""
+    trusted_keys: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=MINISIGN_KEY)], ...], Field(min_length=1)
+    ]
+    """Public keys, each the second line of a `.pub` file: any of them may sign."""
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> Self:
+        if self.endpoint and not self.address.startswith("s3://"):
+            raise refuse("has an `endpoint`, but no bucket", "remove it, or write s3://BUCKET.")
+        if self.login and self.address.startswith("/"):
+            raise refuse("has a `login` for a folder", "remove it: folders have permissions.")
+        if self.address.startswith("oci://") and "/" not in self.address[6:]:
+            fix = f"add it, for example {self.address}/proofs."
+            raise refuse("names a registry without a repository", fix)
+        return self
+
+    @property
+    def secrets(self) -> tuple[SecretRef, ...]:
+        """The secrets that readers need."""
+        return (self.login.password,) if self.login else ()

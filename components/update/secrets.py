@@ -29,7 +29,7 @@ MOST_BYTES: Final = 1 << 20
 SHOWN: Final = 200
 """Characters of the first stderr line that an error shows: enough for `permission denied`, without
 a flood in a pipeline's log."""
-SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"})
+SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig", "signing_key"})
 """Keys of the file whose secrets may have several lines."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_ENOUGH: Final = 4

@@ -74,7 +74,7 @@ def archived_evidence(stack: str, run: int, digest: str) -> Archived:
 def keep_request(stack: str, text: str) -> str:
     """Put a request into the archive, whole or not at all, and delete earlier ones."""
     place = archived_request(stack, digest_of(text))
-    write_whole(place.path, text)
+    keep_file(place.path, text)
     for other in place.path.parent.glob("*.json"):
         if other != place.path:
             other.unlink(missing_ok=True)
@@ -84,8 +84,23 @@ def keep_request(stack: str, text: str) -> str:
 def keep_evidence(stack: str, evidence: Evidence) -> str:
     """Put the evidence of a run into the archive, whole or not at all."""
     text = dump_evidence(evidence)
-    write_whole(run_folder(stack, evidence.run) / EVIDENCE, text)
+    keep_file(run_folder(stack, evidence.run) / EVIDENCE, text)
     return digest_of(text)
+
+
+def keep_file(path: Path, text: str) -> None:
+    """Write a file of the archive, whole or not at all.
+
+    Raises:
+        RailyardError: It cannot be written.
+    """
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise RailyardError(
+            f"archive: {path} cannot be written: {error.strerror}.\n"
+            f"  where  {path.absolute()}\n  fix    free space there, or correct its rights."
+        ) from error
 
 
 def keep_foreign_settings(stack: str, run: int, found: Sequence[ForeignSettingSeen] | None) -> None:
@@ -148,7 +163,7 @@ def _newest_first(stack: str) -> list[Path]:
     return sorted(runs, key=lambda path: (path.stat().st_mtime_ns, path), reverse=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write another file and rename it: a crash then cannot leave half a text.
 
     Raises:
@@ -157,8 +172,8 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(name).replace(path)

@@ -1,0 +1,176 @@
+"""A client for buckets of S3: put, get and list, signed by AWS Signature Version 4.
+
+Three calls need no package: Amazon's own is larger than all others of Railyard together. Addresses
+have the bucket in their path, because every server knows that form.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import hmac
+import html
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from components.artefacts.web import Answer, Call, FetchError, open_call
+
+_RIGHTS: Final = (
+    "allow it s3:ListBucket on the bucket, and s3:GetObject and s3:PutObject on what is in it"
+)
+_KEYS: Final = "correct `login`, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
+_REGION: Final = "write the bucket's region as `region`"
+_ROOM: Final = "free space on the server, or raise the bucket's quota; then run it again"
+_CAUSES: Final[Mapping[str, tuple[str, str]]] = {
+    "NoSuchBucket": ("the bucket does not exist", "correct `address` and `endpoint`, or make it"),
+    "AccessDenied": ("the login may not do this", _RIGHTS),
+    "InvalidAccessKeyId": ("the access key is unknown", _KEYS),
+    "SignatureDoesNotMatch": ("the secret key is wrong", _KEYS),
+    "ExpiredToken": ("the session token has expired", f"renew it: {_KEYS.partition(', or ')[2]}"),
+    "RequestTimeTooSkewed": ("this machine's clock is wrong", "synchronise it by NTP"),
+    "AuthorizationHeaderMalformed": ("the region is wrong", _REGION),
+    "PermanentRedirect": ("the bucket is in another region", _REGION),
+    "TemporaryRedirect": ("the bucket is in another region", _REGION),
+    "QuotaExceeded": ("the bucket is full", _ROOM),
+    "XMinioStorageFull": ("the server's disk is full", _ROOM),
+}
+"""Code of an error answer (S3 API reference, "Error responses") to the fault and the fix."""
+_BY_STATUS: Final[Mapping[int, str]] = {
+    HTTPStatus.MOVED_PERMANENTLY: "PermanentRedirect",
+    HTTPStatus.FORBIDDEN: "AccessDenied",
+    HTTPStatus.INSUFFICIENT_STORAGE: "QuotaExceeded",
+}
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_EXPECTED: Final = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
+_KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
+_NEXT: Final = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
+_MOST_PAGES: Final = 100
+"""Pages of 1,000 names each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """An access key, as Amazon calls a login."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
+
+
+def find_keys(environ: Mapping[str, str]) -> Keys | None:
+    """The access key of this machine: AWS_… of the environment, else ~/.aws/credentials."""
+    section: Mapping[str, str] = environ
+    if "AWS_ACCESS_KEY_ID" not in environ:
+        home = Path(environ.get("HOME", "/"))
+        file = Path(environ.get("AWS_SHARED_CREDENTIALS_FILE", home / ".aws" / "credentials"))
+        parser = configparser.RawConfigParser()
+        with suppress(OSError, UnicodeDecodeError, configparser.Error):
+            parser.read_string(file.read_text("utf-8"))
+        profile = environ.get("AWS_PROFILE", "default")
+        found = parser[profile].items() if parser.has_section(profile) else ()
+        section = {key.upper(): value for key, value in found}
+    access, secret = section.get("AWS_ACCESS_KEY_ID"), section.get("AWS_SECRET_ACCESS_KEY")
+    return Keys(access, secret, section.get("AWS_SESSION_TOKEN", "")) if access and secret else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket of one server."""
+
+    name: str
+    region: str
+    keys: Keys
+    endpoint: str = ""
+    """Address of the server; empty for Amazon's in the region."""
+    ca: str | None = None
+
+    def put(self, key: str, body: bytes) -> None:
+        """Write an object, whole or not at all: S3 compares it with the signed digest."""
+        with self._call("PUT", key, {}, body) as answer:
+            answer.whole()
+
+    def get(self, key: str) -> bytes:
+        """Read an object; FetchError with status 404 if it is missing."""
+        with self._call("GET", key, {}) as answer:
+            return answer.whole()
+
+    def list(self, prefix: str) -> list[str]:
+        """The keys that begin with a prefix, sorted."""
+        query = {"list-type": "2", "prefix": prefix}
+        found: list[str] = []
+        for _ in range(_MOST_PAGES):
+            with self._call("GET", "", query) as answer:
+                text = answer.whole().decode("utf-8", "replace")
+            found += (html.unescape(each) for each in _KEY.findall(text))
+            if (more := _NEXT.search(text)) is None:
+                break
+            query["continuation-token"] = html.unescape(more[1])
+        return found
+
+    @contextmanager
+    def _call(
+        self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
+    ) -> Generator[Answer]:
+        base = self.endpoint.rstrip("/") or f"https://s3.{self.region}.amazonaws.com"
+        path = "/".join(part for part in (self.name, key) if part)
+        asked = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
+        address = f"{base}/{quote(path, safe='/-_.~')}{'?' if asked else ''}{asked}"
+        kind = {"Content-Type": "application/octet-stream"} if body else {}
+        call = Call(address, method, kind, body if method == "PUT" else None)
+        try:
+            with open_call(
+                sign(call, self.region, self.keys, datetime.now(UTC)), self._access
+            ) as it:
+                yield it
+        except FetchError as error:
+            raise _explained(error) from error
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="-_.~")
+
+
+def _explained(error: FetchError) -> FetchError:
+    """The same refusal in the words of S3's error answer, with the fix for that code."""
+    said = error.body.decode("utf-8", "replace")
+    code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
+    if code not in _CAUSES:
+        return error
+    what, fix = _CAUSES[code]
+    expected = _EXPECTED.search(said)
+    region = expected[1] or expected[2] if expected else error.headers.get("x-amz-bucket-region")
+    if fix == _REGION and region:
+        fix = f"write `region: {region}`"
+    return FetchError(error.address, f"{what} (S3: {code})", fix, error.status)
+
+
+def sign(call: Call, region: str, keys: Keys, now: datetime) -> Call:
+    """Sign a request of S3: every header, the query and the digest of the body.
+
+    Source: AWS, "Signature Version 4: create a signed API request". Path and query of the address
+    are encoded already, and the query is sorted.
+    """
+    parts, stamp = urlsplit(call.address), now.strftime("%Y%m%dT%H%M%SZ")
+    body = call.data if isinstance(call.data, bytes) else b""
+    digest = hashlib.sha256(body).hexdigest()
+    headers = {**call.headers, "x-amz-content-sha256": digest, "x-amz-date": stamp}
+    if keys.session_token:
+        headers["x-amz-security-token"] = keys.session_token
+    signed = {name.lower(): value for name, value in {**headers, "host": parts.netloc}.items()}
+    names = ";".join(sorted(signed))
+    lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
+    request = f"{call.method}\n{parts.path}\n{parts.query}\n{lines}\n{names}\n{digest}"
+    scope = f"{stamp[:8]}/{region}/s3/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = f"AWS4{keys.secret_key}".encode()
+    for part in (*scope.split("/"), text):
+        key = hmac.digest(key, part.encode(), "sha256")
+    own = f"Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
+    return replace(call, headers=headers, authorization=f"AWS4-HMAC-SHA256 {own}")
