@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,3 +128,103 @@ def test_no_job_of_a_release_has_both_our_code_and_a_right_to_write() -> None:
         assert runs != writes, name
     assert [n for n in order if "environment" in jobs[n]] == ["release", "publish"]
     assert "secrets." not in str(jobs)
+
+
+def _catalogue(job: str) -> tuple[dict[str, Any], str]:
+    """A job of the workflow that renews the catalogue, and its last script."""
+    path = ROOT / ".github" / "workflows" / "catalogue.yml"
+    workflow: dict[Any, Any] = yaml.safe_load(path.read_text())
+    assert workflow["permissions"] == {}
+    assert re.fullmatch(r"\d+ \d+ \* \* 1", workflow[True]["schedule"][0]["cron"])
+    found = workflow["jobs"][job]
+    return found, [step["run"] for step in found["steps"] if "run" in step][-1]
+
+
+def test_the_catalogue_is_proposed_by_a_job_that_may_only_read() -> None:
+    job, script = _catalogue("propose")
+    assert job["permissions"] == {"contents": "read"}
+    assert "secrets." not in str(job)
+    assert "token" not in str(job).replace("persist-credentials", "")
+    (module,) = re.findall(r"python -m (\S+)", script)
+    assert find_spec(module) is not None
+    assert f"-m {module}\n" in (ROOT / "Makefile").read_text()  # as `make catalogue` does
+
+
+@pytest.mark.parametrize(("status", "ends", "told"), [(0, 0, "false"), (1, 0, "true"), (4, 4, "")])
+def test_the_catalogue_is_behind_only_if_its_makers_say_so(
+    tmp_path: Path, status: int, ends: int, told: str
+) -> None:
+    program = tmp_path / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho a diff\necho 1 behind >&2\nexit {status}\n")
+    program.chmod(0o755)
+    done = _shell(_catalogue("propose")[1], tmp_path, GITHUB_OUTPUT=str(tmp_path / "output"))
+    assert done.returncode == ends
+    output = tmp_path / "output"
+    assert (output.read_text() if told else "") == (f"behind={told}\n" if told else "")
+    assert (tmp_path / "proposal.diff").read_text() == "a diff\n"
+
+
+@pytest.mark.parametrize(("number", "does"), [("", "pr create --base main"), ("12", "pr edit 12")])
+def test_the_proposal_is_one_pull_request_about_the_catalogue_alone(
+    tmp_path: Path, number: str, does: str
+) -> None:
+    job, script = _catalogue("pull-request")
+    assert job["permissions"] == {"contents": "write", "pull-requests": "write"}
+    assert not any(word in str(job["steps"][-1]) for word in ("-m ci", ".venv", "pip "))
+    clone, file = _clone(tmp_path), "components/catalogue/upstream.py"
+    (clone / "proposal").mkdir()
+    (clone / "proposal/said.txt").write_text("1 behind\n")
+    (clone / "proposal/proposal.diff").write_text(
+        f"{file}:1: MULTUS v1 -> v2 (https://example.com)\n\n"
+        f"--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-MULTUS = 1\n+MULTUS = 2\n"
+        "--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-good\n+evil\n"
+    )
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n[ "$2" != list ] || echo "{number}"\n'
+    )
+    gh.chmod(0o755)
+    path = f"{gh.parent}:{os.environ['PATH']}"
+    done = _shell(script, clone, PATH=path, HOME=str(tmp_path), BASE="main", GH_TOKEN="x")
+    assert done.returncode == 0, done.stderr
+    pushed = ("git", "-C", tmp_path / "origin", "show", "--format=%s", "--stat=200")
+    shown = subprocess.run(
+        [*pushed, "catalogue-refresh"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.startswith("catalogue: take newer releases from their makers' lists\n")
+    assert " 1 file changed, 1 insertion(+), 1 deletion(-)" in shown.stdout
+    assert f" {file} " in shown.stdout
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[-1].startswith(does)
+    body = (clone / "proposal/body.md").read_text()
+    assert f"1 behind\n{file}:1: MULTUS v1 -> v2" in body
+
+
+def _shell(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as GitHub does: `bash -e` with pipefail."""
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    environment = {**os.environ, **more}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def _clone(folder: Path) -> Path:
+    """A clone of a repository with a catalogue and another file."""
+    origin, clone = folder / "origin", folder / "clone"
+    (origin / "components" / "catalogue").mkdir(parents=True)
+    (origin / "components/catalogue/upstream.py").write_text("MULTUS = 1\n")
+    (origin / "setup.py").write_text("good\n")
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    for words in (["init", "-qb", "main"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run(["git", "-C", origin, *who, *words], check=True)
+    subprocess.run(["git", "clone", "-q", origin, clone], check=True)
+    return clone
