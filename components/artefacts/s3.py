@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from components.artefacts.web import Answer, Call, FetchError, open_call
+from components.artefacts.web import Access, Answer, Call, FetchError, open_call
 
 _RIGHTS: Final = (
     "allow it s3:ListBucket on the bucket, and s3:GetObject and s3:PutObject on what is in it"
@@ -51,8 +51,9 @@ _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _EXPECTED: Final = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 _KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
 _NEXT: Final = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
+PAGE: Final = 1000
+"""Names of one answer, the most that S3 gives."""
 _MOST_PAGES: Final = 100
-"""Pages of 1,000 names each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Bucket:
 
     def list(self, prefix: str) -> list[str]:
         """The keys that begin with a prefix, sorted."""
-        query = {"list-type": "2", "prefix": prefix}
+        query = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix}
         found: list[str] = []
         for _ in range(_MOST_PAGES):
             with self._call("GET", "", query) as answer:
@@ -124,11 +125,10 @@ class Bucket:
         address = f"{base}/{quote(path, safe='/-_.~')}{'?' if asked else ''}{asked}"
         kind = {"Content-Type": "application/octet-stream"} if body else {}
         call = Call(address, method, kind, body if method == "PUT" else None)
+        call = sign(call, self.region, self.keys, datetime.now(UTC))
         try:
-            with open_call(
-                sign(call, self.region, self.keys, datetime.now(UTC)), self._access
-            ) as it:
-                yield it
+            with open_call(call, Access(self.ca)) as answer:
+                yield answer
         except FetchError as error:
             raise _explained(error) from error
 

@@ -24,6 +24,8 @@ class Site:
     redirects: dict[str, str] = field(default_factory=dict[str, str])
     cut: dict[str, int] = field(default_factory=dict[str, int])
     """Path to the bytes after which the connection is closed."""
+    refusal: tuple[int, bytes] | None = None
+    """Status and body of every answer."""
     login: str = ""
     """`user:password` that is wanted; empty for none."""
     asked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -47,7 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.headers.get("Authorization", "")
         self.site.asked.append((self.path, sent))
         wanted = f"Basic {base64.b64encode(self.site.login.encode()).decode()}"
-        if self.site.login and sent != wanted:
+        if self.site.refusal is not None:
+            self._answer(*self.site.refusal, {})
+        elif self.site.login and sent != wanted:
             self._answer(401, b"", {"WWW-Authenticate": 'Basic realm="test"'})
         elif self.path in self.site.redirects:
             self._answer(302, b"", {"Location": self.site.redirects[self.path]})
@@ -57,6 +61,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(self.site.files[self.path])
 
     def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
     def _file(self, body: bytes) -> None:
