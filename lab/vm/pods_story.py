@@ -52,9 +52,12 @@ DEADLINE_S: Final = 5400.0
 PATIENCE: Final = 10.0
 """Beside a load of 20, emulated processors took 11 minutes to unpack the image of the jobs, where a
 pod has 2 by itself."""
-MEMORY_MIB: Final = 2048
-KERNEL_OPTIONS: Final = "apparmor=0"
-"""Its profiles are compiled at each start, which takes a minute where all is emulated."""
+MEMORY_MIB: Final = 3072
+"""With 2048 the kernel drops the pages of running programs and reads them again all the time."""
+KERNEL_OPTIONS: Final = "apparmor=0 transparent_hugepage=never"
+"""AppArmor compiles its profiles at each start, which takes a minute on emulated processors. The
+kernel thread of huge pages gets no time beside busy programs, and it blocks RCU meanwhile: each new
+network namespace then waits for minutes, and Multus gives up."""
 ON_GUESTS: Final = (*UNITS, "containerd-shim-runc-v2", "ctr", *K3S_PLUGINS)
 """Programs that a guest has before a pod brings others."""
 PROGRAMS_BYTES: Final = 512 * 2**20
