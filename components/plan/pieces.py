@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from components.artefacts.lock import Lock
 from components.core.errors import UsageError
 from components.core.to_json import json_pieces
 from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
-from components.plan.make import ClusterPlan, Part
+from components.plan.make import ClusterPlan, Part, make_plan
 
 PAGE: Final = "docs/howto/several-stacks.md"
 
@@ -126,6 +127,16 @@ def find_piece(spec: ClusterSpec, stack: str, name: str) -> tuple[str, Piece]:
             f" pulumi stack rename {found.stack}"
         )
     return site, found
+
+
+def plan_stack(
+    spec: ClusterSpec, stack: str, piece: str = "", lock: Lock | None = None
+) -> ClusterPlan:
+    """Plan one stack: the whole site, or the piece that its configuration names."""
+    if not piece:
+        return make_plan(spec, stack, lock)
+    site, found = find_piece(spec, stack, piece)
+    return plan_piece(make_plan(spec, site, lock), found)
 
 
 def plan_piece(plan: ClusterPlan, piece: Piece) -> ClusterPlan:
