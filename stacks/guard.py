@@ -6,31 +6,36 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 import pulumi
 
 from components.acceptance.report.archive import keep_foreign_settings
+from components.artefacts.lock import Lock
 from components.checks.render import render_problem
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
 from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json
+from components.core.report import render_finding
 from components.drift.applied import Applied
-from components.model.cluster import ClusterSpec
+from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
+from components.plan.pieces import find_piece, plan_piece
 from components.preflight.cluster import check_existing
 from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
-from components.update.begin import Message, begin, bring_charts, read_orders
+from components.update.begin import Message, begin, bring_charts, read_orders, refuse
 from components.update.cluster import look_at_existing
 from components.update.observe import observe_site
-from components.update.own_state import note_names, read_own_state
+from components.update.own_state import note_names, read_outputs, read_own_state
+from components.update.pieces import judge_references, outputs_of, refer
 from components.update.proof import Accept
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
@@ -38,6 +43,12 @@ from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
 
 Observe = Literal["always", "never"]
+_WHOLE: Final = (
+    "the site file splits the site into several stacks, and stack {0} has nothing: it would set up"
+    " the whole site.\n  fix    `railyard site split {0}` makes the stacks, and"
+    " `railyard site up {0}` updates them; for one stack, remove `stacks` from the file.\n"
+    "Nothing was touched."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,8 @@ class Guarded:
     """The state of the stack's last update."""
     registered: AbstractSet[str]
     """The names of the resources that the program has registered since then; it grows."""
+    outputs: Mapping[str, object]
+    """Outputs of a piece of a split site, by which the cluster's stack knows it."""
 
 
 def guarded(
@@ -97,7 +110,7 @@ def _guard(
     refuse_lab_parts(spec, pulumi.get_stack(), is_lab=lab)
     if unpinned := refused_unpinned(spec, lock, lab=lab):
         raise refusal(f"{unpinned}\nNothing was touched.")
-    plan = make_plan(spec, pulumi.get_stack(), lock).only(parts)
+    plan, parts = _plan(config, spec, lock, parts)
     names = secret_names(spec)
     if {*parts} != {*PARTS}:
         names = tuple(name for name in names if name in plan.secret_names)
@@ -113,18 +126,51 @@ def _guard(
         plan = replace(plan, operators=plan.operators.without(away))
         _log([("warn", text) for text in away.values()])
     applied, registered = read_own_state(spec), note_names()
+    if spec.stacks and {*parts} == {*PARTS} and not applied.steps:
+        raise refusal(_WHOLE.format(plan.stack))
     seen = _observe(plan, own | outside, applied) if looks else Seen()
+    if plan.piece == CLUSTER:
+        seen = replace(seen, repairs=_other_repairs(spec, plan.stack, lock))
     there = look_at_existing(spec, plan, applied, own | outside) if looks else ()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     begun = begin(checked, plan, applied, seen, read_orders(os.environ, accept, looks), there)
     _log(begun.messages)
     if begun.proves and not preview:
-        keep_foreign_settings(pulumi.get_stack(), begun.intentions.run, begun.foreign)
+        keep_foreign_settings(plan.stack, begun.intentions.run, begun.foreign)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     made |= {**given.outputs}
     provenance = "lab" if lab else "real"
-    remote = Remote(WithMade(config, made), begun.intentions.notes, provenance)
-    return Guarded(spec, begun.intentions.plan, remote, begun.intentions.run, applied, registered)
+    ours = begun.intentions
+    remote = Remote(WithMade(config, made), ours.notes, provenance, stack=plan.stack)
+    outputs = _outputs(plan, ours.notes)
+    return Guarded(spec, ours.plan, remote, ours.run, applied, registered, outputs)
+
+
+def _plan(
+    config: pulumi.Config, spec: ClusterSpec, lock: Lock, parts: Collection[Part]
+) -> tuple[ClusterPlan, Collection[Part]]:
+    """Plan the parts of this stack: those of its piece of a split site, else the given ones."""
+    stack, name = pulumi.get_stack(), config.get("piece")
+    if not name:
+        return make_plan(spec, stack, lock).only(parts), parts
+    site, piece = find_piece(spec, stack, name)
+    return plan_piece(make_plan(spec, site, lock), piece), piece.parts
+
+
+def _outputs(plan: ClusterPlan, notes: Mapping[str, str]) -> Mapping[str, object]:
+    before = read_outputs(pulumi.get_stack()) if plan.piece else None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return outputs_of(plan, notes, before or {}, now)
+
+
+def _other_repairs(spec: ClusterSpec, site: str, lock: Lock) -> Mapping[str, str]:
+    """Return the repairs of the other stacks; refuse if one of them is not up to date."""
+    others = refer(spec, site, lock, read_outputs)
+    faults = tuple(judge_references(others, site))
+    if not pulumi.runtime.is_dry_run():
+        refuse(faults)
+    _log([("warn", render_finding(each)) for each in faults])
+    return {step: note for each in others for step, note in each.repairs.items()}
 
 
 def _looks(config: pulumi.Config, given: GivenSecrets) -> bool:

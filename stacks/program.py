@@ -32,8 +32,12 @@ def run() -> None:
             the whole report, and no device was changed.
     """
     ready = guarded()
-    pulumi.export("verdict", compose(ready).verdict)
+    verdict = compose(ready).verdict
+    pulumi.export("verdict", verdict)
     pulumi.export("cluster", ready.spec.name)
+    for name, value in ready.outputs.items():
+        # It waits for the verdict: after a failed update the old value remains.
+        pulumi.export(name, verdict.apply(lambda _, value=value: value))
 
 
 def compose(ready: Guarded) -> AcceptanceReport:

@@ -37,7 +37,8 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
     elif plan.kubernetes is not None:
         runs = _cluster(plan, plan.kubernetes, remote, hosts)
     else:
-        return AcceptanceReport(pulumi.Output.from_input(""))  # a program without this part
+        # A program without this part; its verdict still waits for the hosts.
+        return AcceptanceReport(hosts.gate.urn.apply(lambda _: ""))
     request = AcceptRequest(
         plan.digest,
         plan.stack,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.checks.rows import known, rule
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.core.judge import needs
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.tiers import reachable
-from components.model.cluster import ClusterSpec
+from components.model.cluster import RESERVED, ClusterSpec
 from components.reading.wording import did_you_mean
 
 
@@ -232,6 +233,70 @@ def check_numa_leaf(spec: ClusterSpec) -> Findings:
             where = (at(members[0][0].path[:2], host), *(port.place for _, port in members))
             fix = "plug them into different leaves, or waive the rule with the reason."
             yield Finding(what, where, fix, "warning")
+
+
+@needs("names", "hosts", "switches")
+def check_stack_units(spec: ClusterSpec) -> Findings:
+    """If `stacks` splits the site, each switch with hosts is a leaf of exactly one unit.
+
+    A unit has all hosts that are cabled to its leaves, so a host, or the two switches of an MLAG
+    pair, cannot be in two units: each stack changes its own devices only. A unit is not called
+    `spines` or `cluster`, since these are the names of other stacks.
+    """
+    if spec.stacks is None:
+        return
+    if spec.environment.kind != "onprem":
+        what = f"several stacks need own machines, and environment.kind is {spec.environment.kind}."
+        yield Finding(what, (at(("stacks",)),), "remove `stacks`: one stack has the whole site.")
+        return
+    switches = {switch.name: switch for switch in spec.switches}
+    places: dict[str, tuple[str, Place]] = {}
+    for name, unit in spec.stacks.units.items():
+        if name in RESERVED:
+            what = f"a unit is called {name}, which is the name of another stack of the site."
+            yield Finding(what, (at(("stacks", "units", name)),), "give the unit another name.")
+        for number, leaf in enumerate(unit.leaves):
+            place = at(("stacks", "units", name, "leaves", number), leaf)
+            if leaf not in switches:
+                what = f"the leaf {leaf!r} of unit {name} is not in `switches`."
+                hint = did_you_mean(leaf, [*switches])
+                yield Finding(f"{what}{hint}", (place,), "name a switch of the file.")
+            elif leaf in places:
+                what = f"{leaf} is a leaf of two units: {places[leaf][0]} and {name}."
+                yield Finding(what, (place, places[leaf][1]), "keep it in one of them.")
+            else:
+                places[leaf] = name, place
+    yield from _apart(spec, {leaf: unit for leaf, (unit, _) in places.items()})
+
+
+def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
+    """Find what must be in one unit and is not."""
+    first: dict[str, PlacedPort] = {}
+    for port in _ports_to_hosts(spec):
+        leaf, unit = port.switch.name, units.get(port.switch.name)
+        other = first.setdefault(port.host, port)
+        if unit is None:
+            what = f"{leaf} has ports to hosts, and it is a leaf of no unit of `stacks`."
+            yield Finding(what, (port.place,), f"add {leaf} to the leaves of one unit.")
+        elif units.get(other.switch.name, unit) != unit:
+            both = f"{other.switch.name} of unit {units[other.switch.name]} and {leaf} of {unit}"
+            fix = "put both leaves into one unit: a stack sets up its hosts with their leaves."
+            what = f"{port.host} is cabled to leaves of two units: {both}."
+            yield Finding(what, (port.place, other.place), fix)
+    for s, switch in enumerate(spec.switches):
+        peer = switch.mlag_peer or switch.name
+        if switch.name in units and units.get(peer, units[switch.name]) != units[switch.name]:
+            what = f"{switch.name} and its MLAG peer {peer} are in two units."
+            place = at(("switches", s, "mlag_peer"), peer)
+            yield Finding(what, (place,), "put both into one unit.")
+
+
+def _ports_to_hosts(spec: ClusterSpec) -> Iterator[PlacedPort]:
+    """Yield the ports of all switches to hosts, also those of InfiniBand switches."""
+    for s, switch in enumerate(spec.switches):
+        for name, port in switch.ports.items():
+            if port.peer is None:
+                yield PlacedPort(switch, name, port, ("switches", s, "ports", name))
 
 
 RULES: Final = (

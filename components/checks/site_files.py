@@ -12,7 +12,7 @@ from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
-from components.model.cluster import ClusterSpec
+from components.model.cluster import RESERVED, ClusterSpec
 from components.model.secret_refs import list_secrets
 from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
@@ -21,15 +21,17 @@ _SITES = frozenset({"cluster", "site"})
 
 
 def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
-    """Each `railyard:` key of a stack file is the site, a secret of the site, or a switch.
+    """Each `railyard:` key of a stack file is the site, its piece, a secret, or a switch.
 
     A misspelt switch would silently do nothing. An unneeded secret is only a warning.
     """
     wanted = {own for ref, _ in list_secrets(spec) if (own := ref.secret)}
-    known = sorted({*SETTINGS, *wanted})
+    pieces = {"piece": (*spec.stacks.units, *RESERVED)} if spec.stacks else {}
+    settings = {**SETTINGS, **pieces}
+    known = sorted({*settings, *wanted})
     for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
         where = (_place(name, secrets),)
-        choices = SETTINGS.get(name)
+        choices = settings.get(name)
         if choices is not None:
             value = secrets.switches.get(name, "")
             if value not in choices:

@@ -66,6 +66,7 @@ report    Show the last acceptance report of a stack and open its page.
 baseline  Keep the values that destroy puts back on switches, or bring them back.
 job       Print a job on some nodes as YAML, or submit it and follow it to its verdict.
 judge     Judge a log of NCCL, perftest, DeepSpeed or training.
+site      Run, split and join a site of several stacks.
 cloud     Print a site with the cloud instances that a stack made.
 image     Build the image in which acceptance and sample jobs run.
 schema    Print the JSON schema of the site file.

@@ -18,6 +18,7 @@ from components.core.problem import Json, Lines
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
+from components.plan.pieces import plan_stack
 from components.project.engine import backend_of, is_lab, project_name, refuse_lab_parts
 from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
@@ -53,7 +54,12 @@ class StackConfig:
     @property
     def secrets(self) -> Mapping[str, str]:
         """The values that a secret of the site may name."""
-        return {key: value for key, value in self.values.items() if key not in {"cluster", "site"}}
+        return {key: text for key, text in self.values.items() if key not in {"cluster", "site"}}
+
+    @property
+    def piece(self) -> str:
+        """The value of `railyard:piece`: the piece of a split site; empty for a whole one."""
+        return self.values.get("piece", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +178,7 @@ def load_stack(name: str) -> Stack:
     spec, lock = checked.spec_or_raise(), checked.lock
     exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
     applied = applied_from_export(exported).follow(spec)
-    plan = make_plan(spec, name, lock)
+    plan = plan_stack(spec, name, config.piece, lock)
     under_way = _under_way(exported, name)
     return Stack(name, spec, plan, applied, config.secrets, lock, under_way, checked.lines)
 

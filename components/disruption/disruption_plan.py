@@ -23,7 +23,7 @@ from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import needs_boot, needs_drain
 from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
 from components.kubernetes.planes.node_files import arguments_in
-from components.model.cluster import ClusterSpec
+from components.model.cluster import ClusterSpec, units_of_hosts
 from components.model.hosts import Host
 from components.model.once import once
 from components.model.texts import fold_names
@@ -74,24 +74,30 @@ class RebootGroup:
         return tuple(step.request.endpoint.device for step in self.steps)
 
 
-def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host, ...], ...]:
+def group_hosts(
+    hosts: Sequence[Host], max_unavailable: int, units: Mapping[str, str] | None = None
+) -> tuple[tuple[Host, ...], ...]:
     """Split hosts into groups: workers first, then each other host alone.
 
     Workers come first, so a fault appears on a machine outside any quorum, and the first failed
     group stops the update. A group never mixes workers of different domains, so a failed group
-    affects only one rack, leaf or unit. Groups keep the order of the file.
+    affects only one rack, leaf or unit, nor of different stacks: `units` maps hosts to their own.
+    Groups keep the order of the file.
     """
-    groups = [*worker_groups([host for host in hosts if host.role == "worker"], max_unavailable)]
+    workers = [host for host in hosts if host.role == "worker"]
+    groups = [*worker_groups(workers, max_unavailable, units)]
     for role in ("control_plane", "balancer", "storage", "login"):
         groups += [(host,) for host in hosts if host.role == role]
     return tuple(groups)
 
 
-def worker_groups(workers: Sequence[Host], max_unavailable: int) -> Iterator[tuple[Host, ...]]:
-    """Split workers into groups of one domain, domain by domain."""
-    size, domains = max(1, max_unavailable), dict[str | None, list[Host]]()
+def worker_groups(
+    workers: Sequence[Host], max_unavailable: int, units: Mapping[str, str] | None = None
+) -> Iterator[tuple[Host, ...]]:
+    """Split workers into groups of one unit and one domain, domain by domain."""
+    size, domains = max(1, max_unavailable), dict[tuple[str | None, ...], list[Host]]()
     for host in workers:
-        domains.setdefault(host.domain, []).append(host)
+        domains.setdefault(((units or {}).get(host.name), host.domain), []).append(host)
     for members in domains.values():
         yield from (tuple(members[at : at + size]) for at in range(0, len(members), size))
 
@@ -104,7 +110,8 @@ def plan_reboots(
     hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
     cluster = refer_to(spec, kubernetes)
     groups: list[RebootGroup] = []
-    for number, members in enumerate(group_hosts(hosts, spec.disruption.max_unavailable), 1):
+    apart = group_hosts(hosts, spec.disruption.max_unavailable, units_of_hosts(spec))
+    for number, members in enumerate(apart, 1):
         names = tuple(host.node for host in members)
         steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
         groups.append(RebootGroup(number, tuple(steps)))

@@ -80,13 +80,13 @@ class Fabric(pulumi.ComponentResource):
         environment = remote.environment(plan.endpoint)
         desired = plan.desired.model_dump(mode="json")
         who = {"serial": plan.serial} if plan.serial else {}
-        who |= {"stack": pulumi.get_stack()} if plan.marks else {}
+        who |= {"stack": remote.stack or pulumi.get_stack()} if plan.marks else {}
         request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired), **who)
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(
                 plan.baseline_step,
-                f"device baseline --stack {pulumi.get_stack()}",
+                f"device baseline --stack {remote.stack or pulumi.get_stack()}",
                 request,
                 environment,
             ),

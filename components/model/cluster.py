@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -109,6 +109,37 @@ class Deadlines(Frozen):
     """For each host."""
 
 
+SPINES: Final = "spines"
+"""The stack of a split site with all switches outside of its units."""
+CLUSTER: Final = "cluster"
+"""The stack with everything that runs on the hosts, and with the hosts outside of units."""
+RESERVED: Final = (SPINES, CLUSTER)
+"""Names that no unit can have."""
+
+
+class Unit(Frozen):
+    """One unit of a split site: some leaves with all the hosts that are cabled to them."""
+
+    leaves: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
+    """Names of its switches: `[leaf-01, leaf-02]`."""
+
+
+class Stacks(Frozen):
+    """How a large site is split into several stacks. See docs/howto/several-stacks.md.
+
+    They are named after the site's own: `prod-a` for the unit `a`, `prod-spines` for all other
+    switches, and `prod-cluster` for Kubernetes, jobs, acceptance and hosts without a leaf.
+    """
+
+    units: Annotated[dict[DnsLabel, Unit], Field(min_length=1)]
+    """The units by name, in the order of updates: `{a: {leaves: [leaf-01, leaf-02]}}`."""
+    at_once: Annotated[int, Field(ge=1)] = 1
+    """Most units that `railyard site up` updates at a time. Default 1: a fault stops the update
+    in the first unit that has it."""
+    canary: Annotated[int, Field(ge=0)] = 1
+    """How many units go first, each alone. Default 1."""
+
+
 class Renamed(Frozen):
     """Devices with another name that are still the same machines: new name to former name."""
 
@@ -168,6 +199,8 @@ class ClusterSpec(Frozen):
     """What an update may interrupt."""
     deadlines: Deadlines = Deadlines()
     """How long a reading or a change of a device can take."""
+    stacks: Stacks | None = None
+    """The split of the site into several stacks. Default: one stack has the whole site."""
     guards: Guards = Guards()
     """How to react if a setting that the file does not own breaks the traffic of its rails."""
     operators: Operators = Operators()
@@ -281,6 +314,20 @@ class ClusterSpec(Frozen):
 def _hosts_by_name(spec: ClusterSpec) -> Mapping[str, Host]:
     """Map names to hosts; if two share a name, the first (`duplicate-name` refuses it)."""
     return {host.name: host for host in reversed(spec.hosts)}
+
+
+@once
+def units_of_hosts(spec: ClusterSpec) -> Mapping[str, str]:
+    """Map each host that is cabled to a leaf of a unit to that unit."""
+    units = spec.stacks.units if spec.stacks else {}
+    unit_of = {leaf: name for name, unit in units.items() for leaf in unit.leaves}
+    return {
+        port.to.partition("/")[0]: unit_of[switch.name]
+        for switch in spec.switches
+        if switch.name in unit_of
+        for port in switch.ports.values()
+        if port.peer is None
+    }
 
 
 @once

@@ -156,6 +156,10 @@ class ClusterPlan:
     """Switch to the hosts that leave service while its ports change (`disruption.ports: drain`)."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
     """Acceptance, as far as this run needs it; None: all of it."""
+    piece: str = field(default="", metadata=HIDDEN)
+    """The name of the piece, if the plan has only one piece of a split site."""
+    site_digest: str = field(default="", metadata=HIDDEN)
+    """The digest of the site, if the plan has only one piece."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -236,7 +240,9 @@ class ClusterPlan:
 
     @property
     def digest(self) -> str:
-        """A short fingerprint; acceptance runs again when it changes."""
+        """A short fingerprint of the site; acceptance runs again when it changes."""
+        if self.site_digest:
+            return self.site_digest
         found = hashlib.sha256()
         for piece in json_pieces(self):
             found.update(piece.encode())

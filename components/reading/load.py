@@ -230,7 +230,7 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
         switches={
             k: show_value(v)
             for k, v in ours.items()
-            if k in SETTINGS and not isinstance(v, dict | list)
+            if k in {*SETTINGS, "piece"} and not isinstance(v, dict | list)
         },
         file=text.lines.file,
         lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},

@@ -42,6 +42,8 @@ class Remote:
     """Cloud instance to its facts as a JSON object of texts; empty on own machines."""
     machines: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
     """Device to its cloud instance, whose deletion also deletes the device's steps."""
+    stack: str = ""
+    """The stack's name on devices; empty: its own. Pieces of a site use the name of the site."""
 
     def note(self, step: str) -> str:
         """Return the repair note of a step, or an empty text."""

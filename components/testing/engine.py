@@ -126,6 +126,7 @@ SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: 
 UNKNOWN: Final = cast("str", rpc.UNKNOWN)
 """Placeholder in a preview for an output that only an update can know."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
+OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
 _ORGANIZATION: Final = "organization"
 
 
@@ -140,6 +141,8 @@ class Run:
     """Command resource to its output; other commands print nothing."""
     state: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The stack's own state before the run."""
+    others: Mapping[str, Mapping[str, Json]] = field(default_factory=dict[str, Mapping[str, Json]])
+    """Stack of the project to its outputs; any other stack does not exist."""
     preview: bool = False
     """A preview of a new stack: no command has printed anything yet."""
     stack: str = "dev"
@@ -159,6 +162,8 @@ class _Fakes(mocks.Mocks):
         return f"{args.name}-id", outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        if args.token == OUTPUTS:
+            return self._outputs(cast("dict[str, str]", args.args)["name"])  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
         if args.token != OWN_STATE:
             raise LookupError(f"the program calls {args.token}, which this engine does not answer")
         wanted = cast("dict[str, str]", args.args)["stackName"]  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
@@ -166,6 +171,13 @@ class _Fakes(mocks.Mocks):
         if wanted != own:
             raise LookupError(f"the program reads the state of {wanted}, and it is {own}")
         return {"name": wanted, "outputs": dict(self.run.state)}, []
+
+    def _outputs(self, name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        own: Mapping[str, Json] = {}
+        found = {self.run.stack: own, **self.run.others}.get(name.rpartition("/")[2])
+        if found is None:
+            return {}, [("name", f'unknown stack "{name}"')]
+        return {"name": name, "outputs": dict(found)}, []
 
 
 class _Engine(mocks.MockEngine):

@@ -172,7 +172,7 @@ def intend(
     """Decide repair notes, the acceptance run, and recreations for this update."""
     plan, drifts = _adjusted(plan, applied, seen)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
-    notes = _repair_notes(plan, applied, drifts, hosts)
+    notes = {**seen.repairs, **_repair_notes(plan, applied, drifts, hosts)}
     cluster = judge_cluster(plan, applied, seen)
     notes |= cluster_notes(plan, applied, cluster, notes)
     if is_held(plan, cluster):

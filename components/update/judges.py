@@ -15,6 +15,7 @@ from components.disruption.leave_plan import renamed_nodes
 from components.hosts.preview import hosts_refused, judge_settings
 from components.update.decide import judge_placements, judge_stranded, judge_unreachable
 from components.update.identity import judge_identity
+from components.update.pieces import judge_moved
 from components.update.refusals import (
     judge_balancers,
     judge_clients,
@@ -60,6 +61,7 @@ def _judge(check: Check, *when: When) -> Judge[Situation]:
 
 JUDGES: Final = (
     _judge(judge_identity, "update", "preflight"),
+    _judge(judge_moved, "update", "preflight"),
     _judge(judge_roles, "update", "preflight"),
     _judge(judge_losses, "update", "preflight"),
     _judge(judge_unreachable, "update"),  # preflight reports every device that does not answer

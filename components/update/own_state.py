@@ -1,4 +1,4 @@
-"""Read this stack's last applied values from its own state, before the first resource exists.
+"""Read states before the first resource exists: this stack's own, and the site's other stacks.
 
 `pulumi:pulumi:readStackResourceOutputs` answers in preview, in up and on an empty stack, and also
 sees resources of a run that was killed (decision 4 in docs/decisions.md).
@@ -19,15 +19,15 @@ ATTEMPTS: Final = 5
 """Attempts to read the state; a file backend may be writing it at that moment."""
 WRITING: Final = "failed to load checkpoint"
 PAUSE_S: Final = 0.2
+OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
+OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
+"""The function of the engine behind `StackReference`, which would be a resource of the state."""
 
 
 def _read(name: str, attempts: int) -> object:
     """Ask the engine again: a file backend empties the state's file before it writes it."""
     try:
-        invoked = pulumi.runtime.invoke(
-            "pulumi:pulumi:readStackResourceOutputs", {"stackName": name}
-        )
-        return cast("object", invoked.value)
+        return cast("object", pulumi.runtime.invoke(OWN_STATE, {"stackName": name}).value)
     except Exception as error:  # the SDK raises plain exceptions
         if attempts <= 1 or WRITING not in str(error):
             raise
@@ -75,9 +75,24 @@ def _keep_renamed(applied: Applied) -> Applied:
     return applied
 
 
+def read_outputs(stack: str) -> Mapping[str, object] | None:
+    """Read the outputs of a stack of this project; None if it does not exist."""
+    try:
+        answer = cast("object", pulumi.runtime.invoke(OUTPUTS, {"name": _full(stack)}).value)
+    except Exception as error:  # the SDK raises plain exceptions
+        if "unknown stack" in str(error) or "no stack named" in str(error):
+            return None
+        raise
+    found = cast("Mapping[str, object]", answer).get("outputs")
+    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _full(stack: str) -> str:
+    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
+
+
 def _read_state() -> Applied:
-    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    answer = _read(name, ATTEMPTS)
+    answer = _read(_full(pulumi.get_stack()), ATTEMPTS)
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))

@@ -55,12 +55,17 @@ def repairs_of(notes: Mapping[str, str]) -> str:
     Notes stay in the state with the step that they repaired, and the evidence records their digest.
     So if a run was killed before its acceptance, the digests differ and the next run tests it.
     """
-    found = sorted(
-        f"{step} {note}"
+    found = sorted(f"{step} {note}" for step, note in counted_repairs(notes).items())
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16] if found else ""
+
+
+def counted_repairs(notes: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the numbered repairs among the notes, without resent tools."""
+    return {
+        step: note
         for step, note in notes.items()
         if _COUNTED.match(note) and not step.endswith("-tools")
-    )
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16] if found else ""
+    }
 
 
 def proven_repairs(applied: Applied) -> str:

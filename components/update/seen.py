@@ -30,6 +30,8 @@ class Seen:
 
     cluster: ClusterLook | Unreachable | None = None
     """Live state of applied Kubernetes objects; None if it was not read."""
+    repairs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Repairs by the other stacks of a split site: step to repair note."""
 
     def host(self, device: str) -> HostState | Unreachable | None:
         """Return the facts of a watched step's device."""

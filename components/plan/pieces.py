@@ -1,0 +1,164 @@
+"""Split a site into pieces: its units, its spines and its cluster. Each piece has its own stack.
+
+All pieces have one site file and one plan. On devices and in evidence they use the name of the
+site's own stack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from components.artefacts.lock import Lock
+from components.core.errors import UsageError
+from components.core.to_json import json_pieces
+from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
+from components.plan.make import ClusterPlan, Part, make_plan
+
+PAGE: Final = "docs/howto/several-stacks.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One stack of a split site."""
+
+    name: str
+    """Value of `railyard:piece` in the stack's configuration: the unit's name, or
+    `spines` or `cluster`."""
+    stack: str
+    """Name of the stack: `<stack of the site>-<name>`."""
+    parts: tuple[Part, ...]
+    """The parts of the plan that it sets up, for its own devices."""
+    switches: tuple[str, ...]
+    """Names of its switches, in the order of the file."""
+    hosts: tuple[str, ...]
+    """Names of its hosts, in the order of the file."""
+    wave: int
+    """Pieces of one wave can be updated at the same time; counted from 0."""
+    after: tuple[str, ...]
+    """The pieces that an update changes first: the previous wave, or all others for the cluster."""
+
+
+def pieces_of(spec: ClusterSpec, stack: str) -> tuple[Piece, ...]:
+    """List the pieces of a site in the order of an update; none if it is not split.
+
+    Args:
+        spec: The site.
+        stack: The name of the site's own stack.
+    """
+    if spec.stacks is None:
+        return ()
+    found: list[Piece] = []
+    for wave, names in enumerate(_waves(spec)):
+        before = tuple(each.name for each in found if each.wave == wave - 1)
+        found += [_piece(spec, stack, name, wave, before) for name in names]
+    others = tuple(each.name for each in found)
+    last = found[-1].wave + 1
+    return (*found, _piece(spec, stack, CLUSTER, last, others))
+
+
+def _waves(spec: ClusterSpec) -> Iterator[tuple[str, ...]]:
+    """Yield the spines, then the canaries one by one, then the other units."""
+    stacks = spec.stacks
+    if stacks is None:
+        return
+    if _switches(spec, SPINES):
+        yield (SPINES,)
+    units = tuple(stacks.units)
+    yield from ((name,) for name in units[: stacks.canary])
+    rest, size = units[stacks.canary :], stacks.at_once
+    yield from (rest[at : at + size] for at in range(0, len(rest), size))
+
+
+def _switches(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    units = spec.stacks.units if spec.stacks else {}
+    if name in units:
+        return tuple(each.name for each in spec.switches if each.name in units[name].leaves)
+    leaves = {leaf for unit in units.values() for leaf in unit.leaves}
+    spines = tuple(each.name for each in spec.switches if each.name not in leaves)
+    return spines if name == SPINES else ()
+
+
+def _hosts(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    wanted, unit_of = "" if name == CLUSTER else name, units_of_hosts(spec)
+    return tuple(each.name for each in spec.hosts if unit_of.get(each.name, "") == wanted)
+
+
+def _piece(spec: ClusterSpec, stack: str, name: str, wave: int, after: tuple[str, ...]) -> Piece:
+    parts: dict[str, tuple[Part, ...]] = {SPINES: ("switches",), CLUSTER: ("hosts", "cluster")}
+    return Piece(
+        name=name,
+        stack=f"{stack}-{name}",
+        parts=parts.get(name, ("switches", "hosts")),
+        switches=_switches(spec, name),
+        hosts=_hosts(spec, name),
+        wave=wave,
+        after=after,
+    )
+
+
+def find_piece(spec: ClusterSpec, stack: str, name: str) -> tuple[str, Piece]:
+    """Return the name of the site's own stack, and the piece that one of its stacks sets up.
+
+    Args:
+        spec: The site.
+        stack: The name of the piece's stack.
+        name: `railyard:piece` of its configuration.
+
+    Raises:
+        UsageError: The file has no such piece, or the stack is named after another one.
+    """
+    site = stack.removesuffix(f"-{name}")
+    pieces = pieces_of(spec, site)
+    found = next((each for each in pieces if each.name == name), None)
+    if found is None:
+        known = ", ".join(each.name for each in pieces) or "none: it has no `stacks`"
+        raise UsageError(
+            f"railyard:piece of stack {stack} is {name!r}, and the pieces of the site file are:"
+            f" {known}.\n  fix    put the unit back into `stacks`, or join the site before you"
+            f" change its units ({PAGE})."
+        )
+    if found.stack != stack:
+        raise UsageError(
+            f"stack {stack} has railyard:piece {name}, but its name does not end with -{name}.\n"
+            f"  fix    correct railyard:piece in Pulumi.{stack}.yaml, or rename the stack:"
+            f" pulumi stack rename {found.stack}"
+        )
+    return site, found
+
+
+def plan_stack(
+    spec: ClusterSpec, stack: str, piece: str = "", lock: Lock | None = None
+) -> ClusterPlan:
+    """Plan one stack: the whole site, or the piece that its configuration names."""
+    if not piece:
+        return make_plan(spec, stack, lock)
+    site, found = find_piece(spec, stack, piece)
+    return plan_piece(make_plan(spec, site, lock), found)
+
+
+def plan_piece(plan: ClusterPlan, piece: Piece) -> ClusterPlan:
+    """Keep one piece of a site's plan. Nothing reads or judges the other devices."""
+    kept = plan.only(piece.parts)
+    return replace(
+        kept,
+        piece=piece.name,
+        site_digest=plan.digest,
+        switches=tuple(each for each in kept.switches if each.name in piece.switches),
+        hosts=tuple(each for each in kept.hosts if each.name in piece.hosts),
+        reboots=tuple(each for each in kept.reboots if {*each.hosts} <= {*piece.hosts}),
+        ports={name: each for name, each in kept.ports.items() if name in piece.switches},
+        unreached=tuple(name for name in kept.unreached if name in piece.hosts),
+    )
+
+
+def digest_of_piece(plan: ClusterPlan) -> str:
+    """A short fingerprint of one piece. Edits of other pieces do not change it."""
+    found = hashlib.sha256()
+    work: Sequence[object] = (plan.switches, plan.hosts, plan.reboots)
+    for value in work:
+        for text in json_pieces(value):
+            found.update(text.encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,130 @@
+"""Judge the pieces of a split site: what each has recorded, and whether all are up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from components.artefacts.lock import Lock
+from components.core.problem import Finding, refusal
+from components.model.cluster import CLUSTER, ClusterSpec
+from components.plan.make import ClusterPlan, make_plan
+from components.plan.pieces import PAGE, Piece, digest_of_piece, pieces_of, plan_piece
+from components.update.identity import planned_devices, recorded_devices
+from components.update.proof import counted_repairs
+from components.update.seen import Situation
+
+SITE: Final = "plan_digest"
+"""Output of each piece: the digest of the whole site's plan."""
+OWN: Final = "piece_digest"
+SINCE: Final = "updated_at"
+"""Output of each piece: when an update first had this digest."""
+REPAIRS: Final = "repairs"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One other stack of the site, as the cluster's stack sees it."""
+
+    piece: Piece
+    wanted: str
+    """The digest of the piece in the current site file."""
+    outputs: Mapping[str, object] | None
+    """Its outputs; None if the stack does not exist."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of its last complete update; empty without one."""
+        return str((self.outputs or {}).get(OWN) or "")
+
+    @property
+    def repairs(self) -> Mapping[str, str]:
+        """Its repairs: step to repair note."""
+        return cast("Mapping[str, str]", (self.outputs or {}).get(REPAIRS) or {})
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, as a clause; empty if it is up to date."""
+        if self.outputs is None:
+            return "does not exist"
+        if not self.digest:
+            return "was never updated completely"
+        if self.digest == self.wanted:
+            return ""
+        since = f" (since {self.outputs[SINCE]})" if self.outputs.get(SINCE) else ""
+        return f"has the plan {self.digest}{since}, and the site file now gives {self.wanted}"
+
+
+def refer(
+    spec: ClusterSpec, site: str, lock: Lock, read: Callable[[str], Mapping[str, object] | None]
+) -> tuple[Reference, ...]:
+    """Read the outputs of all other stacks, for the cluster's.
+
+    Args:
+        spec: The site.
+        site: The name of the site's own stack.
+        lock: The site's lock.
+        read: Returns the outputs of a stack, or None if it does not exist.
+    """
+    whole = make_plan(spec, site, lock)
+    others = [each for each in pieces_of(spec, site) if each.name != CLUSTER]
+    return tuple(
+        Reference(each, digest_of_piece(plan_piece(whole, each)), read(each.stack))
+        for each in others
+    )
+
+
+def outputs_of(
+    plan: ClusterPlan, notes: Mapping[str, str], before: Mapping[str, object], now: str
+) -> Mapping[str, object]:
+    """Return the outputs of a piece, by which the cluster's stack knows it; none for a whole site.
+
+    Args:
+        plan: Its plan, before this update adapts it to the recorded state.
+        notes: The repair notes of this update.
+        before: Its outputs of the last update.
+        now: The current time, in ISO form.
+    """
+    if not plan.piece:
+        return {}
+    own = digest_of_piece(plan)
+    since = before.get(SINCE) if before.get(OWN) == own else None
+    repairs = dict(counted_repairs(notes)) if plan.piece != CLUSTER else {}
+    return {SITE: plan.digest, OWN: own, SINCE: since or now, REPAIRS: repairs}
+
+
+def judge_references(references: tuple[Reference, ...], site: str) -> Iterator[Finding]:
+    """Refuse to set up the cluster on devices that are not up to date, or whose stack is gone.
+
+    Args:
+        references: The other stacks.
+        site: The name of the site's own stack.
+    """
+    for each in references:
+        if each.fault:
+            name = each.piece.stack
+            up = f"run `pulumi up --stack {name}`, or `railyard site up {site}` for all stacks"
+            init = f"run `railyard site split {site}`, which makes the missing stacks; then {up}"
+            restore = f"restore its state, or {init}" if each.outputs is None else up
+            yield refusal("stack-reference", f"the stack {name} {each.fault}", name, restore)
+
+
+def judge_moved(at: Situation) -> Iterator[Finding]:
+    """Refuse to undo a device that moves to another stack, or a node that the cluster still has."""
+    if not at.plan.piece:
+        return
+    own = planned_devices(at.plan)
+    everywhere = {each.name for each in (*at.spec.hosts, *at.spec.switches)}
+    ours = at.spec.k3s is not None or at.spec.kubespray is not None
+    for name, device in recorded_devices(at.applied).items():
+        if name in own:
+            continue
+        if name in everywhere:
+            what = f"{name} is a device of this stack, and the site file has it in another one"
+        elif ours and at.plan.piece != CLUSTER and device.kind == "host":
+            what = f"{name} leaves the site file, and only the cluster's stack can drain its node"
+        else:
+            continue
+        fix = f"undo the edit, run `railyard site join {at.plan.stack}`, edit again, run `pulumi up"
+        yield refusal("stack-moves", what, name, f"{fix}`, then split the site ({PAGE})", name)
