@@ -166,7 +166,7 @@ def _count(bracket: str) -> int:
 
 
 def _slip(text: str) -> tuple[str, str] | None:
-    """Return what is wrong with the ranges of a text, and a better text; None if they are good."""
+    """Return the fault of the ranges in a text, and a better text; None if they are good."""
     if slip := _SLIP.search(text):
         better = f"{text[: slip.start()]}[{slip[1]}-{slip[2]}]{text[slip.end() :]}"
         return f"{text} is not a range", better
@@ -184,7 +184,7 @@ def _slip(text: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class _Expansion:
-    """The hosts so far, and what is wrong with them."""
+    """The hosts so far, and their problems."""
 
     file: str | None
     templates: dict[str, _Read] = field(default_factory=dict[str, _Read])

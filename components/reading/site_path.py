@@ -58,7 +58,7 @@ def stack_of(file: Path) -> str:
 
 
 def stack_for(file: Path) -> str:
-    """Return the stack of a stack file, or the only stack whose file beside a site names it."""
+    """Return a stack file's stack; for a site file, the only stack beside it with this site."""
     line = rf"^ *{SITE_KEY}: *[\"']?{re.escape(file.name)}[\"']? *(#.*)?$"
     beside = (
         each
