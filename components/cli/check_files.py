@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Final, Literal
 
@@ -125,7 +124,9 @@ def _unpinned(spec: ClusterSpec, checked: CheckedSite, loaded: Loaded) -> Findin
 
 
 def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Findings:
-    from components.project.engine import lab_findings  # noqa: PLC0415 - a stack alone needs it
+    from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - a stack alone needs it
+
+    from components.project.engine import lab_findings  # noqa: PLC0415 - the same
 
     says = _is_lab(spec, loaded)
     try:
