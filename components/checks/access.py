@@ -25,7 +25,6 @@ from components.model.sources import JumpError, ReachedSsh, hops_of
 from components.model.texts import fold_names
 from components.model.units import Ssh
 from components.reading.wording import did_you_mean
-from components.remote.endpoint import endpoint_of
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 _EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
@@ -160,6 +159,8 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
     for s, switch in enumerate(spec.switches):
         if switch.executor != "exec":
             continue
+        from components.remote.endpoint import endpoint_of  # noqa: PLC0415 - slow, for exec alone
+
         path: SpecPath = ("switches", s, "ssh")
         unknown = switch.ssh.jump and not isinstance(switch.ssh, ReachedSsh)  # `jump-host` says so
         endpoint = None if unknown else endpoint_of(switch.name, "switch", switch.ssh)

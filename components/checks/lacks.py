@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import cleandoc
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from components.catalogue.switches.switch_model import Release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
@@ -17,7 +17,6 @@ from components.checks.rule import Finding, Findings, Rule, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
-from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
@@ -26,6 +25,9 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY, Inband, Rdma, Switch
 from components.model.guard_spec import SwitchGuards
 from components.model.places import subnets_of
+
+if TYPE_CHECKING:
+    from components.fabric.fabric_plan import SwitchPlan
 
 ADAPTIVE_ASIC = "Spectrum-4"
 ADAPTIVE_GBIT_S = 400
@@ -449,6 +451,8 @@ def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
     if not known or lacks_any(spec, switch):
         return None  # another rule reports the missing feature of the switch
+    from components.fabric.fabric_plan import plan_fabric  # noqa: PLC0415 - slow, for exec alone
+
     try:
         (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
     except SpecError:

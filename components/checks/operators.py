@@ -21,7 +21,6 @@ from components.checks.rows import requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
-from components.hosts.software import offered_vfs
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -130,6 +129,8 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
 
 
 def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
+    from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
+
     host = spec.hosts[h]
     asked = spec.settings_of(host).firmware
     for p, port in enumerate(host.hca_sriov):

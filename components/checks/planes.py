@@ -11,7 +11,6 @@ from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
-from components.kubernetes.kubespray.wanted import LEFT, is_owned_variable
 from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -248,13 +247,20 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     this release is a warning: kubespray silently ignores it.
     """
     plane = spec.kubespray
-    for name, value in plane.extra_vars.items() if plane else ():
+    if plane is None or not plane.extra_vars:
+        return
+    from components.kubernetes.kubespray.wanted import (  # noqa: PLC0415 - slow, for kubespray alone
+        LEFT,
+        is_owned_variable,
+    )
+
+    for name, value in plane.extra_vars.items():
         if is_owned_variable(spec, name):
             what = f"extra_vars sets {name}, but Railyard sets that variable itself."
             fix = "remove it, and change the key of this file that decides it."
             yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix)
         left, instead = LEFT.get(name, ("", ""))
-        if plane and left and parse_numbers(plane.source.release) >= parse_numbers(left):
+        if left and parse_numbers(plane.source.release) >= parse_numbers(left):
             what = f"kubespray {plane.source.release} ignores {name}: release {left} removed it."
             fix = f"write {instead}."
             yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix, "warning")

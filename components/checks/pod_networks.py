@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from components.checks.rows import requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
@@ -13,13 +13,21 @@ from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
-from components.model.owners import uses_multus, vfs_by_operator, way_of, written_owner
+from components.model.owners import (
+    draws_blocks,
+    uses_multus,
+    vfs_by_operator,
+    way_of,
+    written_owner,
+)
 from components.model.places import pod_links, subnets_of
 from components.model.pod_network import PodRoute
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
-from components.pod_network.pools import Pool, plan_pools, pooled_rails
 from components.pod_network.rails import ib_rails, rail_ports
 from components.reading.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from components.pod_network.pools import Pool
 
 _BLOCK: SpecPath = ("pod_network",)
 _WITHOUT_LEAVES: Final = {
@@ -191,8 +199,12 @@ _LEAST = 4
 
 
 def _pools(spec: ClusterSpec) -> Findings:
-    network = spec.pod_network
-    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
+    if not draws_blocks(spec):
+        return
+    from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
+
+    network, pooled = spec.pod_network, {rail.name for rail in pooled_rails(spec)}
+    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec, pooled)}
     small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
     for (name, _), (path, subnet) in small:
         what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
@@ -203,8 +215,9 @@ def _pools(spec: ClusterSpec) -> Findings:
         yield from _pool(spec, pool, path)
 
 
-def _subnets(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
-    pooled = {rail.name for rail in pooled_rails(spec)}
+def _subnets(
+    spec: ClusterSpec, pooled: set[str]
+) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
     for r, rail in enumerate(spec.rails):
         for each in subnets_of(rail) if rail.name in pooled else ():
             key: SpecPath = ("leaves", each.leaf, "subnet") if each.leaf else ("subnet",)

@@ -19,11 +19,15 @@ Reported: TypeAlias = tuple[str, Sequence[Finding], Sequence[Waived]]
 """The name of a file, with its problems and its waivers."""
 
 
-def render_text(problems: Sequence[Finding], waived: Sequence[Waived] = ()) -> str:
-    """Write the report: three parts a problem, the waivers, and the count at the end."""
+def render_text(problems: Sequence[Finding], waived: Sequence[Waived] = (), file: str = "") -> str:
+    """Write the report: three parts a problem, the waivers, and at the end the count.
+
+    With a file name, the count begins with it.
+    """
     parts = [render_problem(problem) for problem in problems]
     parts += map(str, waived)
-    return "\n".join([*parts, f"{count_problems(problems)} Nothing was touched."])
+    head = f"{file}: " if file else ""
+    return "\n".join([*parts, f"{head}{count_problems(problems)} Nothing was touched."])
 
 
 def render_problem(problem: Finding) -> str:

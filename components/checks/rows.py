@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from components.checks.rule import Check, Findings, Rule, place_of, places, value_of
-from components.core.problem import Finding, Place, Severity, SpecPath
+from components.core.problem import Finding, Place, Severity, SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean, show_value
 
@@ -129,8 +129,12 @@ def unique(
         for each in values(spec, keys) if when is None or when(spec) else ():
             other = first.setdefault(by(each), each)
             if other.path != each.path:
-                value = each.place.value or ""
-                text = what.format(one=other.owner, other=each.owner, key=each.key, value=value)
+                words = {"key": each.key, "value": each.place.value or ""}
+                one, two = other.owner, each.owner
+                if one == two and "{one}" in what and other.path[:-1] != each.path[:-1]:
+                    # Two NICs with one PCI address also have one default name.
+                    one, two = render_path(other.path[:-1]), render_path(each.path[:-1])
+                text = what.format(one=one, other=two, **words)
                 yield Finding(text, (each.place, other.place), fix, severity)
 
     return check

@@ -51,7 +51,7 @@ _NOUNS: Final = {
 }
 """Key of the file to the words for one entry and for several."""
 CAUSES: Final = frozenset(
-    {"duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
+    {"duplicate-key", "duplicate-name", "nic-rail", "payload-choice", "switch-model"}
     | {"switch-release", "switch-system", "switch-transport"}
 )
 """Rules whose fix changes the results of other rules: they are reported first."""
@@ -70,11 +70,16 @@ def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tup
     """
     names = frozenset(_names(spec)) if spec else frozenset[str]()
     groups: dict[tuple[str, ...], list[Finding]] = {}
-    for problem in sorted(problems, key=lambda p: (p.line, p.rule, p.what)):
+    for problem in sorted(problems, key=lambda p: (p.line, p.rule, _counted_up(p.what))):
         what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
     joined = [_join(group) for group in groups.values()]
     return tuple(sorted(joined, key=lambda p: (p.rule not in CAUSES, p.line, p.rule)))
+
+
+def _counted_up(text: str) -> str:
+    """Pad positions, so that `hosts[2]` sorts before `hosts[10]`."""
+    return re.sub(r"\[([0-9]+)\]", lambda found: f"[{found[1]:0>6}]", text)
 
 
 def _names(spec: ClusterSpec) -> Iterator[str]:

@@ -34,7 +34,6 @@ from components.model.operators import VERSION_PATHS, versions_of
 from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
 from components.model.worker_kinds import crusoe_of
 from components.operators.network import container_tag
-from components.operators.operators_plan import chart_values
 
 _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 """Public registries: each accepts a push only after a login."""
@@ -231,6 +230,10 @@ def check_chart_values(spec: ClusterSpec) -> Findings:
     discovers the nodes' features.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
+        if not owner.values:
+            continue
+        from components.operators.operators_plan import chart_values  # noqa: PLC0415 - slow
+
         ours = chart_values(spec, release)
         for keys, mine, theirs in _contradictions(ours, owner.values, ()):
             name = ".".join(keys)

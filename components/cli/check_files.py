@@ -6,12 +6,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Final, Literal
 
 from components.checks.registry import RULES
-from components.checks.render import render_reports, render_text
+from components.checks.render import count_problems, render_reports, render_text
 from components.checks.rule import Findings, at, named
 from components.checks.site import CheckedSite, check_loaded
 from components.checks.site_files import refused_unpinned
@@ -40,8 +39,9 @@ class Report:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """Refusals first, then the findings of the rules."""
-        return (*self.refused, *self.checked.problems)
+        """Refusals first, then the warnings of the rules; but errors before all others."""
+        found = self.checked.problems
+        return (*self.refused, *found) if self.checked.spec else (*found, *self.refused)
 
     @property
     def is_good(self) -> bool:
@@ -56,7 +56,8 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
     """Check files, print their reports, and return the worst exit code."""
     reports: list[Report] = []
     worst = 0
-    for file in dict.fromkeys(files):
+    files = tuple(dict.fromkeys(files))
+    for file in files:
         try:
             reports.append(check_file(file))
         except UsageError as error:
@@ -64,7 +65,12 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
             worst = error.exit_code
     worst = max(worst, int(not all(each.is_good for each in reports)))
     if output == "text":
-        say("\n".join(map(_render, reports)), nl=bool(reports), paint=True)
+        lines = [_render(each, several=len(files) > 1) for each in reports]
+        if len(files) > 1:
+            problems = [problem for each in reports for problem in each.problems]
+            unread = f", {len(files) - len(reports)} not read" if len(reports) < len(files) else ""
+            lines.append(f"{len(files)} files{unread}: {count_problems(problems)}")
+        say("\n".join(lines), nl=bool(lines), paint=True)
     elif output == "json":
         parts = [(each.checked.file, each.problems, each.checked.waived) for each in reports]
         say(render_reports(parts))
@@ -84,13 +90,11 @@ def check_file(file: str) -> Report:
     """
     loaded = parse_site(_read_stdin(), STDIN) if file == "-" else load_site(Path(file))
     checked = check_loaded(loaded, STDIN if file == "-" else file)
-    if checked.spec is None:
-        return Report(checked)
-    stack = stack_of(Path(file))
-    found = (
-        *named("unpinned", _unpinned(checked.spec, checked, loaded)),
-        *(named("lab-parts", _lab_parts(checked.spec, loaded, stack, file)) if stack else ()),
-    )
+    found: list[Finding] = []
+    if spec := loaded.spec or loaded.partial:
+        found += named("unpinned", _unpinned(spec, checked, loaded))
+    if checked.spec and (stack := stack_of(Path(file))):
+        found += named("lab-parts", _lab_parts(checked.spec, loaded, stack, file))
     return Report(checked, tuple(checked.lines.locate_all(problem) for problem in found))
 
 
@@ -120,7 +124,9 @@ def _unpinned(spec: ClusterSpec, checked: CheckedSite, loaded: Loaded) -> Findin
 
 
 def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Findings:
-    from components.project.engine import lab_findings  # noqa: PLC0415 - a stack alone needs it
+    from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - a stack alone needs it
+
+    from components.project.engine import lab_findings  # noqa: PLC0415 - the same
 
     says = _is_lab(spec, loaded)
     try:
@@ -131,10 +137,11 @@ def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Find
         yield replace(each, where=(Place((), None, file, 1),))
 
 
-def _render(report: Report) -> str:
+def _render(report: Report, *, several: bool) -> str:
     checked = report.checked
     spec = checked.spec
-    found = [render_text(report.problems, checked.waived)] if report.problems else []
+    file = checked.file if several else ""
+    found = [render_text(report.problems, checked.waived, file)] if report.problems else []
     if spec is None:
         return "\n".join(found)
     hosts, rails = counted(len(spec.hosts), "host"), counted(len(spec.rails), "rail")

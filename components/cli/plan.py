@@ -22,7 +22,7 @@ from components.plan.text import (
     summary_json,
 )
 from components.preflight.rights import NAME, render_logins, render_rbac, rights_of
-from components.reading.site_path import stack_of
+from components.reading.site_path import stack_for
 from components.update.cluster import manifests_of
 
 app = command_app()
@@ -67,7 +67,7 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         more = f"# the cluster: `railyard rbac {file}` prints the roles\n" if existing else ""
         say(render_logins(spec) + more, nl=False)
         return
-    planned = make_plan(spec, stack or stack_of(file) or spec.name, checked.lock)
+    planned = make_plan(spec, stack or stack_for(file) or spec.name, checked.lock)
     choice = choose(planned, device, stage, scripts=scripts)
     if output == "json":
         found = summary_json(planned, spec) if summary else plan_json(planned, choice)

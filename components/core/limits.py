@@ -9,19 +9,20 @@ from __future__ import annotations
 import io
 import os
 import select
-import ssl
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from components.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
 
 ANSWER_BYTES: Final = 8 << 20
 """Limit for one answer of a device. The longest expected one is the configuration or the state
@@ -128,8 +129,10 @@ def run_within(
         TimeoutError: It did not end in time, and was killed.
         TooLongError: It printed more than the limit, and was killed.
     """
+    from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired  # noqa: PLC0415 - `check` runs none
+
     deadline = Deadline(seconds)
-    with subprocess.Popen(words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as child:
+    with Popen(words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as child:
         held = {pipe: Held(limit) for pipe in (child.stdout, child.stderr) if pipe is not None}
         waiting = [*held]
         try:
@@ -140,7 +143,7 @@ def run_within(
                     if not piece:
                         waiting.remove(pipe)
             status = child.wait(deadline.left_s())
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             raise TimeoutError(f"no end within {seconds:g} s") from None
         finally:
             child.kill()  # does nothing if it has ended
@@ -161,17 +164,23 @@ def end_within(deadline: Deadline) -> Generator[Deadline]:
         _ENDS.reset(before)
 
 
-class _TimedSocket(ssl.SSLSocket):
-    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
-        if (deadline := _ENDS.get()) is not None:
-            left_s = deadline.left_s()
-            self.settimeout(min(self.gettimeout() or left_s, left_s))
-        return super().recv_into(buffer, nbytes, flags)
+@cache
+def _timed_socket() -> type[ssl.SSLSocket]:
+    from ssl import SSLSocket  # noqa: PLC0415 - slow, and `check` connects to nothing
+
+    class TimedSocket(SSLSocket):
+        def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+            if (deadline := _ENDS.get()) is not None:
+                left_s = deadline.left_s()
+                self.settimeout(min(self.gettimeout() or left_s, left_s))
+            return super().recv_into(buffer, nbytes, flags)
+
+    return TimedSocket
 
 
 def timed(context: ssl.SSLContext) -> ssl.SSLContext:
     """Make the connections of a context obey `end_within`, also while they read headers."""
-    context.sslsocket_class = _TimedSocket
+    context.sslsocket_class = _timed_socket()
     return context
 
 

@@ -139,7 +139,10 @@ def _worker(first: Entry, number: int, count: int, rails: Sequence[str]) -> Entr
     start, width = (int(begin[0]), len(begin[0])) if begin else (1, 2)
     width = max(width, len(str(start + count - 1)))
     address = _address(first["ssh"]["address"], number)
-    cards = [_card(first["nics"], rail, place, len(rails)) for place, rail in enumerate(rails)]
+    own, gpus = first["nics"], first.get("gpus")
+    if gpus == len(own):  # a GPU for each card
+        first = {**first, "gpus": min(gpus, len(rails))}
+    cards = [{**card, "rail": rail} for card, rail in zip(_cards(own, len(rails)), rails)]  # noqa: B905
     name = f"{first['name'].rstrip('0123456789')}{start + number:0{width}}"
     return {**first, "name": name, "ssh": {**first["ssh"], "address": address}, "nics": cards}
 
@@ -151,15 +154,21 @@ def _address(first: str, number: int) -> str:
     return str(network.network_address + place // 254 * 256 + place % 254 + 1)
 
 
-def _card(cards: Sequence[Entry], rail: str, place: int, count: int) -> Entry:
-    if place < len(cards):
-        return {**cards[place], "rail": rail}
-    used = {card["pci"] for card in cards}
-    free = [pci for bus in _SLOTS if (pci := f"0000:{bus}:00.0") not in used]
-    if place - len(cards) >= len(free):
-        raise UsageError(f"{count} rails are more than the cards of a host.\n  fix    write fewer.")
-    new = {**cards[-1], "rail": rail, "pci": free[place - len(cards)], "numa": 2 * place // count}
-    return {key: value for key, value in new.items() if key != "netdev"}
+def _cards(own: Sequence[Entry], count: int) -> list[Entry]:
+    """Spread the example's cards over both processors, and add cards in free slots."""
+    if count <= len(own):
+        return [own[place * len(own) // count] for place in range(count)]
+    known = {place * count // len(own): card for place, card in enumerate(own)}
+    used = {card["pci"] for card in own}
+    free = iter(pci for bus in _SLOTS if (pci := f"0000:{bus}:00.0") not in used)
+    shared = {key: value for key, value in own[-1].items() if key != "netdev"}
+    more = ({**shared, "pci": pci} for pci in free)
+    try:
+        return [known.get(p) or {**next(more), "numa": 2 * p // count} for p in range(count)]
+    except StopIteration as error:
+        raise UsageError(
+            f"{count} rails are more than the cards of a host.\n  fix    write fewer."
+        ) from error
 
 
 def _with_ports(text: str, site: Entry, rails: Sequence[str], hosts: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ from typing import Final
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
-from components.hosts.settings import CARD_SYSCTLS
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -178,6 +177,8 @@ def make_chain(
     own_mtu = network.mtu_bytes is not None and not sets_mtu
     tuned: Addresses = {"mtu": network.mtu_bytes} if own_mtu else {}
     if is_flat(spec):
+        from components.hosts.settings import CARD_SYSCTLS  # noqa: PLC0415 - slow, for flat sites
+
         # The plugin replaces IFNAME with the interface's name (since CNI plugins v1.1.0).
         tuned["sysctl"] = {f"net.ipv4.conf.IFNAME.{key}": on for key, on in CARD_SYSCTLS.items()}
     chain: list[Addresses] = [{**main, "ipam": ipam}]

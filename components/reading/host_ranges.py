@@ -166,7 +166,7 @@ def _count(bracket: str) -> int:
 
 
 def _slip(text: str) -> tuple[str, str] | None:
-    """Return what is wrong with the ranges of a text, and a better text; None if they are good."""
+    """Return the fault of the ranges in a text, and a better text; None if they are good."""
     if slip := _SLIP.search(text):
         better = f"{text[: slip.start()]}[{slip[1]}-{slip[2]}]{text[slip.end() :]}"
         return f"{text} is not a range", better
@@ -184,7 +184,7 @@ def _slip(text: str) -> tuple[str, str] | None:
 
 @dataclass(slots=True)
 class _Expansion:
-    """The hosts so far, and what is wrong with them."""
+    """The hosts so far, and their problems."""
 
     file: str | None
     templates: dict[str, _Read] = field(default_factory=dict[str, _Read])
@@ -277,6 +277,8 @@ class _Expansion:
             if name not in self.templates or name in self.broken:
                 return
             layers.append(self.templates[name])
+        if len(layers) == 1 and self._lacks_template(entry):
+            return
         whole = reduce(_join, reversed(layers))
         if names is None or not self._is_counted(entry, whole, len(names)):
             return
@@ -290,6 +292,17 @@ class _Expansion:
             made = _join(one, parts[name]) if name in parts else one
             kept = {k: v for k, v in _keys(made).items() if k not in _SHORT}
             self.hosts.append(_Read(kept, made.spot))
+
+    def _lacks_template(self, entry: _Read) -> bool:
+        """Report an entry without a role and a template, if a template has a role."""
+        found = [name for name, each in self.templates.items() if "role" in _keys(each)]
+        own = _keys(entry)
+        if not found or "role" in own or any(did_you_mean(key, ["template"]) for key in own):
+            return False
+        what = f"{show_value(own.get('name'))} lacks a role, and takes no template."
+        choices = " or ".join(f"`template: {name}`" for name in found[:3])
+        self.refuse(TEMPLATE_RULE, (entry,), what, f"add {choices}, or `role:`.")
+        return True
 
     def _names_of(self, entry: _Read) -> list[str] | None:
         """Return the names of an entry's hosts, or report why its range cannot be read."""

@@ -57,6 +57,18 @@ def stack_of(file: Path) -> str:
     return found[1] if found else ""
 
 
+def stack_for(file: Path) -> str:
+    """Return a stack file's stack; for a site file, the only stack beside it with this site."""
+    line = rf"^ *{SITE_KEY}: *[\"']?{re.escape(file.name)}[\"']? *(#.*)?$"
+    beside = (
+        each
+        for each in file.parent.glob("Pulumi.*.yaml")
+        if each.is_file() and re.search(line, each.read_text(errors="replace"), re.MULTILINE)
+    )
+    found = [stack_of(each) for each in beside]
+    return stack_of(file) or (found[0] if len(found) == 1 else "")
+
+
 def read_site(written: Json, stack_file: Path) -> SiteText:
     """Read the site that a stack file names.
 

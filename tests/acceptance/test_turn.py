@@ -124,11 +124,11 @@ def test_a_run_says_what_it_waits_for_and_gives_up_what_no_node_offers(
     words = f"pod nccl-all-reduce-7-launcher-0 is not scheduled: {NO_VF}"
     assert nccl.detail == f"{words}; given up after 180 s"
     assert list(dict.fromkeys(said)) == [
-        "acceptance: image-jobs: is run\n",
-        "acceptance: probe 1 of 3, perftest-rail-0-gpu01-gpu02: is run\n",
-        "acceptance: probe 2 of 3, perftest-rail-1-gpu01-gpu02: is run\n",
-        "acceptance: probe 3 of 3, nccl-all-reduce: is run\n",
-        f"acceptance: probe 3 of 3, nccl-all-reduce: {words}\n",
+        "acceptance: probe 1 of 4, image-jobs: is run\n",
+        "acceptance: probe 2 of 4, perftest-rail-0-gpu01-gpu02: is run\n",
+        "acceptance: probe 3 of 4, perftest-rail-1-gpu01-gpu02: is run\n",
+        "acceptance: probe 4 of 4, nccl-all-reduce: is run\n",
+        f"acceptance: probe 4 of 4, nccl-all-reduce: {words}\n",
     ]
     assert not progress.exists(), "the run has ended"
 

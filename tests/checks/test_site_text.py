@@ -138,3 +138,12 @@ EXAMPLES = sorted((ROOT / "examples").glob("*/[a-z]*.yaml"))
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_every_example_has_no_problem(file: Path) -> None:
     assert load_checked_site(file).problems == ()
+
+
+def test_positions_on_one_line_are_sorted_by_number() -> None:
+    entries = ", ".join(f"{{name: n{number}}}" for number in range(12))
+    text = f"name: x\nhosts: [{entries}]\n"
+    found = check_loaded(parse_site(text, "site.yaml"), "site.yaml").problems
+    (roles,) = (each for each in found if each.where and each.where[0].path[-1:] == ("role",))
+    assert [place.path[1] for place in roles.where] == list(range(12))
+    assert roles.what.startswith("hosts[0] lacks `role`")

@@ -65,6 +65,7 @@ def test_a_wrong_choice_is_told_without_the_words_of_an_exception(railyard: Call
 
 def test_problems_are_exit_1_and_on_stdout(railyard: Call, tmp_path: Path) -> None:
     site = _site(tmp_path, "mtu-chain")
+    pin_beside(Path(site))
     done = railyard("check", site)
     assert (done.code, done.err) == (1, "")
     assert f"{site}:20  switches[0].ports" in done.out
@@ -72,7 +73,9 @@ def test_problems_are_exit_1_and_on_stdout(railyard: Call, tmp_path: Path) -> No
 
 
 def test_json_has_the_same_problems(railyard: Call, tmp_path: Path) -> None:
-    done = railyard("check", _site(tmp_path, "mtu-chain"), "--format", "json")
+    site = _site(tmp_path, "mtu-chain")
+    pin_beside(Path(site))
+    done = railyard("check", site, "--format", "json")
     assert done.code == 1
     report = json.loads(done.out)
     assert (report["errors"], report["warnings"]) == (1, 0)
@@ -146,6 +149,19 @@ def test_several_files_and_standard_input_end_with_the_worst_code(
     done = railyard("check", "no.yaml", good, "-", stdin=text)
     assert (done.code, done.err) == (2, "no.yaml: file not found.\n")
     assert "<stdin>:4" in done.out
+    assert done.out.endswith(
+        "\n<stdin>: 1 problem. Nothing was touched.\n3 files, 1 not read: 1 problem.\n"
+    )
+
+
+def test_unpinned_files_are_reported_with_the_other_problems_and_after_them(
+    railyard: Call, tmp_path: Path
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(EXAMPLE.read_text().replace("mtu_bytes: 9000", "mtu_bytes: 9300"))
+    found = json.loads(railyard("check", str(site), "--format", "json").out)
+    assert [each["rule"] for each in found["problems"]][-1] == "unpinned"
+    assert found["errors"] > 1
 
 
 @pytest.mark.parametrize(("text", "words"), [("", "the file is empty"), ("a: [", "<stdin>:1")])
@@ -195,7 +211,7 @@ def test_sarif_points_into_files_below_the_repository(
 ) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "sites").mkdir()
-    _site(tmp_path / "sites", "mtu-chain")
+    pin_beside(Path(_site(tmp_path / "sites", "mtu-chain")))
     monkeypatch.chdir(tmp_path / "sites")
     done = railyard("check", "site.yaml", "--format", "sarif")
     assert done.code == 1
@@ -229,7 +245,9 @@ def test_a_rule_is_explained_from_the_text_of_its_page(railyard: Call) -> None:
     part = page.partition("### mtu-chain\n\n")[2].partition("\n### ")[0].strip()
     assert f"\n\n{part}\n\n" in done.out
     assert 'waive: {mtu-chain: "…"}' in done.out
-    assert "It cannot be waived: Railyard cannot plan a site" in railyard("explain", "port-target").out
+    assert (
+        "It cannot be waived: Railyard cannot plan a site" in railyard("explain", "port-target").out
+    )
 
 
 def test_rules_are_listed_and_an_unknown_one_gets_a_near_name(railyard: Call) -> None:

@@ -82,6 +82,26 @@ def test_an_unknown_command_is_exit_2(railyard: Call) -> None:
     assert railyard("plam", EXAMPLE).code == 2
 
 
+@pytest.mark.parametrize(
+    ("files", "stack"),
+    [
+        ({"prod": "railyard:site: site.yaml # ours"}, "prod"),
+        ({"prod": 'railyard:site: "site.yaml"', "dev": "railyard:site: other.yaml"}, "prod"),
+        ({"prod": "railyard:site: site.yaml", "dev": "railyard:site: site.yaml"}, "dgx-roce"),
+        ({}, "dgx-roce"),
+    ],
+)
+def test_a_site_file_has_the_stack_that_alone_names_it(
+    railyard: Call, tmp_path: Path, files: dict[str, str], stack: str
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(Path(EXAMPLE).read_text())
+    for name, line in files.items():
+        (tmp_path / f"Pulumi.{name}.yaml").write_text(f"config:\n  {line}\n")
+    head = railyard("plan", str(site)).out.partition("\n")[0]
+    assert head.startswith(f"# Plan of dgx-roce, stack {stack}, digest ")
+
+
 def test_a_stack_name_that_no_folder_can_have_is_exit_2(railyard: Call) -> None:
     done = railyard("plan", EXAMPLE, "--stack", "../x")
     assert (done.code, done.out) == (2, "")

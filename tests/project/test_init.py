@@ -120,6 +120,25 @@ def test_a_site_of_other_numbers_passes_check(
     assert ("host_templates:" in site.read_text()) == (hosts > 2)
 
 
+@pytest.mark.parametrize(
+    ("example", "rails", "gpus", "numa"),
+    [
+        ("rail-optimised", 4, 4, [0, 0, 1, 1]),
+        ("rail-optimised", 8, 8, [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("dgx-roce", 4, 8, [0, 0, 1, 1]),
+        ("dgx-roce", 1, 8, [0]),
+    ],
+)
+def test_the_cards_of_other_rails_are_spread_over_the_processors(
+    railyard: Call, machine: Path, example: str, rails: int, gpus: int, numa: list[int]
+) -> None:
+    numbers = ("--rails", str(rails), "--hosts", "2")
+    assert railyard("init", "x", "--example", example, *numbers).code == 0
+    spec = unmarked(machine / "x" / "site.yaml").spec_or_raise()
+    assert {host.gpus for host in spec.workers} == {gpus}
+    assert [nic.numa for nic in spec.workers[0].nics] == numa
+
+
 def test_the_pool_of_a_cloud_has_the_asked_workers(railyard: Call, machine: Path) -> None:
     assert railyard("init", "x", "--example", "crusoe-k3s", "--hosts", "9").code == 0
     assert len(unmarked(machine / "x" / "site.yaml").spec_or_raise().workers) == 9

@@ -452,7 +452,7 @@ def collect_evidence(
     asked = plan.policy.asked
     api = open_cluster(plan.access, secrets) if asked else None
     api = api if api is None or isinstance(api, Absent) else PodList(api)
-    turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=plan.probes)
+    turn = Turn(plan.policy, api, progress=folder / PROGRESS, probes=(*plan.images, *plan.probes))
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
     classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
