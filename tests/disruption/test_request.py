@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import UsageError
-from components.disruption.reboot import run_reboot_host
+from components.disruption.reboot import reboot_host
 from components.disruption.request import groups_file, groups_text, parse_request
 from components.remote.tools import keep_current, keep_text
 from tests.disruption.played import request_of
@@ -74,4 +74,4 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 def test_a_missing_key_is_named(kept: Path) -> None:
     assert kept.is_dir()
     with pytest.raises(UsageError, match="set RAILYARD_SECRET_SSH_PRIVATE_KEY"):
-        run_reboot_host(REQUEST.render(), {})
+        reboot_host(REQUEST, {})
