@@ -1,4 +1,4 @@
-"""How the resources of steps reach their hosts: by our own client, and plain execs by the provider."""
+"""How steps reach their hosts: by our own client. Plain execs go by the provider."""
 
 from __future__ import annotations
 
