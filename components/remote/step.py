@@ -94,7 +94,7 @@ class Endpoint:
 
     @property
     def why_own_client(self) -> str:
-        """Why the command provider cannot reach this device; empty if it can.
+        """Why the command provider cannot send a plain exec to this device; empty if it can.
 
         It supports only one proxy, cannot pass a sudo password, and offers only SHA-1 for an RSA
         host key (decision 19 in docs/decisions.md).

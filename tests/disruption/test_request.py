@@ -125,10 +125,10 @@ def test_a_failed_group_ends_the_groups_after_it(
 
     monkeypatch.setattr(reboot, "reboot_host", fail)
     text, requests = both()
-    with pytest.raises(DeviceError, match="^gpu01 does not come back$"):
+    with pytest.raises(DeviceError, match=r"^gpu01 does not come back$"):
         run_reboot_hosts(text, {})
     assert visited == ["gpu01"]
     together = [replace(each, group=("gpu01", "gpu02")) for each in requests]
     keep_current(groups_file(REQUEST.stack), groups_text(together))
-    with pytest.raises(DeviceError, match="^gpu01 does not come back\ngpu02 does not come back$"):
+    with pytest.raises(DeviceError, match=r"^gpu01 does not come back\ngpu02 does not come back$"):
         run_reboot_hosts(text, {})

@@ -28,8 +28,8 @@ RAILS_LAB: Final = "host-rails"
 RAILS: Final = ROOT / "examples/rail-optimised/site.yaml"
 WORKER: Final = "gpu01"
 """Of that site: eight cards with VFs."""
-STATE_BYTES: Final = 8 * 1024
-"""Of one step, inputs and outputs together: what a site of 1,000 hosts can carry."""
+STATE_BYTES: Final = 12 * 1024
+"""Of one host, inputs and outputs together: what a site of 1,000 hosts can carry."""
 PROGRAM: Final = f"""
 import sys
 from dataclasses import replace

@@ -59,8 +59,8 @@ release, and the probes' jobs."""
 STATE_BYTES: Final = 320_000
 """Of dgx-roce: 309,523 with the two objects of whereabouts' reconciler, 2026-11-29."""
 PROOF_BYTES: Final = 10_000
-STEP_BYTES: Final = 8_192
-"""Of a step on a host, inputs and outputs together: what a site of 1,000 hosts can carry."""
+STEP_BYTES: Final = 12_288
+"""Of a resource of a host, inputs and outputs together: what a site of 1,000 hosts can carry."""
 
 
 def test_the_state_keeps_its_budgets(first_up: FirstUp) -> None:
