@@ -19,7 +19,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import asked_of_step
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
-from components.remote.host_session import HostAnswer, connect_to_host, look_with, run_on_host
+from components.remote.host_session import HostAnswer, connect_to_host, look_with
 from components.remote.step import render_step_command
 from lab.steps import sender_of
 
@@ -39,17 +39,14 @@ async def look(plan: HostPlan, secrets: Mapping[str, str]) -> HostState:
     return parse_state(_demand(plan, answer))
 
 
-async def _send(plan: HostPlan, secrets: Mapping[str, str]) -> None:
-    """The step that sends the tools."""
+async def _converge(plan: HostPlan, secrets: Mapping[str, str]) -> None:
+    """Send the tools and apply the settings over one connection, as the resource of a host does."""
+    step = replace(plan.converge, deadline_s=DEADLINE_S)
     async with connect_to_host(plan.endpoint, secrets) as session:
         await sender_of(plan.converge, session, plan.sending).send()
-
-
-async def _converge(plan: HostPlan, secrets: Mapping[str, str]) -> None:
-    step = replace(plan.converge, deadline_s=DEADLINE_S)
-    command = render_step_command(step, step.apply)
-    done = run_on_host(plan.endpoint, secrets, command, stdin=step.desired, deadline_s=DEADLINE_S)
-    _demand(plan, await done)
+        command = render_step_command(step, step.apply)
+        answer = await session.run(command, stdin=step.desired, deadline_s=DEADLINE_S)
+    _demand(plan, answer)
 
 
 def _demand(plan: HostPlan, answer: HostAnswer) -> str:
@@ -62,7 +59,6 @@ async def bring(plan: HostPlan, secrets: Mapping[str, str]) -> bool:
     """Look, and converge where something differs; say whether it did."""
     if not diff_states(await look(plan, secrets), plan.desired):
         return False
-    await _send(plan, secrets)
     await _converge(plan, secrets)
     return True
 

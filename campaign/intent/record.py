@@ -16,9 +16,9 @@ from components.remote.step import (
     REPAIR_LINE,
     Endpoint,
     RemoteStep,
-    create_text,
     railyard_program,
     render_request,
+    render_step_command,
 )
 
 Machine = tuple[str, int, str]
@@ -180,7 +180,7 @@ def _registered(
         step.name,
         step.name.removeprefix(owner),
         machines.get(owner),
-        AppliedStep(stdin, create_text(step, step.apply), printed.get(step.name, "")),
+        AppliedStep(stdin, render_step_command(step, step.apply), printed.get(step.name, "")),
         step.undo is not None,
     )
 

@@ -24,10 +24,6 @@ _VERBS: Final = {
     "restore": ("components.fabric.device", "run_restore"),
     "observe": ("components.fabric.device", "run_observe"),
     "judge": ("components.fabric.judge", "run_judge"),
-    "tools": ("components.remote.send", "run_tools"),
-    "remove-tools": ("components.remote.send", "run_remove_tools"),
-    "files": ("components.remote.send", "run_files"),
-    "remove-files": ("components.remote.send", "run_remove_files"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "restore-release": ("components.operators.restore", "run_restore_release"),
     "keep-cluster": ("components.kubernetes.client", "run_keep_cluster"),
@@ -36,7 +32,7 @@ _VERBS: Final = {
     "kubespray-reset": ("components.kubernetes.kubespray.perform", "run_kubespray_reset"),
     "upgrade-node": ("components.disruption.upgrade", "run_upgrade_node"),
     "drain-nodes": ("components.disruption.ports", "run_drain_nodes"),
-    "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
+    "reboot-hosts": ("components.disruption.reboot", "run_reboot_hosts"),
 }
 """Verb to module and function: imported late, as each process needs only one."""
 
@@ -74,18 +70,28 @@ for _name in _VERBS:
     app.command(_name)(_verb(_name))
 
 
-@app.command()
-def run(
-    line: Annotated[str, typer.Argument(help="the command for the host's login shell")],
-    deadline: Annotated[float, typer.Option(help="seconds after which the line ends itself")],
-) -> None:
-    """Run a step's line on the host that RAILYARD_ENDPOINT names, with its state on stdin."""
-    from components.remote.host_session import run_line  # noqa: PLC0415 - lazy on purpose
+def _steps(main: str) -> None:
+    from components.remote.send import run_steps  # noqa: PLC0415 - lazy on purpose
 
-    answer = run_line(line, sys.stdin.read(), deadline, os.environ)
+    with _says_next():
+        answer = run_steps(sys.stdin.read(), main, os.environ)
     say(answer.stdout, nl=False)
     say(answer.stderr, nl=False, err=True)
     raise typer.Exit(answer.exit_status)
+
+
+@app.command()
+def steps(
+    main: Annotated[str, typer.Argument(help="the step after which the resource is named")],
+) -> None:
+    """Run the steps on standard input on their hosts, each if it changed since the last run."""
+    _steps(main)
+
+
+@app.command()
+def undo_steps() -> None:
+    """Undo the steps on standard input in reverse order."""
+    _steps("")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pulumi
 
@@ -19,13 +20,19 @@ from components.disruption.request import groups_file, groups_text
 from components.kubernetes.objects import access_environment
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate
+from components.remote.sending import render_parts
+from components.remote.step import RemoteStep
 from components.remote.tools import keep_current, keep_text
+
+HOSTS_A_STEP: Final = 100
+"""Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
 
 
 class Reboots(pulumi.ComponentResource):
     """Take hosts out of service for waiting changes, and return them.
 
-    A failed host does not stop the others in its group, but it stops the following groups.
+    A failed host does not stop the others in its group, but it stops the following groups. One
+    resource has up to `HOSTS_A_STEP` hosts, and visits only those whose request changed.
     """
 
     ready: HostsReady
@@ -46,26 +53,36 @@ class Reboots(pulumi.ComponentResource):
             for stack in {request.stack for request in asked}:
                 keep_current(groups_file(stack), groups_text(asked))
         previous = hosts.gate
-        for group in groups:
-            done = [self._step(remote, step, previous) for step in group.steps]
-            many = len(done) > 1
-            previous = gate(f"{name}-{group.number}", self, done) if many else done[0]
+        for number, steps in enumerate(_parts(groups), 1):
+            previous = self._step(f"{name}-{number}", remote, steps, previous)
         self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
     def _step(
-        self, remote: Remote, step: HostRebootStep, after: pulumi.Resource
+        self, name: str, remote: Remote, steps: Sequence[HostRebootStep], after: pulumi.Resource
     ) -> pulumi.Resource:
-        """Run `railyard device reboot-host`; a repair or a waiting change runs it again."""
-        request = step.request
-        environment = remote.environment(request.endpoint)
-        if request.cluster is not None:
-            environment |= access_environment(request.cluster, remote)
-        notes = filter(None, (remote.note(step.serves), remote.note(step.name)))
-        stdin = remote.filled(request.render("; ".join(notes)))
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
-        call = LocalCall(step.name, REBOOT_VERB, stdin, environment)
-        return local_call(call, remote.on_machine(request.endpoint, opts))
+        """Run `railyard device reboot-hosts`; a repair or a waiting change of a host repeats it."""
+        environment: dict[str, pulumi.Input[str]] = {}
+        noted: list[tuple[RemoteStep, str]] = []
+        for each in steps:
+            environment |= remote.environment(each.request.endpoint)
+            if each.request.cluster is not None:
+                environment |= access_environment(each.request.cluster, remote)
+            notes = filter(None, (remote.note(each.serves), remote.note(each.name)))
+            noted.append((each.step, "; ".join(notes)))
+        stdin = remote.filled(render_parts(noted))
+        call = LocalCall(name, REBOOT_VERB, stdin, environment, previous_output=True)
+        return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=[after]))
+
+
+def _parts(groups: Sequence[RebootGroup]) -> list[list[HostRebootStep]]:
+    """Put whole groups together, up to `HOSTS_A_STEP` hosts."""
+    parts: list[list[HostRebootStep]] = []
+    for group in groups:
+        if not parts or len(parts[-1]) + len(group.steps) > HOSTS_A_STEP:
+            parts.append([])
+        parts[-1] += group.steps
+    return parts
 
 
 class Upgrades(pulumi.ComponentResource):

@@ -31,7 +31,7 @@ from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
 
-REBOOT_VERB: Final = "device reboot-host"
+REBOOT_VERB: Final = "device reboot-hosts"
 
 
 @dataclass(frozen=True, slots=True)

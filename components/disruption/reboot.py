@@ -1,4 +1,4 @@
-"""`railyard device reboot-host`: take a host out of service if changes wait on it, and reboot it.
+"""`railyard device reboot-hosts`: take hosts out of service if changes wait on them, and reboot.
 
 The host reports waiting changes; a step's record does not count. Such changes are firmware settings
 for the next boot, modules that are installed but not loaded, and settings that converge postponed
@@ -9,8 +9,10 @@ because jobs used the cards. A mark on the host lets the next run finish after a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from components.core.errors import Bug, DeviceError, HostKeyError
@@ -22,6 +24,7 @@ from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
+from components.remote.sending import read_records, record_of, render_record, split_parts
 
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one action on the host; `take_lock` alone may wait so long for another script."""
@@ -305,9 +308,37 @@ class HostRun(Turn[HostReboot]):
         return self._say_stuck(what, last, "Look at its console")
 
 
-def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
-    """Perform the request on stdin; the evidence is indented JSON."""
-    request = parse_request(text)
+def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
+    """Perform the requests on stdin that the last run of this resource did not perform.
+
+    The hosts of a group go together. The output has a record of each host, and the evidence of
+    those that were looked at.
+
+    Raises:
+        DeviceError: Hosts of a group failed; the groups after it were not touched.
+    """
+    was, said = read_records(environ), ""
+    asked = [(part, parse_request(part.stdin)) for part in split_parts(text)]
+    for _, group in groupby(asked, lambda each: each[1].group):
+        members = [(record_of(part), request) for part, request in group]
+        due = [one for record, one in members if was.get(record["step"]) != record]
+        said += "".join(_together(due, environ))
+        said += "".join(render_record(record) for record, _ in members)
+    return said
+
+
+def _together(group: Sequence[HostReboot], environ: Mapping[str, str]) -> list[str]:
+    with ThreadPoolExecutor(max(1, len(group))) as pool:
+        runs = [pool.submit(reboot_host, each, environ) for each in group]
+    if failed := [error for run in runs if (error := run.exception()) is not None]:
+        if len(failed) == 1 or not all(isinstance(error, DeviceError) for error in failed):
+            raise failed[0]
+        raise DeviceError("\n".join(map(str, failed)))
+    return [run.result() for run in runs]
+
+
+def reboot_host(request: HostReboot, environ: Mapping[str, str]) -> str:
+    """Perform one request; the evidence is indented JSON."""
     name = request.endpoint.device
     busy = f"another run has been taking {name} out of service"
     return run_alone(HostRun, request, environ, f"reboot-{request.stack}-{name}", busy)

@@ -1,4 +1,4 @@
-"""Requests of `railyard device reboot-host` and `upgrade-node`: a host, its work, its cluster.
+"""Requests of `railyard device reboot-hosts` and `upgrade-node`: a host, its work, its cluster.
 
 A request refers by digest to long texts: the lines of a step, and the list of workers. This machine
 keeps the texts, so a state has them only once. Lines with facts of a new instance are on stdin,

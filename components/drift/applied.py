@@ -10,6 +10,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.model.cluster import ClusterSpec
+from components.remote.sending import split_parts
 
 INSTANCE_STEP: Final = "-await"
 """End of the name of the step that waits for a cloud instance and prints its facts."""
@@ -50,6 +51,8 @@ class Applied:
     """Helm releases: their names, namespaces and descriptions."""
     former: Mapping[str, str] = field(default_factory=dict[str, str])
     """Step to its old name in the state, if its device was renamed."""
+    within: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Step to its resource, for resources of several steps."""
 
     @property
     def instances(self) -> Mapping[str, Mapping[str, str]]:
@@ -70,7 +73,8 @@ class Applied:
                 former[moved] = name
         named = {old: new for new, old in former.items()}
         steps = {named.get(name, name): step for name, step in self.steps.items()}
-        return replace(self, steps=steps, former=former)
+        within = {named.get(n, n): named.get(of, of) for n, of in self.within.items()}
+        return replace(self, steps=steps, former=former, within=within)
 
     def devices_of(self, spec: ClusterSpec) -> Mapping[str, str]:
         """Map each step to its device, which the file or only the state names.
@@ -103,12 +107,16 @@ def _text(value: object) -> str:
     return ""
 
 
-def _step(outputs: Mapping[str, object]) -> AppliedStep:
-    return AppliedStep(
-        stdin=_text(outputs.get("stdin")),
-        create=_text(outputs.get("create")),
-        stdout=_text(outputs.get("stdout")),
-    )
+def _steps(name: str, outputs: Mapping[str, object]) -> dict[str, AppliedStep]:
+    """Return the steps of one resource by name."""
+    stdin, create, stdout = (_text(outputs.get(key)) for key in ("stdin", "create", "stdout"))
+    parts = split_parts(stdin)
+    if not parts:
+        return {name: AppliedStep(stdin, create, stdout)}
+    alone = len(parts) == 1
+    return {
+        part.step: AppliedStep(part.stdin, part.create, stdout if alone else "") for part in parts
+    }
 
 
 def applied_from_outputs(outputs: object) -> Applied:
@@ -116,6 +124,7 @@ def applied_from_outputs(outputs: object) -> Applied:
     if not isinstance(outputs, Mapping):
         return Applied()
     steps: dict[str, AppliedStep] = {}
+    within: dict[str, str] = {}
     objects: dict[str, dict[str, JsonValue]] = {}
     releases: dict[str, dict[str, JsonValue]] = {}
     for urn, entry in cast("Mapping[str, object]", outputs).items():
@@ -129,12 +138,14 @@ def applied_from_outputs(outputs: object) -> Applied:
         kind, _, name = urn.rpartition("::")
         kind = kind.rpartition("::")[2].rpartition("$")[2]
         if kind.startswith("command:"):
-            steps[name] = _step(found)
+            own = _steps(name, found)
+            steps |= own
+            within |= dict.fromkeys(own.keys() - {name}, name)
         elif kind == _RELEASE:
             releases[name] = {key: _text(found.get(key)) for key in _OF_RELEASE}
         elif kind.startswith("kubernetes:"):
             objects[name] = _object(found)
-    return Applied(steps, objects, releases)
+    return Applied(steps, objects, releases, within=within)
 
 
 def _object(outputs: Mapping[str, object]) -> dict[str, JsonValue]:

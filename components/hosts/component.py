@@ -1,4 +1,4 @@
-"""The hosts as Pulumi resources: one converge step each, after the fabric."""
+"""The hosts as Pulumi resources: one each for its tools, files and settings, after the fabric."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pulumi
 from components.hosts.host_plan import HostPlan, names_of
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady, Underlay, gate
-from components.remote.objects import host_step, tools_step
+from components.remote.objects import host_step, host_steps
 
 
 class Hosts(pulumi.ComponentResource):
@@ -33,14 +33,7 @@ class Hosts(pulumi.ComponentResource):
 
     def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
         opts = pulumi.ResourceOptions(parent=self, depends_on=[underlay.gate])
-        previous = tools_step(remote, plan.sending, opts)
-        if plan.files is not None:
-            opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
-            previous = tools_step(remote, plan.files, opts)
-        for step in plan.steps:
-            opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
-            previous = host_step(remote, step, opts)
-        return previous
+        return host_steps(remote, [plan.sending, *plan.all_steps], opts)
 
 
 class GuestProofs(pulumi.ComponentResource):

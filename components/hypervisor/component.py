@@ -9,7 +9,7 @@ import pulumi
 from components.hypervisor.hypervisor_plan import HypervisorPlan, RebootStep
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
-from components.remote.objects import host_step, tools_step
+from components.remote.objects import host_steps
 
 
 class Hypervisors(pulumi.ComponentResource):
@@ -29,9 +29,7 @@ class Hypervisors(pulumi.ComponentResource):
         previous = fabric.gate
         for plan in plans:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
-            sent = tools_step(remote, plan.sending, opts)
-            opts = pulumi.ResourceOptions(parent=self, depends_on=[sent])
-            converged = host_step(remote, plan.converge, opts)
+            converged = host_steps(remote, [plan.sending, plan.converge], opts)
             previous = reboot_step(self, remote, plan.reboot, converged)
         self.ready = HypervisorsReady(gate(name, self, [previous]))
         self.register_outputs({})

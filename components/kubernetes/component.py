@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pulumi
@@ -16,7 +17,7 @@ from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_
 from components.kubernetes.planes.members import CLUSTER_FOUND
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import HostsReady, gate
-from components.remote.objects import host_step
+from components.remote.objects import host_step, host_steps
 from components.remote.sending import with_repair
 from components.remote.step import RemoteStep
 
@@ -44,10 +45,7 @@ class Cluster(pulumi.ComponentResource):
                 servers = self._balanced(plan, remote, servers)
         if plan.playbooks is not None:
             servers = [self._played(plan.playbooks, remote, servers)]
-        agents = [
-            self._chain(plan, step, remote, [*servers, *hosts.of(step.endpoint.device)])
-            for step in plan.agents
-        ]
+        agents = [self._agent(plan, step, remote, servers, hosts) for step in plan.agents]
         ready = gate(name, self, [*servers, *agents])
         kubeconfig = self._kubeconfig(plan, remote, servers)
         provider = kubernetes.Provider(
@@ -70,7 +68,7 @@ class Cluster(pulumi.ComponentResource):
     def _chain(
         self, plan: KubernetesPlan, step: RemoteStep, remote: Remote, after: list[pulumi.Resource]
     ) -> pulumi.Resource:
-        """All steps of one node, one after the other."""
+        """All steps of a server, one after the other: later ones may read what one printed."""
         shared = remote
         for each in plan.chain_of(step):
             opts = pulumi.ResourceOptions(parent=self, depends_on=after)
@@ -79,6 +77,21 @@ class Cluster(pulumi.ComponentResource):
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]
         return after[0]
+
+    def _agent(
+        self,
+        plan: KubernetesPlan,
+        step: RemoteStep,
+        remote: Remote,
+        servers: Sequence[pulumi.Resource],
+        hosts: HostsReady,
+    ) -> pulumi.Resource:
+        """All steps of a worker's node, as one resource."""
+        note = remote.note(step.name)
+        chain = [secret_again(each, note) for each in plan.chain_of(step)]
+        after = [*servers, *hosts.of(step.endpoint.device)]
+        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+        return host_steps(remote, chain, opts, step.name)
 
     def _played(
         self, playbooks: Playbooks, remote: Remote, after: list[pulumi.Resource]

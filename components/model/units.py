@@ -360,8 +360,7 @@ class Ssh(Frozen):
     host_key: HostKey | None = None
     """One public key line as `ssh-keyscan` prints it, without the host: `ssh-ed25519 AAAA…`.
 
-    An RSA key is checked by SHA-2 signatures. The Pulumi command provider knows only SHA-1 for it,
-    so the steps of such a host go through `railyard device run`, a process here for each."""
+    An RSA key is checked by SHA-2 signatures."""
     jump: JumpNames | None = None
     """Jump hosts of `jump_hosts` on the way, the nearest first, as in `ProxyJump`; a single one can
     be `jump: bastion`. Default for hosts `host_defaults.jump`, else none."""

@@ -25,6 +25,7 @@ from components.preview.items import (
     without_secrets,
 )
 from components.remote.lines import flatten, parse_lines
+from components.remote.sending import Part, split_parts
 
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _SWITCH_STEP: Final = "-apply"
@@ -66,7 +67,8 @@ def _items(urn: str, inputs: Inputs) -> Iterator[tuple[str, Item]]:
             if _ENSURE in str(inputs.get("create")):
                 yield name, Item("cloud", name, settings_of_fields(flatten(parse_lines(text))))
         else:
-            yield from _step(parent, name, text)
+            for part in split_parts(text) or (Part(name, stdin=text),):
+                yield from _step(parent, part.step, part.stdin)
 
 
 def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import AnyStr, Final
 
-from pydantic import TypeAdapter
-
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
-from components.remote.lines import read_request
 from components.remote.login import AS_ROOT, Client, start_sudo
 from components.remote.ssh import (
     CONNECT_DEADLINE_S,
@@ -26,8 +23,6 @@ from components.remote.ssh import (
 )
 from components.remote.ssh_library import asyncssh
 from components.remote.step import (
-    ENDPOINT_VARIABLE,
-    KILL_AFTER_S,
     TOOL_MISSING,
     Endpoint,
     render_call,
@@ -39,7 +34,6 @@ from components.remote.tools import ToolCall
 ATTEMPTS: Final = 4
 """Logins until a host counts as unreachable: a busy or just started sshd may drop one."""
 PAUSE_S: Final = 2.0
-_ENDPOINT: Final = TypeAdapter(Endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,31 +172,15 @@ async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tu
     return both
 
 
-def run_line(line: str, stdin: str, deadline_s: float, environ: Mapping[str, str]) -> HostAnswer:
-    """Run one line on the host from the environment: `railyard device run LINE`.
-
-    It runs the same line with the same stdin as `command.remote.Command` would. The environment has
-    the endpoint in clear text, and its secrets as secrets. The line ends itself at its deadline.
-
-    Raises: UsageError: The environment lacks a value. DeviceError: The host cannot be reached, or
-    refuses.
-    """
-    endpoint = read_request(_ENDPOINT, environ.get(ENDPOINT_VARIABLE, ""), ENDPOINT_VARIABLE)
-    secrets = secrets_for(endpoint, environ)
-    return asyncio.run(_run_step(endpoint, secrets, line, stdin, deadline_s + 2 * KILL_AFTER_S))
-
-
-async def _run_step(
-    endpoint: Endpoint, secrets: Mapping[str, str], line: str, stdin: str, deadline_s: float
-) -> HostAnswer:
+async def connect_patiently(
+    stack: AsyncExitStack, endpoint: Endpoint, secrets: Mapping[str, str]
+) -> HostSession:
+    """Log in as `connect_to_host` does, up to `ATTEMPTS` times; the stack ends the session."""
     for attempt in range(ATTEMPTS):
-        connected = False
         try:
-            async with connect_to_host(endpoint, secrets) as session:
-                connected = True
-                return await session.run(line, stdin=stdin, deadline_s=deadline_s)
+            return await stack.enter_async_context(connect_to_host(endpoint, secrets))
         except UnreachableError:
-            if connected or attempt == ATTEMPTS - 1:  # never start a command twice
+            if attempt == ATTEMPTS - 1:
                 raise
         await asyncio.sleep(PAUSE_S)
     raise AssertionError("the last attempt returns or raises")

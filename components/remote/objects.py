@@ -1,4 +1,4 @@
-"""Resources for steps on a host, for its tools, and for plain execs on switches."""
+"""Resources for steps on hosts, and for plain execs on switches."""
 
 from __future__ import annotations
 
@@ -9,29 +9,18 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
-from components.core.plain_text import one_line
 from components.remote.component import (
-    SEALED,
     LocalCall,
     Remote,
     SecretStore,
     connection_of,
     local_call,
 )
-from components.remote.sending import with_repair
-from components.remote.step import (
-    ENDPOINT_VARIABLE,
-    REPAIR_LINE,
-    Endpoint,
-    RemoteStep,
-    create_text,
-    render_endpoint,
-)
+from components.remote.sending import render_parts
+from components.remote.step import Endpoint, RemoteStep, env_name
 from components.remote.tools import keep_tools
 
 Sent: TypeAlias = remote.Command
-Step: TypeAlias = remote.Command | local.Command
-"""A step on a host, by the provider's SSH client or by Railyard's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,53 +35,42 @@ class WithMade:
         return self.made[key] if key in self.made else self.given.require_secret(key)
 
 
-def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> Step:
-    """Run one step on a host: one SSH connection, one line that calls a tool, the state on stdin.
+def host_steps(
+    shared: Remote, steps: Sequence[RemoteStep], opts: pulumi.ResourceOptions, name: str = ""
+) -> local.Command:
+    """Run steps one after the other as one resource, with one SSH connection to each host.
 
-    If the provider's client cannot reach it (`Endpoint.why_own_client`), a local process sends the
-    same line and stdin.
-    """
-    note = shared.note(step.name)
-    stdin = shared.filled(step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else ""))
-    opts = shared.on_machine(step.endpoint, opts)
-    if step.secret_stdin:
-        stdin = shared.secrets.require_secret(step.secret_stdin)
-    create = create_text(step, step.apply)
-    delete = create_text(step, step.undo) if step.undo else None
-    if step.endpoint.why_own_client:
-        endpoint = shared.filled(render_endpoint(step.endpoint))
-        environment = {ENDPOINT_VARIABLE: endpoint, **shared.environment(step.endpoint)}
-        call = LocalCall(step.name, create, stdin, environment, delete, step.secret_stdout)
-        return local_call(call, opts)
-    return remote.Command(
-        step.name,
-        connection=connection_of(shared, step.endpoint),
-        create=create,
-        delete=delete,
-        stdin=stdin,
-        logging=remote.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=pulumi.ResourceOptions.merge(opts, SEALED) if step.secret_stdout else opts,
-    )
-
-
-def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """Send the tools of a host; every other step there depends on this one.
+    Args:
+        shared: Secrets and repair notes.
+        steps: In order; an undo runs them backwards.
+        opts: Those of the resource.
+        name: Name of the step after which the resource is named; by default the last one.
 
     Raises:
-        UsageError: The texts cannot be stored for the process that sends them.
+        UsageError: The tools cannot be stored for the process that sends them.
     """
-    if not pulumi.runtime.is_dry_run():
-        keep_tools(step.reads)
-    desired = with_repair(step.desired, shared.note(step.name))
+    main, environment = name or steps[-1].name, dict[str, pulumi.Input[str]]()
+    for step in steps:
+        if step.dialect == "device" and not pulumi.runtime.is_dry_run():
+            keep_tools(step.reads)
+        environment |= shared.environment(step.endpoint)
+        if secret := step.secret_stdin:
+            environment[env_name(secret)] = shared.secrets.require_secret(secret)
     call = LocalCall(
-        step.name,
-        str(step.apply),
-        shared.filled(desired),
-        shared.environment(step.endpoint),
-        delete=str(step.undo),
+        main,
+        f"device steps {main}",
+        shared.filled(render_parts((step, shared.note(step.name)) for step in steps)),
+        environment,
+        delete="device undo-steps" if any(step.undo for step in steps) else None,
+        secret_stdout=steps[-1].secret_stdout,
+        previous_output=len(steps) > 1,
     )
-    return local_call(call, shared.on_machine(step.endpoint, opts))
+    return local_call(call, shared.on_machine(steps[0].endpoint, opts))
+
+
+def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> local.Command:
+    """Run one step on a host; the output of the resource is that of the step."""
+    return host_steps(shared, [step], opts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Send tools (`railyard device tools`) and files by digest, streamed, from this machine to hosts.
+"""Run the steps of hosts (`railyard device steps`), and send tools and files by digest to them.
 
 Complete copies on the host stay, so a second run asks once and writes nothing. The text of a tool
 goes over SSH into a file that only root can write, and gets its name after its digest is verified.
@@ -13,25 +13,40 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
-from components.remote.host_session import HostAnswer, HostSession, connect_to_host
-from components.remote.lines import read_request
+from components.remote.host_session import HostAnswer, HostSession, connect_patiently
+from components.remote.lines import parse_lines, read_request
 from components.remote.sending import (
     FILES_DEADLINE_S,
     FILES_REQUEST,
     REQUEST,
     SEND_DEADLINE_S,
     FilesRequest,
+    Part,
+    Record,
     SendRequest,
+    read_records,
+    record_of,
+    render_record,
+    split_parts,
 )
-from components.remote.step import Endpoint, render_sent_call, secrets_for
+from components.remote.step import (
+    KILL_AFTER_S,
+    Endpoint,
+    render_sent_call,
+    secrets_for,
+    secrets_from,
+)
 from components.remote.tools import (
     ESXI_TOOLS,
     TOOLS_FOLDER,
@@ -44,7 +59,6 @@ from components.remote.tools import (
 
 _LACKS: Final = "lacks "
 Evidence = dict[str, object]
-Work = Callable[[HostSession], Coroutine[None, None, Evidence]]
 _FIXES: Final[Mapping[str, str]] = {
     "No space left": "free space on the file system of that folder (1 MB is enough)",
     "Disk quota": "free space on the file system of that folder (1 MB is enough)",
@@ -156,31 +170,6 @@ def _lacking(answer: HostAnswer) -> set[str]:
     return {line.removeprefix(_LACKS) for line in lines if line.startswith(_LACKS)}
 
 
-def run_tools(text: str, environ: Mapping[str, str]) -> str:
-    """Send the tools in the request on stdin; the evidence is JSON.
-
-    Raises:
-        UsageError: The text is not a request, or the environment lacks a key.
-        DeviceError: See `Sender.send`.
-    """
-    request = read_request(REQUEST, text, "request to send tools")
-    return _on_host(request.endpoint, environ, lambda session: Sender(request, session).send())
-
-
-def run_remove_tools(text: str, environ: Mapping[str, str]) -> str:
-    """Undo `run_tools`, after the undo of every other step on the host; raise as it does."""
-    request = read_request(REQUEST, text, "request to send tools")
-    return _on_host(request.endpoint, environ, lambda session: Sender(request, session).remove())
-
-
-def _on_host(endpoint: Endpoint, environ: Mapping[str, str], work: Work) -> str:
-    async def connected() -> Evidence:
-        async with connect_to_host(endpoint, secrets_for(endpoint, environ)) as session:
-            return await work(session)
-
-    return json.dumps(asyncio.run(connected()), sort_keys=True) + "\n"
-
-
 LOOK_DEADLINE_S: Final = 120.0
 """Seconds to hash existing files: half a gigabyte on a slow disk."""
 
@@ -253,18 +242,129 @@ def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
     )
 
 
-def run_files(text: str, environ: Mapping[str, str]) -> str:
-    """Send the files in the request on stdin; the evidence lists the files sent.
+_Work = Callable[[Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
+
+
+async def _send_tools(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
+    return await Sender(read_request(REQUEST, stdin, "request to send tools"), session).send()
+
+
+async def _remove_tools(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
+    return await Sender(read_request(REQUEST, stdin, "request to send tools"), session).remove()
+
+
+async def _send_files(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
+    return await send(read_request(FILES_REQUEST, stdin, "request to send files"), session)
+
+
+async def _remove_files(endpoint: Endpoint, _: str, session: HostSession) -> Evidence:
+    return await remove(FilesRequest(endpoint, {}), session)
+
+
+_WORK: Final[Mapping[str, _Work]] = {
+    "tools": _send_tools,
+    "remove-tools": _remove_tools,
+    "files": _send_files,
+    "remove-files": _remove_files,
+}
+"""End of a step's line, after ` device `, to what this process does on the host."""
+_ENDPOINT: Final = TypeAdapter(Endpoint)
+
+
+@dataclass(slots=True)
+class StepsRun:
+    """The steps of one resource: those that must run, on one connection to each host.
+
+    The output has a record of each of several steps. The next run repeats a step only if its text
+    changed or if it reads a secret, and undoes a step that is gone.
+    """
+
+    parts: Sequence[Part]
+    environ: Mapping[str, str]
+    stack: AsyncExitStack
+    _open: dict[Endpoint, HostSession] = field(default_factory=dict[Endpoint, HostSession])
+
+    async def apply(self, main: str) -> HostAnswer:
+        """Run the steps in order, until one fails.
+
+        The state does not have a resource whose first run failed, so no `destroy` would undo its
+        work. Therefore the steps before `main` are then undone.
+        """
+        was, before, said = read_records(self.environ), list[Part](), ""
+        names = {part.step for part in self.parts}
+        gone = [record for name, record in was.items() if name not in names]
+        on = next((part.on for part in self.parts if part.step == main), "")
+        answer = await self.undo([_left(record, on) for record in gone])
+        for part in self.parts:
+            record = record_of(part)
+            if part.secret or was.get(part.step) != record:
+                answer = await self._try(part, [] if was else before)
+                said += answer.stdout
+            if answer.exit_status:
+                return answer
+            before = [] if part.step == main else [*before, part]
+            said += render_record(record) if len(self.parts) > 1 else ""
+        return HostAnswer(said, "", 0)
+
+    async def undo(self, parts: Sequence[Part]) -> HostAnswer:
+        """Undo steps in reverse order, until an undo fails."""
+        said = ""
+        for part in (each for each in reversed(parts) if each.delete):
+            answer = await self._run(part, part.delete)
+            if answer.exit_status:
+                return answer
+            said += answer.stdout
+        return HostAnswer(said, "", 0)
+
+    async def _try(self, part: Part, before: Sequence[Part]) -> HostAnswer:
+        """Run a step; if it fails, undo the steps before it."""
+        try:
+            answer = await self._run(part, part.create)
+        except DeviceError:
+            with suppress(DeviceError):
+                await self.undo(before)
+            raise
+        if answer.exit_status:
+            await self.undo(before)
+        return answer
+
+    async def _run(self, part: Part, line: str) -> HostAnswer:
+        """Run one line of a step on its host, or the work of this process there."""
+        on = part.on or json.dumps(parse_lines(part.stdin)["endpoint"])
+        endpoint = _ENDPOINT.validate_json(on)
+        session = self._open.get(endpoint)
+        if session is None:
+            secrets = secrets_for(endpoint, self.environ)
+            session = await connect_patiently(self.stack, endpoint, secrets)
+            self._open[endpoint] = session
+        if work := _WORK.get(line.rpartition(" device ")[2]):
+            evidence = await work(endpoint, part.stdin, session)
+            return HostAnswer(json.dumps(evidence, sort_keys=True) + "\n", "", 0)
+        stdin = secrets_from(self.environ)[part.secret] if part.secret else part.stdin
+        deadline_s = float(part.seconds) + 2 * KILL_AFTER_S
+        return await session.run(line, stdin=stdin, deadline_s=deadline_s)
+
+
+def _left(record: Record, on: str) -> Part:
+    """Return a step that is gone, as far as its undo needs it."""
+    delete, seconds = record.get("delete", ""), record.get("seconds", "0")
+    return Part(record["step"], on, delete=delete, seconds=seconds)
+
+
+def run_steps(text: str, main: str, environ: Mapping[str, str]) -> HostAnswer:
+    """Run the steps on stdin; an empty `main` undoes them.
 
     Raises:
-        DeviceError: They cannot be stored there.
-        UsageError: The text is not a request, or the environment lacks its key.
+        UsageError: The text has no step, or the environment lacks a value.
+        DeviceError: A host cannot be reached, or refuses.
     """
-    request = read_request(FILES_REQUEST, text, "request to send files")
-    return _on_host(request.endpoint, environ, partial(send, request))
+    parts = split_parts(text)
+    if not parts:
+        raise UsageError("the text on stdin has no step of a host")
 
+    async def connected() -> HostAnswer:
+        async with AsyncExitStack() as stack:
+            run = StepsRun(parts, environ, stack)
+            return await (run.apply(main) if main else run.undo(parts))
 
-def run_remove_files(text: str, environ: Mapping[str, str]) -> str:
-    """Remove the files in the request on stdin; raise as `run_files` does."""
-    request = read_request(FILES_REQUEST, text, "request to send files")
-    return _on_host(request.endpoint, environ, partial(remove, request))
+    return asyncio.run(connected())

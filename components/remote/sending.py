@@ -1,17 +1,26 @@
-"""Plan the steps that send tools and files to a host before every other step there. Pure."""
+"""Plan the steps that send tools and files to a host, and write several steps as one text. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
+from components.core.plain_text import one_line
 from components.core.to_json import OMIT_EMPTY
 from components.remote.lines import parse_lines, render_lines
-from components.remote.step import Endpoint, RemoteStep, render_request
-from components.remote.tools import Tool, ToolCall, distinct
+from components.remote.step import (
+    REPAIR_LINE,
+    Endpoint,
+    RemoteStep,
+    render_endpoint,
+    render_request,
+    render_step_command,
+)
+from components.remote.tools import Tool, ToolCall, digest_of, distinct
 
 TOOLS_SUFFIX: Final = "-tools"
 """End of the step's name; this becomes the resource name, so it is an API."""
@@ -127,3 +136,84 @@ def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | Non
         undo="device remove-files",
         deadline_s=FILES_DEADLINE_S * len(files),
     )
+
+
+_HEAD: Final = "# "
+"""Start of a line about a step; no line of a step's own stdin starts so."""
+_FIRST: Final = f"{_HEAD}step "
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step as the stdin of a resource records it, all as text."""
+
+    step: str
+    on: str = ""
+    """The endpoint as JSON; empty for a step whose stdin is a request with its endpoint."""
+    create: str = ""
+    delete: str = ""
+    """Empty for a step without an undo."""
+    seconds: str = "0"
+    secret: str = ""
+    """Name of the secret that the step reads instead of `stdin`."""
+    stdin: str = ""
+
+
+def render_parts(steps: Iterable[tuple[RemoteStep, str]]) -> str:
+    """Render steps with their repair notes: lines about each, then its stdin as it is."""
+    return "".join(line for step, note in steps for line in _part(step, note))
+
+
+def _part(step: RemoteStep, note: str) -> Iterator[str]:
+    yield f"{_FIRST}{step.name}\n"
+    if step.dialect != "device":
+        yield f"{_HEAD}on {render_endpoint(step.endpoint)}\n"
+    yield f"{_HEAD}create {render_step_command(step, step.apply)}\n"
+    if step.undo is not None:
+        yield f"{_HEAD}delete {render_step_command(step, step.undo)}\n"
+    yield f"{_HEAD}seconds {step.deadline_s:g}\n"
+    if step.secret_stdin is not None:
+        yield f"{_HEAD}secret {step.secret_stdin}\n"
+    elif step.dialect == "device":
+        yield with_repair(step.desired, note)
+    else:
+        yield step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else "")
+
+
+def split_parts(text: str) -> tuple[Part, ...]:
+    """Return the steps of a stdin that `render_parts` wrote; none of another text."""
+    if not text.startswith(_FIRST):
+        return ()
+    found: list[dict[str, str]] = []
+    for line in text.removesuffix("\n").split("\n"):
+        if line.startswith(_HEAD):
+            key, _, value = line.removeprefix(_HEAD).partition(" ")
+            found += [{"stdin": ""}] if key == "step" else []
+            found[-1][key] = value
+        else:
+            found[-1]["stdin"] += f"{line}\n"
+    return tuple(Part(**each) for each in found)
+
+
+_DIGITS: Final = 16
+"""Digits of a digest in a record."""
+Record: TypeAlias = dict[str, str]
+
+
+def record_of(part: Part) -> Record:
+    """Return what the output of a run says of a step: what it was, and how it is undone."""
+    digest = digest_of(f"{part.on}\n{part.create}\n{part.stdin}")[:_DIGITS]
+    undo = {"delete": part.delete, "seconds": part.seconds} if part.delete else {}
+    return {"step": part.step, "digest": digest} | undo
+
+
+def render_record(record: Record) -> str:
+    """Render a line for the output of a run."""
+    return f"{_HEAD}{json.dumps(record)}\n"
+
+
+def read_records(environ: Mapping[str, str]) -> dict[str, Record]:
+    """Return the records of the resource's last run by step; empty in its first run."""
+    printed = environ.get("PULUMI_COMMAND_STDOUT", "").splitlines()
+    found = (json.loads(line.removeprefix(_HEAD)) for line in printed if line.startswith(_HEAD))
+    return {each["step"]: each for each in found}

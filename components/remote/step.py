@@ -94,7 +94,7 @@ class Endpoint:
 
     @property
     def why_own_client(self) -> str:
-        """Why the command provider cannot reach this device; empty if it can.
+        """Why the command provider cannot send a plain exec to this device; empty if it can.
 
         It supports only one proxy, cannot pass a sudo password, and offers only SHA-1 for an RSA
         host key (decision 19 in docs/decisions.md).
@@ -206,12 +206,8 @@ def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str
     return {name: known[name] for name in endpoint.secret_names}
 
 
-ENDPOINT_VARIABLE: Final = "RAILYARD_ENDPOINT"
-"""Variable with the endpoint for `railyard device run`, whose stdin has only the state."""
-
-
 def render_endpoint(endpoint: Endpoint) -> str:
-    """Render an endpoint for the environment."""
+    """Render an endpoint on one line."""
     return json.dumps(to_json(endpoint), sort_keys=True)
 
 
@@ -271,22 +267,6 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
     if step.undo is not None and call in (step.apply, step.undo):
         mark = (f"{'keep' if call == step.apply else 'drop'}={step.name}",)
     return render_call(call, step.deadline_s, ash=step.dialect == "ash", more=mark)
-
-
-OWN_CLIENT: Final = " device run "
-"""Appears only in the text of steps that use our own client."""
-
-
-def create_text(step: RemoteStep, call: ToolCall | str) -> str:
-    """Return the `create` or `delete` text of a step's resource.
-
-    For the command provider it is the line itself. For a host that the provider cannot reach, it is
-    a local `railyard` call that sends the same line.
-    """
-    line = render_step_command(step, call)
-    if isinstance(call, str) or not step.endpoint.why_own_client:
-        return line
-    return f"{railyard_program()}{OWN_CLIENT}--deadline {step.deadline_s:g} {shlex.quote(line)}"
 
 
 def render_call(

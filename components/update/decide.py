@@ -36,7 +36,7 @@ from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
-from components.remote.step import REPAIR_LINE, RemoteStep, create_text
+from components.remote.step import REPAIR_LINE, RemoteStep, render_step_command
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.proof import (
     Accept,
@@ -341,7 +341,7 @@ def judge_stranded(at: Situation) -> Iterator[Finding]:
 def is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; only the engine notices a changed secret."""
     recorded = applied.step(step.name)
-    if recorded is None or _AGAIN.sub("", recorded.create) != create_text(step, step.apply):
+    if recorded is None or _AGAIN.sub("", recorded.create) != render_step_command(step, step.apply):
         return True
     return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
 

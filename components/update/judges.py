@@ -18,7 +18,6 @@ from components.update.identity import judge_identity
 from components.update.pieces import judge_moved
 from components.update.refusals import (
     judge_balancers,
-    judge_clients,
     judge_disruptions,
     judge_executors,
     judge_guards,
@@ -66,7 +65,6 @@ JUDGES: Final = (
     _judge(judge_losses, "update", "preflight"),
     _judge(judge_unreachable, "update"),  # preflight reports every device that does not answer
     _judge(judge_executors, "update", "preflight"),
-    _judge(judge_clients, "update", "preflight"),
     _judge(judge_placements, "update", "preflight"),
     _judge(judge_stranded, "update", "preflight"),
     _judge(judge_guards, "update", "preflight"),

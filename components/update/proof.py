@@ -121,7 +121,8 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
         registered: The names of all resources that this update keeps or makes.
         stack: The stack's name.
     """
-    count = len({*applied.steps, *applied.objects, *applied.releases} - registered)
+    steps = {applied.within.get(name, name) for name in applied.steps}
+    count = len({*steps, *applied.objects, *applied.releases} - registered)
     if not count:
         return ""
     what = counted(count, "deletion")

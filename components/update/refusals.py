@@ -7,7 +7,7 @@ balancers' address must be free, and no guard may refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
@@ -39,7 +39,6 @@ from components.hypervisor.hypervisor_plan import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.remote.step import OWN_CLIENT, RemoteStep
 from components.update.identity import known_state
 from components.update.seen import Facts, Seen, Situation
 from components.update.servers import describe_servers
@@ -217,38 +216,6 @@ def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
         return False
     judged = parse_lines(judge.stdin).get("judges")
     return isinstance(judged, dict) and judged.get("text") == digest_of(sent.create)
-
-
-def judge_clients(at: Situation) -> Iterator[Finding]:
-    """Refuse a change of SSH client for the steps of a device."""
-    return changed_clients(at.plan.steps, at.applied)
-
-
-def changed_clients(steps: Iterable[RemoteStep], applied: Applied) -> Iterator[Finding]:
-    """Refuse a change of SSH client for a device's steps: the update would undo its own work.
-
-    Host steps are provider resources or `railyard` calls. If the type changes, the engine makes the
-    new steps first, then deletes the old ones, and their undo runs.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    for step in steps:
-        recorded = applied.step(step.name)
-        if recorded is None or not recorded.create or step.dialect == "device":
-            continue
-        had, has = OWN_CLIENT in recorded.create, bool(step.endpoint.why_own_client)
-        if had != has:
-            device, why = step.endpoint.device, step.endpoint.why_own_client
-            found.setdefault(device, (step.name, why or "the command provider can reach it now"))
-    for device, (name, why) in found.items():
-        yield refusal(
-            "reach",
-            f"{device} would be reached by another SSH client: {why}.",
-            f"step {name} of the state: this update would make new steps and then undo the old "
-            "ones",
-            f"reach {device} as before; or take it out of the file with one update, and put it back"
-            " with the next",
-            device,
-        )
 
 
 def judge_executors(at: Situation) -> Iterator[Finding]:

@@ -36,8 +36,8 @@ ROOT = EXAMPLES.parent
 COMMANDS = {entry.name: entry for entry in list_commands()}
 
 RECORDED = {
-    "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline", "run"}
-    | {"files", "remove-files", "restore-release", "drain-nodes", "apply-drained"}
+    "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-hosts", "baseline"}
+    | {"steps", "undo-steps", "restore-release", "drain-nodes", "apply-drained"}
     | {"keep-cluster", "leave-cluster"},
     "cloud": {"preflight", "claim", "image", "ensure", "await", "remove", "sweep"},
     "payload": {"keys"},

@@ -1,4 +1,4 @@
-"""A Kubernetes API and a host with state, for runs of `reboot-host` in which time is played.
+"""A Kubernetes API and a host with state, for runs of `reboot-hosts` in which time is played.
 
 The API answers as a real one does to what a drain asks: 201 and a pod that ends a little later,
 429 with the words of a disruption budget, 404, merge patches (lab/sources.md#reboots).

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import cast
 
 import pulumi
+import pytest
 import yaml
 
-from components.disruption import Reboots, Upgrades
+from components.disruption import Reboots, Upgrades, component
 from components.disruption.disruption_plan import plan_upgrades
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
 from components.remote.lines import parse_lines
+from components.remote.sending import split_parts
 from components.testing import Graph, Run, record_program
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
@@ -41,31 +43,39 @@ def rail_site(most: int) -> ClusterSpec:
 
 def test_one_worker_after_the_other() -> None:
     graph = record(load_example("dgx-roce"))
-    assert graph.named("gpu01-reboot").dependencies == ("before",)
-    assert graph.named("gpu02-reboot").dependencies == ("gpu01-reboot",)
-    assert graph.named("reboots-ready").dependencies == ("gpu02-reboot",)
+    assert graph.named("reboots-1").dependencies == ("before",)
+    parts = split_parts(graph.named("reboots-1").text("stdin"))
+    assert [part.step for part in parts] == ["gpu01-reboot", "gpu02-reboot"]
+    assert graph.named("reboots-ready").dependencies == ("reboots-1",)
 
 
-def test_within_a_group_hosts_go_together_and_groups_are_chained() -> None:
-    spec = rail_site(2)
-    groups = groups_of(spec)
-    graph = record(spec)
-    assert len(groups) > 1
-    before = "before"
-    for group in groups:
-        for name in group.hosts:
-            assert graph.named(f"{name}-reboot").dependencies == (before,)
-        if len(group.hosts) > 1:
-            before = f"reboots-{group.number}-ready"
-            waits = graph.named(before).dependencies
-            assert waits == tuple(sorted(f"{name}-reboot" for name in group.hosts))
-        else:
-            before = f"{next(iter(group.hosts))}-reboot"
-    assert graph.named("reboots-ready").dependencies == (before,)
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_group_is_split_between_two_resources(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(component, "HOSTS_A_STEP", 3)
+    spec = rail_site(most)
+    groups, graph = groups_of(spec), record(spec)
+    steps = graph.of_type("command:")
+    assert len(steps) > 1
+    found: list[str] = []
+    for before, step in zip(["before", *(each.name for each in steps)], steps, strict=False):
+        assert step.dependencies == (before,)
+        hosts = [part.step.removesuffix("-reboot") for part in split_parts(step.text("stdin"))]
+        assert len(hosts) <= 3
+        assert all({*group.hosts} <= {*hosts} for group in groups if {*group.hosts} & {*hosts})
+        found += hosts
+    assert found == [name for group in groups for name in group.hosts]
+    assert graph.named("reboots-ready").dependencies == (steps[-1].name,)
 
 
 def repair(graph: Graph, name: str) -> str:
-    return cast("dict[str, str]", parse_lines(graph.named(name).text("stdin"))).get("repair", "")
+    (text,) = (
+        part.stdin
+        for part in split_parts(graph.named("reboots-1").text("stdin"))
+        if part.step == name
+    )
+    return cast("dict[str, str]", parse_lines(text)).get("repair", "")
 
 
 def test_a_reboot_repeats_the_note_of_its_host_alone() -> None:
@@ -77,14 +87,14 @@ def test_a_reboot_repeats_the_note_of_its_host_alone() -> None:
 def test_secrets_stand_in_the_environment_alone() -> None:
     secrets = Vault()
     graph = record(load_example("dgx-roce"), secrets)
-    step = graph.named("gpu01-reboot")
+    step = graph.named("reboots-1")
     assert secrets.asked == {"ssh_private_key"}
     environment = step.plain("environment")
     assert isinstance(environment, dict)
     assert list(environment) == ["RAILYARD_SECRET_SSH_PRIVATE_KEY"]
     assert "vault" not in step.text("stdin")
     assert "delete" not in step.inputs
-    assert step.text("create") == ".venv/bin/railyard device reboot-host"
+    assert step.text("create") == ".venv/bin/railyard device reboot-hosts"
 
 
 def test_the_kubeconfig_of_an_existing_cluster_is_a_secret_of_the_environment() -> None:
@@ -93,9 +103,8 @@ def test_the_kubeconfig_of_an_existing_cluster_is_a_secret_of_the_environment() 
     assert isinstance(spec.kubernetes, ExistingPlane)
     secrets = Vault()
     graph = record(spec, secrets)
-    name = groups_of(spec)[0].hosts[0]
     assert spec.kubernetes.kubeconfig.secret in secrets.asked
-    environment = graph.named(f"{name}-reboot").plain("environment")
+    environment = graph.named("reboots-1").plain("environment")
     assert isinstance(environment, dict)
     assert f"RAILYARD_SECRET_{spec.kubernetes.kubeconfig.secret.upper()}" in environment
 

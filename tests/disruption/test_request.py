@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from components.core.errors import UsageError
-from components.disruption.reboot import run_reboot_host
-from components.disruption.request import groups_file, groups_text, parse_request
+from components.core.errors import DeviceError, UsageError
+from components.disruption import reboot
+from components.disruption.reboot import reboot_host, run_reboot_hosts
+from components.disruption.request import HostReboot, groups_file, groups_text, parse_request
+from components.remote.sending import render_parts
 from components.remote.tools import keep_current, keep_text
-from tests.disruption.played import request_of
+from tests.disruption.played import groups_of, request_of
 from tests.golden.site import load_example
 
 REQUEST = request_of(load_example("dgx-roce"), "gpu01")
@@ -74,4 +77,58 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 def test_a_missing_key_is_named(kept: Path) -> None:
     assert kept.is_dir()
     with pytest.raises(UsageError, match="set RAILYARD_SECRET_SSH_PRIVATE_KEY"):
-        run_reboot_host(REQUEST.render(), {})
+        reboot_host(REQUEST, {})
+
+
+def both(changed: str = "") -> tuple[str, list[HostReboot]]:
+    """The text of one resource with all hosts of the example, and their requests."""
+    steps = [step for group in groups_of(load_example("dgx-roce")) for step in group.steps]
+    keep_current(groups_file(REQUEST.stack), groups_text(step.request for step in steps))
+    for step in steps:
+        keep_text(step.request.text)
+    noted = [(step.step, "1: lost" if step.name == changed else "") for step in steps]
+    return render_parts(noted), [step.request for step in steps]
+
+
+def test_only_a_host_with_a_changed_request_is_visited(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.is_dir()
+    visited: list[HostReboot] = []
+
+    def visit(request: HostReboot, environ: Mapping[str, str]) -> str:
+        del environ
+        visited.append(request)
+        return "{}\n"
+
+    monkeypatch.setattr(reboot, "reboot_host", visit)
+    text, requests = both()
+    was = run_reboot_hosts(text, {})
+    assert visited == requests
+    visited.clear()
+    assert "{}" not in run_reboot_hosts(text, {"PULUMI_COMMAND_STDOUT": was})
+    assert visited == []
+    run_reboot_hosts(both("gpu02-reboot")[0], {"PULUMI_COMMAND_STDOUT": was})
+    assert [each.endpoint.device for each in visited] == ["gpu02"]
+
+
+def test_a_failed_group_ends_the_groups_after_it(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.is_dir()
+    visited: list[str] = []
+
+    def fail(request: HostReboot, environ: Mapping[str, str]) -> str:
+        del environ
+        visited.append(request.endpoint.device)
+        raise DeviceError(f"{request.endpoint.device} does not come back")
+
+    monkeypatch.setattr(reboot, "reboot_host", fail)
+    text, requests = both()
+    with pytest.raises(DeviceError, match=r"^gpu01 does not come back$"):
+        run_reboot_hosts(text, {})
+    assert visited == ["gpu01"]
+    together = [replace(each, group=("gpu01", "gpu02")) for each in requests]
+    keep_current(groups_file(REQUEST.stack), groups_text(together))
+    with pytest.raises(DeviceError, match=r"^gpu01 does not come back\ngpu02 does not come back$"):
+        run_reboot_hosts(text, {})

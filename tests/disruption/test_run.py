@@ -1,4 +1,4 @@
-"""One run of `reboot-host`: only what waits, out and back in order, and every way to fail."""
+"""One run of `reboot-hosts`: only what waits, out and back in order, and every way to fail."""
 
 from __future__ import annotations
 

@@ -22,15 +22,14 @@ from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.engine
 ROOT: Final = Path(__file__).parents[2]
-OLD: Final = Path(__file__).with_name("old_host_step")
 LAB: Final = "host-tools"
 HOST: Final = "mgmt01"
 RAILS_LAB: Final = "host-rails"
 RAILS: Final = ROOT / "examples/rail-optimised/site.yaml"
 WORKER: Final = "gpu01"
 """Of that site: eight cards with VFs."""
-STATE_BYTES: Final = 8 * 1024
-"""Of one step, inputs and outputs together: what a site of 1,000 hosts can carry."""
+STATE_BYTES: Final = 12 * 1024
+"""Of one host, inputs and outputs together: what a site of 1,000 hosts can carry."""
 PROGRAM: Final = f"""
 import sys
 from dataclasses import replace
@@ -57,32 +56,14 @@ spec = ClusterSpec.model_validate_json(Path("site.json").read_text())
 whole = make_plan(spec, "dev")
 hosts = tuple(host for host in whole.hosts if host.name == config.require("host"))
 plan = replace(whole, switches=(), hosts=hosts, kubernetes=None, payload=None, reboots=())
-if config.get("version") == "old":
-    class Old(pulumi.ComponentResource):
-        def __init__(self):
-            super().__init__("railyard:hosts:Hosts", "hosts", {{"hosts": 1}})
-            opts = pulumi.ResourceOptions(parent=self, depends_on=[gate("fabric", None, [])])
-            step = hosts[0].converge
-            sent = [
-                render_remote_command(Path({str(OLD)!r}, name).read_text(), 300)
-                for name in ("apply.sh", "undo.sh")
-            ]
-            done = remote.Command(
-                step.name, connection=connection_of(Remote(config, {{}}), step.endpoint),
-                create=sent[0], delete=sent[1], stdin="hosts.gpu01=192.0.2.1\\nstack=dev\\n",
-                logging=remote.Logging.NONE, add_previous_output_in_env=False, opts=opts,
-            )
-            gate("hosts", self, [done])
-    Old()
-else:
-    applied = read_own_state()
-    key = config.require("ssh_private_key")
-    seen = observe_site(plan, {{"ssh_private_key": key}}, applied)
-    noted = intend(plan, applied, seen, "changed")
-    fabric = FabricReady(gate("fabric", None, []))
-    Hosts("hosts", noted.plan.hosts, Remote(config, noted.notes), fabric)
-    for name, note in noted.notes.items():
-        pulumi.log.info(f"{{name}}: {{note}}")
+applied = read_own_state()
+key = config.require("ssh_private_key")
+seen = observe_site(plan, {{"ssh_private_key": key}}, applied)
+noted = intend(plan, applied, seen, "changed")
+fabric = FabricReady(gate("fabric", None, []))
+Hosts("hosts", noted.plan.hosts, Remote(config, noted.notes), fabric)
+for name, note in noted.notes.items():
+    pulumi.log.info(f"{{name}}: {{note}}")
 """
 
 
@@ -206,7 +187,7 @@ def test_a_missing_or_altered_tool_is_sent_again(stack: Stack) -> None:
     for harm in (f"echo ':' >>{tool}", f"rm -r {TOOLS_FOLDER}"):
         stack.sh(harm)
         done = stack.up()
-        assert done.steps == (("update", f"{HOST}-tools"),)
+        assert done.steps == (("update", f"{HOST}-host"),)
         assert "missing or altered on the host: host" in str(done.diagnostics)
         assert stack.up().changes == {}, "the note does not flap"
         assert host_tool().digest in stack.tools
@@ -228,25 +209,9 @@ def test_undo_runs_the_recorded_version_after_an_upgrade(stack: Stack) -> None:
     stack.up()
     mine = stack.tools
     stack.engine.configure(stack.folder, "dev", {"railyard:version": "next"})
-    assert stack.up("next").changes == {"update": 2}
+    assert stack.up("next").changes == {"update": 1}
     assert host_tool().digest in mine
     assert host_tool().digest not in stack.tools, "no step needs it any more"
     assert len(stack.tools) == len(mine)
     stack.engine.configure(stack.folder, "dev", {"railyard:version": "now"})
-    stack.destroy()
-
-
-@pytest.mark.parametrize("updated", [True, False])
-def test_a_stack_from_before_tools_is_updated_and_destroyed(stack: Stack, *, updated: bool) -> None:
-    stack.up("old")
-    assert "192.0.2.1 gpu01" in stack.sh("cat /etc/hosts")
-    if updated:
-        done = stack.up()
-        assert ("update", f"{HOST}-host") in done.steps
-        assert ("create", f"{HOST}-tools") in done.steps
-        hosts = stack.sh("cat /etc/hosts")
-        assert "192.0.2.1" not in hosts
-        for host in stack.lab.spec.hosts:  # this one is the server: it knows no worker
-            assert hosts.count(f"{host.address} {host.name}\n") == (host.name == HOST)
-        assert stack.up().changes == {}
     stack.destroy()

@@ -22,7 +22,9 @@ from components.pod_network import PodNetwork
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from components.remote.lines import parse_lines
+from components.remote.sending import split_parts
 from components.testing import Graph, Run, record_program
+from components.testing.engine import unwrap
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.vault import Vault
 
@@ -76,15 +78,14 @@ def test_hosts() -> None:
 
     graph = record_program(RUN, program)
     hosts = ("gpu01", "gpu02", "mgmt01")
-    assert names(graph, "command:") == [
-        f"{host}-{it}" for host in hosts for it in ("host", "tools")
-    ]
-    assert graph.named("gpu01-tools").dependencies == ("before",)
-    assert graph.named("gpu01-host").dependencies == ("gpu01-tools",)
+    assert names(graph, "command:") == [f"{host}-host" for host in hosts]
+    assert graph.named("gpu01-host").dependencies == ("before",)
+    parts = split_parts(graph.named("gpu01-host").text("stdin"))
+    assert [part.step for part in parts] == ["gpu01-tools", "gpu01-host"]
     names_of_all = cast("dict[str, str]", graph.named("my-hosts").inputs["names"])
     assert names_of_all["gpu01"] == "127.41.0.11"
     assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
-    assert "repair" not in graph.named("gpu02-host").text("stdin")
+    assert "repair=" not in graph.named("gpu02-host").text("stdin")
 
 
 def test_cluster() -> None:
@@ -97,7 +98,11 @@ def test_cluster() -> None:
 
     graph = record_program(RUN, program)
     assert graph.named("mgmt01-k3s-token").dependencies == ("before",)
-    assert graph.named("mgmt01-k3s-token").plain("stdin") == "from a vault: k3s_token"
+    environment = graph.named("mgmt01-k3s-token").plain("environment")
+    assert isinstance(environment, dict)
+    assert unwrap(environment["RAILYARD_SECRET_K3S_TOKEN"]) == "from a vault: k3s_token"
+    parts = split_parts(graph.named("gpu01-k3s").text("stdin"))
+    assert [part.step for part in parts] == ["gpu01-k3s-token", "gpu01-k3s", "gpu01-node"]
     assert graph.named("my-cluster-provider").is_secret("kubeconfig")
     assert kept[0].plan.cluster == "dgx-roce"
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from components.core.problem import Json
+from components.remote.sending import split_parts
 from components.testing import SECRET_KEY, Graph
 from components.update.cluster import manifests_of
 from tests.golden.files import check_golden
@@ -38,8 +39,10 @@ def test_a_preview_of_a_new_stack_shows_the_same_resources(name: str, graph: Gra
     assert {item.urn for item in preview.resources} == {item.urn for item in graph.resources}
 
 
-def test_every_step_of_the_plan_is_a_resource(name: str, graph: Graph) -> None:
+def test_every_step_of_the_plan_is_in_a_resource(name: str, graph: Graph) -> None:
     made = {item.name for item in graph.resources}
+    parts = [split_parts(item.text("stdin")) for item in graph.of_type("command:")]
+    made |= {part.step for each in parts for part in each}
     assert {step.name for step in example_plan(name).steps} <= made
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from components.remote.lines import parse_lines
+from components.remote.sending import split_parts
 from components.testing import Graph
 from tests.graph.dev_site import changed_inputs, dev_cluster, dev_run, next_run
 from tests.graph.engine_order import custom, deletions, waits_for
@@ -33,7 +34,7 @@ def test_it_is_drained_before_its_switch_ports_lose_their_settings(
 ) -> None:
     """The engine updates before it deletes, so its own steps come after those of its switch."""
     changed = changed_inputs(large_graph, less) & custom(large_graph) & custom(less)
-    assert changed == {"leaf-01-apply", "acceptance-evidence", "acceptance-gate"}
+    assert changed == {"leaf-01-apply", "reboots-1", "acceptance-evidence", "acceptance-gate"}
     assert custom(less) - custom(large_graph) == {DRAIN}
     assert waits_for(less, "leaf-01-apply", DRAIN)
     asked = less.named(DRAIN)
@@ -52,10 +53,10 @@ def test_it_is_drained_before_its_switch_ports_lose_their_settings(
 def test_its_node_goes_first_then_k3s_then_the_settings_of_its_host(
     large_graph: Graph, less: Graph
 ) -> None:
-    assert deletions(large_graph, less) == [
-        {"gpu03-node"}, {"gpu03-k3s"}, {"gpu03-k3s-token"}, {"gpu03-host"},
-        {"gpu03-tools", "gpu03-reboot"},
-    ]  # fmt: skip
+    assert deletions(large_graph, less) == [{"gpu03-k3s"}, {"gpu03-host"}]
+    parts = split_parts(large_graph.named("gpu03-k3s").text("stdin"))
+    undone = [part.step for part in reversed(parts) if part.delete]
+    assert undone == ["gpu03-node", "gpu03-k3s", "gpu03-k3s-token"]
 
 
 def test_the_next_run_is_quiet_and_one_more_worker_is_not_drained(less: Graph) -> None:

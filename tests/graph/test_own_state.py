@@ -16,6 +16,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.remote.lines import parse_lines
+from components.remote.sending import Part, split_parts
 from components.remote.step import Endpoint
 from components.testing import Graph, Run
 from components.testing.engine import unwrap
@@ -69,11 +70,13 @@ def notes(graph: Graph) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in graph.of_type("command:"):
         text = item.text("stdin")
-        if "repair = " in text:
-            note = cast("str", parse_lines(text)["repair"])
-        else:
-            note = next((x[7:] for x in text.splitlines() if x.startswith("repair=")), "")
-        found |= {item.name: note} if note else {}
+        for part in split_parts(text) or (Part(item.name, stdin=text),):
+            if "repair = " in part.stdin:
+                note = cast("str", parse_lines(part.stdin)["repair"])
+            else:
+                lines = part.stdin.splitlines()
+                note = next((x[7:] for x in lines if x.startswith("repair=")), "")
+            found |= {part.step: note} if note else {}
     return found
 
 
@@ -127,7 +130,7 @@ def test_drift_on_a_host_touches_that_host_only(dev_graph: Graph, see: SeeFacts)
     facts["gpu01"] = HostState(lost)
     see(facts)
     repair = record_main(next_run(dev_graph, observe="always"))
-    assert changed_inputs(dev_graph, repair) == {"gpu01-host", "gpu01-reboot"} | ACCEPTANCE
+    assert changed_inputs(dev_graph, repair) == {"gpu01-host", "reboots-1"} | ACCEPTANCE
     assert notes(repair)["gpu01-host"] == "1: vfs of nic 0000:05:00.0 is 0, want 8"
 
 
@@ -269,7 +272,7 @@ def test_a_preview_lists_the_hosts_that_will_reboot(dev_graph: Graph, see: SeeFa
     assert after.messages == [
         "WILL REBOOT (group 2 of 2): gpu02: nic 0000:05:00.0 fw_num_of_vfs 16 -> 32"
     ]
-    assert changed_inputs(dev_graph, after) == {"gpu02-reboot"} | ACCEPTANCE
+    assert changed_inputs(dev_graph, after) == {"reboots-1"} | ACCEPTANCE
     assert notes(after) == {"gpu02-reboot": "waits 1: nic 0000:05:00.0 fw_num_of_vfs 16 -> 32"}
     see(clean_facts(dev_plan()))
     quiet = record_main(next_run(after, observe="always"))

@@ -1,21 +1,20 @@
-"""How the resources of steps reach their hosts: by the provider's client, or by our own."""
+"""How steps reach their hosts: by our own client. Plain execs go by the provider."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any, cast
 
 import pulumi
 import pytest
+from pulumi_command import remote
 
 from components.core.errors import Bug
-from components.drift.applied import Applied, AppliedStep
 from components.remote.component import Remote, connection_of
 from components.remote.objects import host_step
-from components.remote.step import Endpoint
+from components.remote.sending import split_parts
+from components.remote.step import Endpoint, render_endpoint, render_step_command
 from components.testing import Graph, Run, record_program
-from components.update.refusals import changed_clients
 from tests.graph.dev_site import dev_plan
 from tests.graph.vault import SEALED, Vault
 
@@ -42,9 +41,11 @@ def _record(endpoint: Endpoint) -> Graph:
 
 
 def _connection(endpoint: Endpoint) -> dict[str, Any]:
-    made = _record(endpoint).named(STEP.name)
-    assert made.type == "command:remote:Command"
-    return cast("dict[str, Any]", made.plain("connection"))
+    def program() -> None:
+        remote.Command("sent", connection=connection_of(Remote(Vault(), {}), endpoint), create="x")
+
+    found = record_program(Run(config={}), program).named("sent").plain("connection")
+    return cast("dict[str, Any]", found)
 
 
 def test_one_jump_host_is_the_providers_proxy_with_its_pinned_key() -> None:
@@ -63,33 +64,20 @@ def test_an_agent_is_in_no_input() -> None:
 
 
 @pytest.mark.parametrize("why", OWN)
-def test_the_rest_goes_by_our_own_client_with_the_same_line_and_stdin(why: str) -> None:
-    made, usual = _record(OWN[why]).named(STEP.name), _record(STEP.endpoint).named(STEP.name)
-    assert made.type == "command:local:Command"
-    assert made.text("stdin") == usual.text("stdin")
-    assert " device run --deadline " in made.text("create")
-    assert usual.text("create").split("sh -c")[1].split()[-2] in made.text("create")
-    environment = dict(cast("dict[str, Any]", made.inputs["environment"]))
-    endpoint = json.loads(environment.pop("RAILYARD_ENDPOINT"))
-    assert endpoint["device"] == STEP.endpoint.device
-    assert len(environment) == len(OWN[why].secret_names)
-    for sealed in environment.values():
-        assert sealed["value"].startswith(SEALED), "a secret of the engine, and no plain text"
+def test_the_provider_reaches_no_such_device(why: str) -> None:
     with pytest.raises(Bug, match="the provider cannot reach it"):
         connection_of(Remote(Vault(), {}), OWN[why])
 
 
-def _applied(endpoint: Endpoint) -> Applied:
+@pytest.mark.parametrize("endpoint", [STEP.endpoint, *OWN.values()], ids=["usual", *OWN])
+def test_a_step_of_a_host_has_its_endpoint_and_line_on_stdin(endpoint: Endpoint) -> None:
     made = _record(endpoint).named(STEP.name)
-    return Applied({STEP.name: AppliedStep(made.text("stdin"), made.text("create"))})
-
-
-def test_a_change_between_the_two_clients_is_refused_before_it_undoes_anything() -> None:
-    own = replace(STEP, endpoint=OWN["sudo"])
-    assert [*changed_clients([STEP], _applied(STEP.endpoint))] == []
-    assert [*changed_clients([own], _applied(OWN["sudo"]))] == []
-    assert [*changed_clients([own], Applied())] == []
-    (found,) = changed_clients([own], _applied(STEP.endpoint))
-    assert "sudo asks for a password" in found.what
-    (found,) = changed_clients([STEP], _applied(OWN["sudo"]))
-    assert "the command provider can reach it now" in found.what
+    assert made.type == "command:local:Command"
+    assert made.text("create").endswith(f" device steps {STEP.name}")
+    (part,) = split_parts(made.text("stdin"))
+    assert part.on == render_endpoint(endpoint)
+    assert (part.create, part.stdin) == (render_step_command(STEP, STEP.apply), STEP.desired)
+    environment = cast("dict[str, Any]", made.inputs["environment"])
+    assert len(environment) == len(endpoint.secret_names)
+    for sealed in environment.values():
+        assert sealed["value"].startswith(SEALED), "a secret of the engine, and no plain text"

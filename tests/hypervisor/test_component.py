@@ -34,10 +34,9 @@ def record() -> Graph:
 
 def test_one_hypervisor_after_the_other() -> None:
     graph = record()
-    assert graph.named("esx01-tools").dependencies == ("before",)
-    assert graph.named("esx01-hypervisor").dependencies == ("esx01-tools",)
+    assert graph.named("esx01-hypervisor").dependencies == ("before",)
     assert graph.named("esx01-reboot").dependencies == ("esx01-hypervisor",)
-    assert graph.named("esx02-tools").dependencies == ("esx01-reboot",)
+    assert graph.named("esx02-hypervisor").dependencies == ("esx01-reboot",)
     assert graph.named("esxi-ready").dependencies == ("esx04-reboot",)
     assert graph.named("esx01-firmware-reboot").dependencies == ("esxi-ready",)
     assert graph.named("esx02-firmware-reboot").dependencies == ("esx01-firmware-reboot",)

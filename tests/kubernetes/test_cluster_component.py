@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from typing import cast
 
 import pulumi
 import yaml
@@ -15,6 +14,7 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
+from components.remote.sending import split_parts
 from components.testing import Graph, Run, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.dev_site import kubeconfig
@@ -68,7 +68,7 @@ def test_servers_join_one_by_one_with_the_balancer_after_the_first() -> None:
     for earlier, later in itertools.pairwise(order):
         assert waits_for(graph, later, earlier), (later, earlier)
     assert not waits_for(graph, "crusoe-k3s-worker-0-k3s", "crusoe-k3s-worker-1-k3s")
-    assert waits_for(graph, "k-ready", "crusoe-k3s-worker-1-node")
+    assert waits_for(graph, "k-ready", "crusoe-k3s-worker-1-k3s")
 
 
 def test_the_holes_of_every_step_are_filled() -> None:
@@ -83,8 +83,8 @@ def test_the_holes_of_every_step_are_filled() -> None:
 
 def test_the_kubeconfig_has_the_public_address_of_the_balancer() -> None:
     graph = run(planned(load_example("crusoe-k3s"), "ha"))
-    balancer = graph.named("crusoe-k3s-lb-0-haproxy")
-    public = cast("dict[str, str]", balancer.plain("connection"))["host"]
+    (balancer,) = split_parts(graph.named("crusoe-k3s-lb-0-haproxy").text("stdin"))
+    public = json.loads(balancer.on)["address"]
     provider = graph.named("k-provider")
     assert provider.is_secret("kubeconfig")
     config = yaml.safe_load(provider.text("kubeconfig"))

@@ -13,7 +13,7 @@ from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.planes.node_files import render_registries
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Snapshots
-from components.remote.step import create_text
+from components.remote.step import render_step_command
 from components.update.decide import is_pending
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
@@ -60,7 +60,7 @@ def test_a_lost_secret_runs_its_step_again_and_is_no_edit_of_the_file(spec: Clus
     (token, *_), (server, *_) = plan.tokens, plan.servers
     assert "k3s-secrets.token=kept\n" in server.desired
     again = secret_again(token, "3: token of k3s-secrets is absent, want kept")
-    before, after = create_text(token, token.apply), create_text(again, again.apply)
+    before, after = render_step_command(token, token.apply), render_step_command(again, again.apply)
     assert after.replace(" repair=3 ", " ") == before != after
     assert again.desired == token.desired == ""
     assert secret_again(token, "3: lines of config.yaml is 6, want 5") == token

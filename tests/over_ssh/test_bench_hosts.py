@@ -46,11 +46,11 @@ def test_a_run_with_nothing_to_do_opens_one_connection_a_host(room: HostRoom) ->
     assert not [facts for facts in seen.devices.values() if isinstance(facts, Unreachable)]
 
 
-def test_first_run_is_two_connections_more_and_the_next_converges_no_host(room: HostRoom) -> None:
-    """One for the tools of the host and one for its settings."""
+def test_first_run_is_one_connection_more_and_the_next_converges_no_host(room: HostRoom) -> None:
+    """It carries the tools of the host and its settings."""
     before = room.counted().connections
     assert asyncio.run(bring_all(room.plans, room.secrets, 2)) == HOSTS
-    assert room.counted().connections - before == 3 * HOSTS
+    assert room.counted().connections - before == 2 * HOSTS
     before = room.counted().connections
     assert asyncio.run(bring_all(room.plans, room.secrets, 2)) == 0
     assert room.counted().connections - before == HOSTS

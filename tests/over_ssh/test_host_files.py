@@ -13,8 +13,8 @@ import pytest
 from components.core.errors import DeviceError, UsageError
 from components.hosts.host_plan import HostPlan
 from components.remote.host_session import connect_to_host
-from components.remote.send import run_files, run_remove_files
-from components.remote.sending import plan_files
+from components.remote.send import run_steps
+from components.remote.sending import plan_files, render_parts
 from components.remote.step import RemoteStep, env_name
 from lab.keys import client_key, client_secrets
 from tests.over_ssh.host_lab import HostLab, running_hosts
@@ -57,43 +57,51 @@ def environ(host: HostPlan) -> dict[str, str]:
     return {name: client_key(STACK).private_openssh}
 
 
+def send(step: RemoteStep, host: HostPlan) -> str:
+    return run_steps(render_parts([(step, "")]), step.name, environ(host)).stdout
+
+
+def remove(step: RemoteStep, host: HostPlan) -> None:
+    run_steps(render_parts([(step, "")]), "", environ(host))
+
+
 def test_files_arrive_whole_once_and_go_again(lab: HostLab, host: HostPlan) -> None:
     step = step_of(host, k3s=BIG, script=SMALL)
-    first = json.loads(run_files(step.desired, environ(host)))
+    first = json.loads(send(step, host))
     assert (sorted(first["sent"]), first["there"]) == (["k3s", "script"], [])
     listed = lab.sh(host, f"cd {PLACE} && sha256sum */* | sort")
     wanted = sorted((digest(body), name) for name, body in (("k3s", BIG), ("script", SMALL)))
     assert listed == "".join(f"{each}  {each}/{name}\n" for each, name in wanted)
-    again = run_files(step.desired, environ(host))
+    again = send(step, host)
     assert again == '{"sent": [], "there": ["k3s", "script"]}\n'
     assert lab.sh(host, f"stat -c %a {PLACE}") == "700\n"
-    one = run_files(step_of(host, script=SMALL).desired, environ(host))
+    one = send(step_of(host, script=SMALL), host)
     assert one == '{"sent": [], "there": ["script"]}\n'
     assert lab.sh(host, f"ls {PLACE}") == f"{digest(SMALL)}\n"
-    run_remove_files(step.desired, environ(host))
+    remove(step, host)
     assert lab.sh(host, f"ls {PLACE} 2>&1 || true").endswith("No such file or directory\n")
 
 
 def test_a_file_that_was_altered_on_the_host_is_sent_again(lab: HostLab, host: HostPlan) -> None:
     step = step_of(host, script=SMALL)
-    run_files(step.desired, environ(host))
+    send(step, host)
     lab.sh(host, f"echo other >{PLACE}/{digest(SMALL)}/script")
-    assert run_files(step.desired, environ(host)) == '{"sent": ["script"], "there": []}\n'
+    assert send(step, host) == '{"sent": ["script"], "there": []}\n'
     assert lab.sh(host, f"cat {PLACE}/*/script").encode() == SMALL
-    run_remove_files(step.desired, environ(host))
+    remove(step, host)
 
 
 def test_what_arrives_otherwise_gets_no_name(lab: HostLab, host: HostPlan) -> None:
     (Path(".railyard") / "files" / digest(SMALL)).write_bytes(b"cut")
     with pytest.raises(DeviceError, match="what arrived is not script") as refused:
-        run_files(step_of(host, script=SMALL).desired, environ(host))
+        send(step_of(host, script=SMALL), host)
     assert "run again" in str(refused.value)
     assert lab.sh(host, f"find {PLACE} -type f") == ""
 
 
 def test_a_file_that_is_not_here_is_named(host: HostPlan) -> None:
     with pytest.raises(UsageError, match="gone is not here") as refused:
-        run_files(step_of(host, gone=b"never kept").desired, environ(host))
+        send(step_of(host, gone=b"never kept"), host)
     assert "Nothing was changed there" in str(refused.value)
 
 

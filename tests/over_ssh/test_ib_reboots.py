@@ -1,4 +1,4 @@
-"""`reboot-host` of an InfiniBand host over real SSH: its HCAs are proven before it is back."""
+"""`reboot-hosts` of an InfiniBand host over real SSH: its HCAs are proven before it is back."""
 
 from __future__ import annotations
 

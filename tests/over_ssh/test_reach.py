@@ -17,10 +17,10 @@ import asyncssh
 import pytest
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
-from components.remote.host_session import HostAnswer, connect_to_host, run_line, run_on_host
+from components.remote.host_session import HostAnswer, connect_to_host, run_on_host
+from components.remote.send import run_steps
 from components.remote.ssh import jump_hosts
 from components.remote.step import (
-    ENDPOINT_VARIABLE,
     Endpoint,
     env_name,
     render_endpoint,
@@ -262,32 +262,37 @@ def test_what_the_command_says_and_how_it_ends_comes_back(site: Site) -> None:
     assert (answer.stdout, answer.stderr, answer.exit_status) == ("", "oops\n", 3)
 
 
-# `railyard device run`: what steps of such hosts call.
+# `railyard device steps`: what steps of hosts call.
 
 
 def _environ(endpoint: Endpoint) -> dict[str, str]:
-    secrets = {env_name(name): SECRETS[name] for name in endpoint.secret_names}
-    return {ENDPOINT_VARIABLE: render_endpoint(endpoint), **secrets}
+    return {env_name(name): SECRETS[name] for name in endpoint.secret_names}
+
+
+def _text(endpoint: Endpoint, line: str, stdin: str = "") -> str:
+    return f"# step it\n# on {render_endpoint(endpoint)}\n# create {line}\n# seconds 20\n{stdin}"
 
 
 def test_a_step_runs_by_our_own_client(site: Site) -> None:
     endpoint = replace(_as_root(site.asking), jump=(_hop(site.bastion), _hop(site.inner)))
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("railyard")), "device", "run", "--deadline", "20",
-         AS_ROOT],
-        input=STATE, env={"PATH": os.environ["PATH"], **_environ(endpoint)},
+        [str(Path(sys.executable).with_name("railyard")), "device", "steps", "it"],
+        input=_text(endpoint, AS_ROOT, STATE),
+        env={"PATH": os.environ["PATH"], **_environ(endpoint)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == (f"root\n{STATE}", 0), done.stderr
-    failing = run_line("echo no >&2; exit 7", "", 20, _environ(site.trusting.endpoint()))
+    trusting = site.trusting.endpoint()
+    failing = run_steps(_text(trusting, "echo no >&2; exit 7"), "it", _environ(trusting))
     assert (failing.stderr, failing.exit_status) == ("no\n", 7)
 
 
 def test_a_secret_that_did_not_come_is_named(site: Site) -> None:
-    environ = _environ(_as_root(site.asking))
+    endpoint = _as_root(site.asking)
+    environ = _environ(endpoint)
     del environ[env_name("sudo")]
     with pytest.raises(UsageError, match="RAILYARD_SECRET_SUDO"):
-        run_line(AS_ROOT, STATE, 20, environ)
+        run_steps(_text(endpoint, AS_ROOT, STATE), "it", environ)
 
 
 def test_no_secret_is_in_the_text_of_an_endpoint(site: Site) -> None:

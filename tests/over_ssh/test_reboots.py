@@ -1,4 +1,4 @@
-"""`reboot-host` against emulated hosts over real SSH, with a played cluster around them."""
+"""`reboot-hosts` against emulated hosts over real SSH, with a played cluster around them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
 from components.disruption.disruption_plan import RebootGroup, plan_reboots
 from components.disruption.forecast import render_departures
-from components.disruption.reboot import HostRun, run_reboot_host
+from components.disruption.reboot import HostRun, reboot_host
 from components.disruption.request import HostReboot, groups_file, groups_text
 from components.hosts.host_plan import HostPlan, plan_hosts
 from components.kubernetes.kubernetes_plan import plan_kubernetes
@@ -98,7 +98,7 @@ def groups_of(lab: HostLab, spec: ClusterSpec) -> tuple[RebootGroup, ...]:
 
 @dataclass
 class Departure:
-    """One `reboot-host` of gpu01 over SSH."""
+    """One `reboot-hosts` of gpu01 over SSH."""
 
     lab: HostLab
     spec: ClusterSpec
@@ -154,7 +154,7 @@ def test_nothing_waits_and_a_real_command_says_so(
     secrets = client_secrets(lab.stack)
     assert names == {*secrets}
     environ = {env_name(name): value for name, value in secrets.items()}
-    text = run_reboot_host(request.render(), environ)
+    text = reboot_host(request, environ)
     assert json.loads(text) == {"changed": [], "pending": [], "rebooted": False}
     assert lab.drift(gpu01) == ()
 

@@ -9,7 +9,7 @@ import pytest
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.preflight.rights import SWITCH_ROLES, render_logins, sudoers
 from components.remote.login import new_asking
-from components.remote.step import create_text
+from components.remote.step import render_step_command
 from tests.cli.conftest import Call, railyard
 from tests.golden.site import EXAMPLES
 from tests.graph.example_sites import NAMES, example_plan, example_spec
@@ -26,7 +26,7 @@ def test_each_step_of_each_example_is_allowed_by_the_lines(name: str) -> None:
         asks = step.endpoint.sudo_secret is not None
         allowed = " ".join(sudoers(spec, step.endpoint.user, asks=asks))
         for call in (step.apply, *([step.undo] if step.undo else [])):
-            text = create_text(step, call)
+            text = render_step_command(step, call)
             started = set(re.findall(r"sudo -n ([a-z]+)", text))
             assert started <= {"timeout"}
             asked = new_asking().command(text) if asks else ""

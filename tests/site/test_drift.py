@@ -86,9 +86,8 @@ def test_dscp_trust_lost_is_named_by_acceptance_and_repaired_with_three_drifts(
     assert preview.changes == {
         "leaf-01-apply": "update",
         "gpu01-host": "update",
-        "gpu01-reboot": "update",
         "gpu02-host": "update",
-        "gpu02-reboot": "update",
+        "reboots-1": "update",
         **PROVEN_AGAIN,
     }
     # What its VFs carried went with them, and the gate is asked for a plan.

@@ -14,7 +14,6 @@ from components.model.guard_spec import Guards
 from components.plan.make import ClusterPlan
 from components.update.decide import judge_placements, judge_stranded, judge_unreachable
 from components.update.refusals import (
-    judge_clients,
     judge_disruptions,
     judge_executors,
     judge_guards,
@@ -50,7 +49,7 @@ def refusals(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> tuple[str, ...]:
     """The refusals about devices."""
-    checks = (judge_unreachable, judge_executors, judge_clients, judge_placements, judge_stranded)
+    checks = (judge_unreachable, judge_executors, judge_placements, judge_stranded)
     return tuple(text for each in checks for text in texts(each, plan, applied, drifts=drifts))
 
 
