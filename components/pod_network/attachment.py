@@ -18,7 +18,6 @@ from components.model.hosts import Host, Nic
 from components.model.owners import owners_of, way_of
 from components.model.places import pod_links
 from components.model.pod_network import SharedDevice
-from components.pod_network.networks import client_address, probe_network
 from components.pod_network.rails import ib_rails, pool_of, rail_ports, rail_resources
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -68,6 +67,11 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None
     `server` is the worker of a pod whose network gives it one address, known to clients beforehand;
     None for any other pod.
     """
+    from components.pod_network.networks import (  # noqa: PLC0415 - slow, and no rule needs it
+        client_address,
+        probe_network,
+    )
+
     if spec.pod_network.ipam == "static" and server is None:
         address = f"{client_address(spec, rail)}/{rail.subnet.prefixlen}"
         return _on_rails(spec, (rail,), json.dumps([{"name": rail.network, "ips": [address]}]))
