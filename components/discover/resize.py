@@ -139,9 +139,9 @@ def _worker(first: Entry, number: int, count: int, rails: Sequence[str]) -> Entr
     start, width = (int(begin[0]), len(begin[0])) if begin else (1, 2)
     width = max(width, len(str(start + count - 1)))
     address = _address(first["ssh"]["address"], number)
-    own, gpus = first["nics"], first.get("gpus")
-    if gpus == len(own):  # a GPU for each card
-        first = {**first, "gpus": min(gpus, len(rails))}
+    own = first["nics"]
+    if first.get("gpus") == len(own):  # a GPU for each card
+        first = {**first, "gpus": min(len(own), len(rails))}
     cards = [{**card, "rail": rail} for card, rail in zip(_cards(own, len(rails)), rails)]  # noqa: B905
     name = f"{first['name'].rstrip('0123456789')}{start + number:0{width}}"
     return {**first, "name": name, "ssh": {**first["ssh"], "address": address}, "nics": cards}
