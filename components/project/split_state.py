@@ -93,7 +93,7 @@ def join_states(states: Mapping[str, State], stack: str) -> State:
     """
     merged: dict[str, Record] = {}
     last: State = {}
-    for name, last in states.items():  # noqa: B007 - the last one is used below
+    for name, last in states.items():
         for record in _moved(records_of(last), name, stack):
             known = merged.setdefault(str(record["urn"]), record)
             for key in _LISTS:
