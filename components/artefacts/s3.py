@@ -109,6 +109,9 @@ class Bucket:
         for _ in range(_MOST_PAGES):
             with self._call("GET", "", query) as answer:
                 text = answer.whole().decode("utf-8", "replace")
+            if "<ListBucketResult" not in text:
+                what = "the answer is not a list of S3"
+                raise FetchError(answer.address, what, "correct `endpoint`, or see what serves it")
             found += (html.unescape(each) for each in _KEY.findall(text))
             if (more := _NEXT.search(text)) is None:
                 break
