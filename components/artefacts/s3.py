@@ -102,7 +102,7 @@ class Bucket:
         with self._call("GET", key, {}) as answer:
             return answer.whole()
 
-    def list(self, prefix: str) -> list[str]:
+    def find(self, prefix: str) -> list[str]:
         """The keys that begin with a prefix, sorted."""
         query = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix}
         found: list[str] = []

@@ -92,7 +92,7 @@ class _InBucket:
     """Empty, or with a slash at its end."""
 
     def names(self, stack: str) -> list[str]:
-        keys = self.bucket.list(f"{self.prefix}{stack}/run-")
+        keys = self.bucket.find(f"{self.prefix}{stack}/run-")
         return [key.split("/")[-2] for key in keys if key.endswith(f"/{EVIDENCE}")]
 
     def read(self, stack: str, name: str, part: str) -> bytes:
@@ -196,7 +196,7 @@ class Store:
             WrongRunError: The run is missing, or is not what its name, the state and a trusted key
                 say.
         """
-        runs = self._list(stack)
+        runs = self.runs(stack)
         numbered = [each for each in runs if each.run == run]
         found = [each for each in numbered if not digest or digest.startswith(each.digest)]
         if not found:
@@ -217,7 +217,7 @@ class Store:
             StoreError: The store refused.
         """
         wrong: list[str] = []
-        for each in self._list(stack)[-MOST_RUNS:]:
+        for each in self.runs(stack)[-MOST_RUNS:]:
             own = run_folder(stack, each.run)
             other = own.with_name(f"{own.name}-{each.digest}")
             if each.digest in (_digest_in(own), _digest_in(other)):
@@ -230,7 +230,12 @@ class Store:
             self._copy(each, text, signature, other if _digest_in(own) else own)
         return wrong
 
-    def _list(self, stack: str) -> list[_Listed]:
+    def runs(self, stack: str) -> list[_Listed]:
+        """The runs of a stack, by their ends.
+
+        Raises:
+            StoreError: It refused.
+        """
         names = map(_NAME.fullmatch, self._ask(lambda: self.place.names(stack)))
         return sorted(_Listed(each[2], int(each[1]), each[3]) for each in names if each)
 
