@@ -172,14 +172,16 @@ class RegistryClient:
         while address:
             try:
                 with self.call(Call(address), repository, "pull") as answer:
-                    page, link = json.loads(answer.whole()), answer.headers.get("link", "")
+                    found += json.loads(answer.whole()).get("tags") or []
+                    after = _NEXT_PAGE.search(answer.headers.get("link", ""))
+                    address = urljoin(address, after[1]) if after else ""
             except FetchError as error:
                 if error.status != _NOT_FOUND:
                     raise
-                break
-            found += page.get("tags") or []
-            after = _NEXT_PAGE.search(link)
-            address = urljoin(address, after[1]) if after else ""
+                return []
+            except (ValueError, AttributeError) as error:
+                what = "the answer is not a list of tags"
+                raise FetchError(address, what, "see what serves it") from error
         return found
 
     @contextmanager

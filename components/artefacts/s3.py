@@ -102,13 +102,16 @@ class Bucket:
         with self._call("GET", key, {}) as answer:
             return answer.whole()
 
-    def list(self, prefix: str) -> list[str]:
+    def find(self, prefix: str) -> list[str]:
         """The keys that begin with a prefix, sorted."""
         query = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix}
         found: list[str] = []
         for _ in range(_MOST_PAGES):
             with self._call("GET", "", query) as answer:
                 text = answer.whole().decode("utf-8", "replace")
+            if "<ListBucketResult" not in text:
+                what = "the answer is not a list of S3"
+                raise FetchError(answer.address, what, "correct `endpoint`, or see what serves it")
             found += (html.unescape(each) for each in _KEY.findall(text))
             if (more := _NEXT.search(text)) is None:
                 break

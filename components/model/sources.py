@@ -212,12 +212,12 @@ class EvidenceStore(Frozen):
     @model_validator(mode="after")
     def _fits_kind(self) -> Self:
         if self.endpoint and not self.address.startswith("s3://"):
-            raise refuse("has an `endpoint`, but no bucket", "remove it, or write s3://BUCKET.")
+            raise refuse("`endpoint` is for buckets alone", "remove it, or write s3://BUCKET.")
         if self.login and self.address.startswith("/"):
-            raise refuse("has a `login` for a folder", "remove it: folders have permissions.")
+            raise refuse("a folder has no `login`", "remove it: the system's permissions count.")
         if self.address.startswith("oci://") and "/" not in self.address[6:]:
             fix = f"add it, for example {self.address}/proofs."
-            raise refuse("names a registry without a repository", fix)
+            raise refuse("the address lacks the repository", fix)
         return self
 
     @property

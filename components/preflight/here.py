@@ -1,18 +1,22 @@
-"""Check the charts that this machine fetches, and the files that it sends to hosts."""
+"""Check what this machine fetches and sends to hosts, and the store that it writes to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from components.acceptance.report.store import open_signer, open_store
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import Entry, Lock
 from components.artefacts.naming import parse_image, sends_files
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.web import FetchError, length_of, measure
 from components.checks.site_files import refused_unpinned
+from components.core.errors import RailyardError
 from components.core.plain_text import has_placeholder
 from components.core.problem import Finding, on_device
 from components.model.cluster import ClusterSpec
+from components.model.sources import EvidenceStore
 from components.project.engine import HERE
 
 
@@ -108,3 +112,20 @@ def _lack(found: Artefact, what: str, actual: str, wanted: str, fix: str) -> Fin
     else:
         cause = f"artefact-{found.name}"
     return on_device(HERE, cause.replace(" ", "-"), what, actual, wanted, fix)
+
+
+def look_at_store(
+    store: EvidenceStore | None, stack: str, secrets: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Check the signing key, and list the store's runs; preflight reports missing secrets apart."""
+    if store is None or {store.signing_key.name} - secrets.keys():
+        return ()
+    try:
+        open_signer(store, secrets)
+        open_store(store, secrets).runs(stack)
+    except RailyardError as error:
+        actual, _, fix = str(error).rpartition("\n  fix    ")
+        what = "acceptance cannot share its evidence."
+        wanted = f"a list of the runs in {store.address}"
+        return (on_device(HERE, "evidence-store", what, actual.splitlines()[0], wanted, fix),)
+    return ()

@@ -36,7 +36,7 @@ from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
 from components.preflight.cluster import look_at_cluster
-from components.preflight.here import fetched_here, look_here
+from components.preflight.here import fetched_here, look_at_store, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
     judge_files,
@@ -224,8 +224,10 @@ def run_preflight(
         cluster = pool.submit(_cluster, spec, plan, secrets, applied)
         playbooks = pool.submit(look_at_kubespray, spec, project)
         cloud = pool.submit(_cloud, plan, secrets, applied)
+        store = pool.submit(look_at_store, spec.evidence_store, plan.stack, secrets)
         seen = seeing.result()
-        others = [found for each in (*looked, cluster, playbooks, cloud) for found in each.result()]
+        more = (*looked, cluster, playbooks, cloud, store)
+        others = [found for each in more for found in each.result()]
     drifts = judge_drift(plan, applied, seen)
     findings = (
         *_missing_secrets(spec, secrets),

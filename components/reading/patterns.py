@@ -72,7 +72,7 @@ PATTERNS: Final[dict[str, str]] = {
     "scheme",
     sources.EVIDENCE_STORE: "s3://BUCKET/PREFIX, oci://REGISTRY/REPOSITORY or an absolute path",
     sources.S3_REGION: "a region such as eu-central-1",
-    sources.MINISIGN_KEY: "a public key of minisign: the second line of its .pub file, RW…",
+    sources.MINISIGN_KEY: "a public key of minisign, as the second line of its .pub file",
     sources.PEM_CERTIFICATES: "the lines of a certificate file, which begin with -----BEGIN",
     units.IMAGE: "an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme",
     sources.PROXY_URL: "an address such as http://proxy.example.com:3128, without a user and "

@@ -123,7 +123,7 @@ def test_a_refusal_has_the_words_and_the_fix(
     authority = Authority("s3")
     with serve(tmp_path, authority, Site(refusal=(status, body.encode()))) as site:
         bucket = Bucket("proofs", "us-east-1", EXAMPLE, site.address, authority.pem)
-        for call in (lambda: bucket.put("key", b"x"), lambda: bucket.list("dev/")):
+        for call in (lambda: bucket.put("key", b"x"), lambda: bucket.find("dev/")):
             with pytest.raises(FetchError) as raised:
                 call()
             assert what in raised.value.what
@@ -133,12 +133,16 @@ def test_a_refusal_has_the_words_and_the_fix(
 
 def test_names_in_a_list_are_read_page_by_page_and_unescaped(tmp_path: Path) -> None:
     pages = {
-        "/proofs?list-type=2&max-keys=1000&prefix=a%2Fb%20": b"<Key>a/b &amp;1</Key>"
+        "/proofs?list-type=2&max-keys=1000&prefix=a%2Fb%20": b"<ListBucketResult>"
+        b"<Key>a/b &amp;1</Key>"
         b"<IsTruncated>true</IsTruncated><NextContinuationToken>t/+=</NextContinuationToken>",
         "/proofs?continuation-token=t%2F%2B%3D&list-type=2&max-keys=1000&prefix=a%2Fb%20":
-        b"<Key>a/b 2</Key>",
+        b"<ListBucketResult><Key>a/b 2</Key>",
     }  # fmt: skip
     authority = Authority("s3")
     with serve(tmp_path, authority, Site(pages)) as site:
         bucket = Bucket("proofs", "us-east-1", EXAMPLE, site.address, authority.pem)
-        assert bucket.list("a/b ") == ["a/b &1", "a/b 2"]
+        assert bucket.find("a/b ") == ["a/b &1", "a/b 2"]
+        site.files = dict.fromkeys(pages, b"<html>Please log in</html>")
+        with pytest.raises(FetchError, match="the answer is not a list of S3"):
+            bucket.find("a/b ")

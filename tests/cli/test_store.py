@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_another_machine_shows_the_report_and_compares_runs(railyard: Call) -> N
     assert Path(".railyard/dev/run-0006/evidence.json").is_file()
     missing = railyard("report", "dev", "--no-open", "--against", "5")
     assert (missing.code, missing.out) == (1, "")
-    assert "evidence_store: run 5 of dev is missing; it has 6, 7." in missing.err
+    assert "evidence_store: run 5 of dev is missing; the store has 6, 7." in missing.err
 
 
 def test_the_gate_on_another_machine_passes_a_signed_run(railyard: Call, store: Store) -> None:
@@ -90,7 +91,7 @@ def _unsigned(store: Store) -> None:
     ("harm", "words"),
     [
         (_gone, "run 7 of dev ("),
-        (_altered, "run 7 was cut short or changed"),
+        (_altered, "run 7: its signature does not hold"),
         (_unsigned, "run 7: its signature is not a signature of minisign"),
     ],
 )
@@ -104,7 +105,7 @@ def test_the_gate_passes_no_run_that_does_not_hold(
     done = railyard("evidence", "gate", "--warn", "--stack", "dev", stdin=_told(store))
     assert (done.code, done.out) == (1, "")
     assert words in done.err
-    assert "\n  fix    railyard accept dev." in done.err or "list the signer's key" in done.err
+    assert re.search(r"\n  fix    .*railyard accept dev\.\n$", done.err)
 
 
 def test_a_key_that_is_no_longer_trusted_fails_the_gate(railyard: Call, store: Store) -> None:
@@ -161,5 +162,5 @@ def test_a_forged_run_of_others_is_named_and_not_counted(
     _altered(store)
     done = railyard("evidence", "collect", "--number", "8", stdin=_asked(store))
     assert done.code == 0
-    assert done.err.startswith("not counted: evidence_store: run 7 was cut short or changed")
+    assert done.err.startswith("not counted: evidence_store: run 7: its signature does not hold")
     assert last_accepted("dev", 8) == EARLIER

@@ -26,7 +26,7 @@ from components.hypervisor.hypervisor_plan import plan_hypervisors
 from components.model.infiniband import Ufm
 from components.model.units import SecretRef
 from components.plan.make import make_plan
-from components.preflight.here import judge_pins, look_here
+from components.preflight.here import judge_pins, look_at_store, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
     judge_files,
@@ -37,6 +37,7 @@ from components.preflight.judge_others import (
 )
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import Engine, Plugin, judge_engine, judge_lab_parts
+from tests.acceptance.stores import OTHER, spec_of
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.locked import lock_of
 
@@ -216,6 +217,9 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "ats-support": lambda: esxi("kernel.atsSupport.configured", "absent"),
     "unpinned": lambda: judge_pins(ROCE, Lock(), lab=False),
     "chart-gpu": lambda: look_here(Reach(ROCE, {}), LOCAL_CHART, LOCK, Path("/nowhere")),
+    "evidence-store": lambda: look_at_store(
+        spec_of("/dev/null"), "dev", {"evidence_key": OTHER.secret}
+    ),
     "pulumi": lambda: judge_engine(replace(WHOLE, version="3.100.0")),
     "language": lambda: judge_engine(replace(WHOLE, language=None)),
     "plugin-command": lambda: judge_engine(

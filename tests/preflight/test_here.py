@@ -25,7 +25,8 @@ from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of
 from components.preflight.cluster import look_at_cluster
-from components.preflight.here import fetched_here, look_here
+from components.preflight.here import fetched_here, look_at_store, look_here
+from tests.acceptance.stores import KEY, spec_of
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.locked import lock_of
 from tests.preflight.played import PLAYED
@@ -316,3 +317,19 @@ def test_an_api_that_does_not_answer_is_unreachable() -> None:
 def test_this_is_the_cause_that_is_played_here(tmp_path: Path) -> None:
     (found,) = look(site(chart="charts/gpu-operator"), tmp_path)
     assert {found.rule} == PLAYED["tests/preflight/test_here.py"]
+
+
+def test_the_evidence_store_is_listed_and_never_written(tmp_path: Path) -> None:
+    spec, secrets = spec_of(str(tmp_path / "proofs")), {"evidence_key": KEY.secret}
+    assert look_at_store(None, "dev", {}) == look_at_store(spec, "dev", {}) == ()
+    assert look_at_store(spec, "dev", secrets) == ()
+    assert [*tmp_path.iterdir()] == []
+    login = {"user": "ci", "password": {"secret": "store_password"}}
+    with_login = spec_of("s3://proofs", endpoint="https://127.0.0.1:9", login=login)
+    (found,) = look_at_store(with_login, "dev", {**secrets, "store_password": "x"})
+    assert (found.rule, found.what) == ("evidence-store", "acceptance cannot share its evidence.")
+    assert found.actual == "evidence_store: it cannot be reached: [Errno 111] Connection refused."
+    assert found.wanted == "a list of the runs in s3://proofs"
+    assert found.fix.startswith("see that this machine reaches it")
+    (missing,) = look_at_store(with_login, "dev", secrets)
+    assert missing.actual == "evidence_store: the secret store_password is not set."

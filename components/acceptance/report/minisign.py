@@ -94,7 +94,7 @@ def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
         public.verify(raw[10:], hashlib.blake2b(text).digest())
         public.verify(whole, raw[10:] + comment.encode())
     except InvalidSignature:
-        raise SignatureError("does not hold: the text or its comment was changed") from None
+        raise SignatureError("does not hold: the text was cut short or changed") from None
     return comment
 
 

@@ -8,18 +8,19 @@ the machine that proved.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
-from components.acceptance.evidence import Evidence, dump_evidence
+from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
 from components.acceptance.report.archive import (
     EVIDENCE,
     MOST_RUNS,
@@ -45,12 +46,11 @@ from components.model.units import SecretRef
 SIGNATURE: Final = f"{EVIDENCE}.minisig"
 _SHORT: Final = 16
 """Digits of a digest in a name."""
-_NAME: Final = re.compile(r"/run-(\d{4,})\.(\d{8}T\d{6}Z)\.([0-9a-f]{16})$")
+_NAME: Final = re.compile(r"run-(\d{4,})\.(\d{8}T\d{6}Z)\.([0-9a-f]{16})")
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _MISSING: Final = 404
 _BROKEN: Final = 500
 _TITLE: Final = "org.opencontainers.image.title"
-_KIND: Final = "application/vnd.railyard.evidence.v1"
 _Found = TypeVar("_Found")
 
 
@@ -67,97 +67,96 @@ class WrongRunError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class _Folder:
     """A folder that machines share, such as a mounted file system."""
 
     root: Path
 
-    def names(self, beginning: str) -> list[str]:
-        """Sorted."""
-        found = self.root.glob(f"{beginning}*/{EVIDENCE}")
-        return sorted(path.parent.relative_to(self.root).as_posix() for path in found)
+    def names(self, stack: str) -> list[str]:
+        return [path.parent.name for path in (self.root / stack).glob(f"*/{EVIDENCE}")]
 
-    def read(self, name: str, part: str) -> bytes:
-        """FileNotFoundError: it is missing."""
-        return (self.root / name / part).read_bytes()
+    def read(self, stack: str, name: str, part: str) -> bytes:
+        return (self.root / stack / name / part).read_bytes()
 
-    def write(self, name: str, parts: Mapping[str, bytes]) -> None:
-        """A crash leaves no half of a file."""
+    def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
-            write_whole(self.root / name / part, body)
+            write_whole(self.root / stack / name / part, body)
 
 
 @dataclass(frozen=True, slots=True)
-class InBucket:
-    """A bucket of S3; a folder of keys is a run."""
+class _InBucket:
+    """A bucket of S3, which shows an object only when it is whole."""
 
     bucket: Bucket
     prefix: str
     """Empty, or with a slash at its end."""
 
-    def names(self, beginning: str) -> list[str]:
-        """Sorted."""
-        end = f"/{EVIDENCE}"
-        keys = self.bucket.list(self.prefix + beginning)
-        return [key[len(self.prefix) : -len(end)] for key in keys if key.endswith(end)]
+    def names(self, stack: str) -> list[str]:
+        keys = self.bucket.find(f"{self.prefix}{stack}/run-")
+        return [key.split("/")[-2] for key in keys if key.endswith(f"/{EVIDENCE}")]
 
-    def read(self, name: str, part: str) -> bytes:
-        """FetchError with status 404: it is missing."""
-        return self.bucket.get(f"{self.prefix}{name}/{part}")
+    def read(self, stack: str, name: str, part: str) -> bytes:
+        return self.bucket.get(f"{self.prefix}{stack}/{name}/{part}")
 
-    def write(self, name: str, parts: Mapping[str, bytes]) -> None:
-        """S3 shows an object only when it is whole."""
+    def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
-            self.bucket.put(f"{self.prefix}{name}/{part}", body)
+            self.bucket.put(f"{self.prefix}{stack}/{name}/{part}", body)
 
 
 @dataclass(frozen=True, slots=True)
-class InRegistry:
-    """A repository of a registry; a tagged artefact of OCI is a run, and its layers are the parts.
-
-    A tag has no slash: `dev/run-0007…` is `dev.run-0007…`.
-    """
+class _InRegistry:
+    """A repository of a registry. A run is an artefact of OCI with the tag `STACK.NAME`."""
 
     client: RegistryClient
     repository: str
 
-    def names(self, beginning: str) -> list[str]:
-        """Sorted."""
-        start = beginning.replace("/", ".")
+    def names(self, stack: str) -> list[str]:
         tags = self.client.tags(self.repository)
-        return sorted(beginning + tag[len(start) :] for tag in tags if tag.startswith(start))
+        return [tag[len(stack) + 1 :] for tag in tags if tag.startswith(f"{stack}.")]
 
-    def read(self, name: str, part: str) -> bytes:
-        """FetchError with status 404: it is missing."""
-        tag = name.replace("/", ".")
-        layers = self.client.manifest(self.repository, tag).data.get("layers", [])
-        for layer in layers:
+    def read(self, stack: str, name: str, part: str) -> bytes:
+        tag = f"{stack}.{name}"
+        for layer in self.client.manifest(self.repository, tag).data.get("layers", []):
             if layer.get("annotations", {}).get(_TITLE) == part:
                 return self.client.blob(self.repository, layer["digest"])
         raise FetchError(f"{self.repository}:{tag}", f"it lacks {part}", "prove again", _MISSING)
 
-    def write(self, name: str, parts: Mapping[str, bytes]) -> None:
-        """Upload the parts, then name them by the tag."""
-        layers = [self._push(body, {_TITLE: part}) for part, body in parts.items()]
+    def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
+        layers = [
+            self._push(body) | {"annotations": {_TITLE: part}} for part, body in parts.items()
+        ]
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFESTS[0],
-            "artifactType": _KIND,
-            "config": self._push(b"{}", {}) | {"mediaType": "application/vnd.oci.empty.v1+json"},
+            "artifactType": "application/vnd.railyard.evidence.v1",
+            "config": self._push(b"{}") | {"mediaType": "application/vnd.oci.empty.v1+json"},
             "layers": layers,
         }
         body = json.dumps(manifest).encode()
-        whole = Manifest(MANIFESTS[0], f"sha256:{hashlib.sha256(body).hexdigest()}", body)
-        self.client.push_manifest(self.repository, name.replace("/", "."), whole)
+        whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
+        self.client.push_manifest(self.repository, f"{stack}.{name}", whole)
 
-    def _push(self, body: bytes, notes: Mapping[str, str]) -> dict[str, object]:
-        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    def _push(self, body: bytes) -> dict[str, object]:
+        digest = f"sha256:{sha256(body).hexdigest()}"
         with TemporaryDirectory() as folder:
             file = Path(folder, "blob")
             file.write_bytes(body)
             self.client.push_blob(self.repository, digest, file, "")
-        kind = {"mediaType": "application/octet-stream", "digest": digest, "size": len(body)}
-        return kind | ({"annotations": dict(notes)} if notes else {})
+        return {"mediaType": "application/octet-stream", "digest": digest, "size": len(body)}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Listed:
+    """A run by its name; sorted by its end."""
+
+    ended: str
+    run: int
+    digest: str
+    """The first digits of its digest."""
+
+    @property
+    def name(self) -> str:
+        return f"run-{self.run:04d}.{self.ended}.{self.digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ class Store:
     """The store of a site, opened."""
 
     spec: EvidenceStore
-    place: Folder | InBucket | InRegistry
+    place: _Folder | _InBucket | _InRegistry
 
     def check_writable(self, stack: str) -> None:
         """Write a file before the probes run, so that a store that refuses costs no proof.
@@ -173,7 +172,7 @@ class Store:
         Raises:
             StoreError: It refused.
         """
-        self._ask(lambda: self.place.write(f"{stack}/check", {"check": b"railyard writes here\n"}))
+        self._ask(lambda: self.place.write(stack, "check", {"check": b"railyard writes here\n"}))
 
     def keep(self, stack: str, evidence: Evidence, signer: Signer) -> None:
         """Sign a run, and write it into this machine's archive and the store.
@@ -181,14 +180,11 @@ class Store:
         Raises:
             StoreError: It refused, and the run is on this machine only.
         """
-        text, folder = dump_evidence(evidence), run_folder(stack, evidence.run)
-        digest = digest_of(text)
-        signature = signer.sign(text.encode(), _comment(stack, evidence.run, digest))
-        keep_file(folder / SIGNATURE, signature)
-        ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
-        name = f"{stack}/run-{evidence.run:04d}.{ended}.{digest[:_SHORT]}"
+        text = dump_evidence(evidence)
+        signature = signer.sign(text.encode(), _comment(stack, evidence.run, digest_of(text)))
+        keep_file(run_folder(stack, evidence.run) / SIGNATURE, signature)
         parts = {SIGNATURE: signature.encode(), EVIDENCE: text.encode()}
-        self._ask(lambda: self.place.write(name, parts))
+        self._ask(lambda: self.place.write(stack, _listed(evidence, text).name, parts))
 
     def fetch(self, stack: str, run: int, digest: str = "") -> str:
         """Read the evidence of a run, verify it, and copy it into this machine's archive.
@@ -200,20 +196,18 @@ class Store:
             WrongRunError: The run is missing, or is not what its name, the state and a trusted key
                 say.
         """
-        found = self._ask(lambda: self.place.names(f"{stack}/run-{run:04d}."))
-        names = [each for each in found if _NAME.search(each)]
-        if not (fitting := [each for each in names if each.endswith(digest[:_SHORT])]):
-            others = self._ask(lambda: self.place.names(f"{stack}/run-"))
-            runs = sorted({int(each[1]) for name in others if (each := _NAME.search(name))})
-            what = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'} is missing"
-            there = f"it has {', '.join(map(str, runs))}" if runs else "it has no run of this stack"
-            raise self._wrong(f"{what}; {there}", f"railyard accept {stack}")
-        name = max(fitting, key=_ended)
-        text, signature = self._verified(stack, name)
-        if digest and digest_of(text) != digest:
+        runs = self.runs(stack)
+        numbered = [each for each in runs if each.run == run]
+        found = [each for each in numbered if not digest or digest.startswith(each.digest)]
+        if not found:
+            which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
+            there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
+            raise self._wrong(f"{which} is missing; the store has {there}", stack)
+        text, signature = self._verified(stack, found[-1])
+        if digest not in ("", digest_of(text)):
             what = f"run {run} has the digest {digest_of(text)}, and the state names {digest}"
-            raise self._wrong(what, f"railyard accept {stack}")
-        self._copy(name, text, signature, run_folder(stack, run))
+            raise self._wrong(what, stack, found[-1].name)
+        self._copy(found[-1], text, signature, run_folder(stack, run), aside=True)
         return text
 
     def bring(self, stack: str) -> list[str]:
@@ -222,61 +216,60 @@ class Store:
         Raises:
             StoreError: The store refused.
         """
-        found = self._ask(lambda: self.place.names(f"{stack}/run-"))
         wrong: list[str] = []
-        names = sorted((each for each in found if _NAME.search(each)), key=_ended)
-        for name in names[-MOST_RUNS:]:
-            number, _, digest = _parts(name)
-            own = run_folder(stack, number)
-            other = own.with_name(f"{own.name}-{digest}")
-            if _short_digest(own) == digest or (other / EVIDENCE).exists():
+        for each in self.runs(stack)[-MOST_RUNS:]:
+            own = run_folder(stack, each.run)
+            other = own.with_name(f"{own.name}-{each.digest}")
+            if each.digest in (_digest_in(own), _digest_in(other)):
                 continue
             try:
-                text, signature = self._verified(stack, name)
+                text, signature = self._verified(stack, each)
             except WrongRunError as error:
                 wrong.append(str(error))
                 continue
-            self._copy(name, text, signature, other if (own / EVIDENCE).exists() else own)
+            self._copy(each, text, signature, other if _digest_in(own) else own)
         return wrong
 
-    def _verified(self, stack: str, name: str) -> tuple[str, str]:
-        """Evidence and signature of a run."""
-        number, _, short = _parts(name)
-        signature, body = self._part(name, SIGNATURE), self._part(name, EVIDENCE)
-        digest, again = hashlib.sha256(body).hexdigest(), f"railyard accept {stack}"
-        if digest[:_SHORT] != short:
-            what = f"run {number} was cut short or changed: {len(body)} bytes with digest {digest}"
-            raise self._wrong(f"{what}, and its name says {short}", again, name)
-        try:
-            comment = verify(body, signature.decode("ascii", "replace"), self.spec.trusted_keys)
-        except SignatureError as error:
-            fix = f"list the signer's key, if you know it; else {again}"
-            raise self._wrong(f"run {number}: its signature {error}", fix, name) from error
-        if comment != _comment(stack, number, digest):
-            raise self._wrong(f"run {number}: its signature is of {comment}", again, name)
-        return body.decode(), signature.decode()
+    def runs(self, stack: str) -> list[_Listed]:
+        """The runs of a stack, by their ends.
 
-    def _part(self, name: str, part: str) -> bytes:
+        Raises:
+            StoreError: It refused.
+        """
+        names = map(_NAME.fullmatch, self._ask(lambda: self.place.names(stack)))
+        return sorted(_Listed(each[2], int(each[1]), each[3]) for each in names if each)
+
+    def _verified(self, stack: str, listed: _Listed) -> tuple[str, str]:
+        """Evidence and signature of a run."""
         try:
-            return self._ask(lambda: self.place.read(name, part))
+            read = partial(self.place.read, stack, listed.name)
+            signature = self._ask(partial(read, SIGNATURE)).decode("ascii", "replace")
+            body = self._ask(partial(read, EVIDENCE))
+            comment = verify(body, signature, self.spec.trusted_keys)
+            return _check(stack, listed, body.decode(), comment), signature
+        except SignatureError as error:
+            what = f"run {listed.run}: its signature {error}"
+            raise self._wrong(what, stack, listed.name) from error
         except StoreError as error:
             cause = error.__cause__
             if isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) == _MISSING:
-                stack = name.partition("/")[0]
-                what = f"run {_parts(name)[0]} is cut short: it lacks {part}"
-                raise self._wrong(what, f"railyard accept {stack}", name) from error
+                what = f"run {listed.run} is cut short: a part is missing"
+                raise self._wrong(what, stack, listed.name) from error
             raise
 
-    def _copy(self, name: str, text: str, signature: str, folder: Path) -> None:
-        """Put a verified run into the archive; another run of that number moves aside."""
-        before = _short_digest(folder)
-        if before == _parts(name)[2]:
+    def _copy(
+        self, listed: _Listed, text: str, signature: str, folder: Path, *, aside: bool = False
+    ) -> None:
+        """Put a verified run into the archive; another run in that folder moves aside."""
+        before = _digest_in(folder)
+        if before == listed.digest:
             return
-        if before:
+        if before and aside:
             folder.rename(folder.with_name(f"{folder.name}-{before}"))
         keep_file(folder / SIGNATURE, signature)
         keep_file(folder / EVIDENCE, text)
-        os.utime(folder / EVIDENCE, (_ended(name), _ended(name)))
+        ended = datetime.strptime(listed.ended, _STAMP).replace(tzinfo=UTC).timestamp()
+        os.utime(folder / EVIDENCE, (ended, ended))  # the archive is sorted by it
 
     def _ask(self, call: Callable[[], _Found]) -> _Found:
         """Call the store, twice if it is broken or silent."""
@@ -286,23 +279,27 @@ class Store:
             except FetchError as error:
                 if tries == 1 and (error.status >= _BROKEN or not error.status):
                     continue
-                where = error.address.partition("?")[0]
                 fix = error.fix.replace("the source", "evidence_store")
-                raise self._refused(error.what, fix, where) from error
+                where = error.address.partition("?")[0]
+                raise StoreError(_report(error.what, where, fix)) from error
             except OSError as error:
                 fix = "free space there, mount the folder, or correct its rights"
-                words, file = error.strerror or str(error), error.filename
-                raise self._refused(words, fix, str(file or self.spec.address)) from error
+                where = str(error.filename or self.spec.address)
+                raise StoreError(_report(error.strerror or str(error), where, fix)) from error
         raise AssertionError  # pragma: no cover - the second try returns or raises
 
-    def _refused(self, what: str, fix: str, where: str) -> StoreError:
-        return StoreError(self._text(what, fix, where))
+    def _wrong(self, what: str, stack: str, name: str = "") -> WrongRunError:
+        where = f"{self.spec.address} {name and f'{stack}/{name}'}".rstrip()
+        fix = (
+            f"find out who wrote it; railyard accept {stack}"
+            if name
+            else f"railyard accept {stack}"
+        )
+        return WrongRunError(_report(what, where, fix))
 
-    def _wrong(self, what: str, fix: str, name: str = "") -> WrongRunError:
-        return WrongRunError(self._text(what, fix, f"{self.spec.address} {name}".rstrip()))
 
-    def _text(self, what: str, fix: str, where: str) -> str:
-        return f"evidence_store: {what}.\n  where  {where}\n  fix    {fix}."
+def _report(what: str, where: str, fix: str) -> str:
+    return f"evidence_store: {what}.\n  where  {where}\n  fix    {fix}."
 
 
 def open_store(
@@ -316,11 +313,11 @@ def open_store(
     login = spec.login and Login(spec.login.user, _secret(spec.login.password, secrets))
     scheme, _, rest = spec.address.partition("://")
     if not rest:
-        return Store(spec, Folder(Path(spec.address)))
+        return Store(spec, _Folder(Path(spec.address)))
     first, _, path = rest.partition("/")
     if scheme == "oci":
         access = Access(spec.ca, login or docker_logins(environ).get(first))
-        return Store(spec, InRegistry(RegistryClient(first, access), path))
+        return Store(spec, _InRegistry(RegistryClient(first, access), path))
     keys = Keys(login.user, login.password) if login else find_keys(environ)
     if keys is None:
         raise UsageError(
@@ -330,7 +327,7 @@ def open_store(
             "export-credentials --format env` prints them), or give `login`."
         )
     bucket = Bucket(first, spec.region, keys, spec.endpoint or "", spec.ca)
-    return Store(spec, InBucket(bucket, path and f"{path}/"))
+    return Store(spec, _InBucket(bucket, path and f"{path}/"))
 
 
 def open_signer(spec: EvidenceStore, secrets: Mapping[str, str]) -> Signer:
@@ -365,23 +362,31 @@ def _secret(reference: SecretRef, secrets: Mapping[str, str]) -> str:
     return secrets[reference.name]
 
 
+def _check(stack: str, listed: _Listed, text: str, comment: str) -> str:
+    """The text of a signed run, if it is the one that its name and comment say."""
+    try:
+        found = _listed(parse_evidence(text), text)
+    except UsageError as error:
+        raise SignatureError("is of evidence that this release cannot read") from error
+    if (comment, found) != (_comment(stack, listed.run, digest_of(text)), listed):
+        raise SignatureError(f"is of {found.name}, with the comment: {comment}")
+    return text
+
+
 def _comment(stack: str, run: int, digest: str) -> str:
+    """The trusted comment, which binds the text to its stack."""
     return f"railyard evidence stack={stack} run={run} sha256={digest}"
 
 
-def _parts(name: str) -> tuple[int, str, str]:
-    """Number, end and digest of a run."""
-    found = _NAME.search(name)
-    return (int(found[1]), found[2], found[3]) if found else (0, "", "")
+def _listed(evidence: Evidence, text: str) -> _Listed:
+    """The run as the store lists it."""
+    ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
+    return _Listed(ended, evidence.run, digest_of(text)[:_SHORT])
 
 
-def _ended(name: str) -> float:
-    return datetime.strptime(_parts(name)[1], _STAMP).replace(tzinfo=UTC).timestamp()
-
-
-def _short_digest(folder: Path) -> str:
+def _digest_in(folder: Path) -> str:
     """The digest of the run in a folder; empty if it has none."""
     try:
-        return hashlib.sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
+        return sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
     except OSError:
         return ""
