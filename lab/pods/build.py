@@ -62,7 +62,8 @@ PROGRAMS: Final = (
     _of_tools("thin_entrypoint", f"{_MULTUS}/thin_entrypoint", "configures Multus"),
     _of_tools("install_multus", f"{_MULTUS}/install_multus", "puts Multus on a node"),
     _of_tools("whereabouts", _WHEREABOUTS, "addresses for rails"),
-    _of_tools("ip-control-loop", f"{_WHEREABOUTS}/controlloop", "whereabouts' reconciler"),
+    _of_tools("ip-control-loop", f"{_WHEREABOUTS}/controlloop", "frees addresses of ended pods"),
+    _of_tools("ip-reconciler", f"{_WHEREABOUTS}/reconciler", "frees addresses of lost nodes"),
     _of_tools(
         "mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator", "the MPI operator"
     ),

@@ -29,7 +29,8 @@ def recipes_of(spec: ClusterSpec, programs: Path, tree: Path) -> tuple[Recipe, .
     """
     multus = {f"{_MULTUS_BIN}/{name}": programs / name for name in ("multus", "passthru")}
     multus |= {f"/{name}": programs / name for name in ("install_multus", "thin_entrypoint")}
-    whereabouts = {f"/{name}": programs / name for name in ("whereabouts", "ip-control-loop")}
+    names = ("whereabouts", "ip-control-loop", "ip-reconciler")
+    whereabouts = {f"/{name}": programs / name for name in names}
     whereabouts |= {f"/{name}": programs / f"whereabouts-{name}" for name in _SCRIPTS}
     return (
         # The sandbox only has to stay; K3s' own program for it is written in C.

@@ -218,6 +218,13 @@ class ClusterSite(Generic[AnyNode]):
         newest = seen == number_at(found, "metadata", "generation")
         return newest and counts == [len(self.nodes)] * len(counts)
 
+    def deployment_ready(self, name: str, namespace: str = "kube-system") -> bool:
+        """Whether all pods of a Deployment are ready."""
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        found = self.api.find(path) or {}
+        wanted = number_at(found, "spec", "replicas")
+        return wanted > 0 and number_at(found, "status", "readyReplicas") == wanted
+
     def stop(self) -> None:
         """End everything that was started, nodes first."""
         for node in self.nodes:

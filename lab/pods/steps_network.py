@@ -67,6 +67,15 @@ class Network:
             lambda: all(self.site.daemons_ready(name) for name in wanted),
             DAEMONS_DEADLINE_S,
         )
+        deployed = [
+            each.name for each in self.site.plan.pod_network.manifests if each.kind == "Deployment"
+        ]
+        self.site.wait(
+            f"Deployments {', '.join(deployed)}",
+            lambda: all(self.site.deployment_ready(name) for name in deployed),
+            DAEMONS_DEADLINE_S,
+        )
+        wanted += deployed
         return f"ready on all nodes: {', '.join(wanted)}\n{self._shared_plugin()}"
 
     def _shared_plugin(self) -> str:

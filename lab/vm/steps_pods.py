@@ -31,6 +31,8 @@ from lab.vm.node import GuestNode
 
 DAEMONS_DEADLINE_S: Final = 120.0
 PERFTEST_DEADLINE_S: Final = 120.0
+PATIENT_S: Final = 60
+"""Seconds for an answer that must come: one emulated processor is slow beside other load."""
 SERVER: Final = "server"
 CLIENT: Final = "client"
 FRAME: Final = 28
@@ -68,6 +70,12 @@ class Pods:
             self.site.wait(
                 f"DaemonSet {name} on all nodes",
                 lambda name=name: self.site.daemons_ready(name),
+                DAEMONS_DEADLINE_S,
+            )
+        for name in (each.name for each in objects if each.kind == "Deployment"):
+            self.site.wait(
+                f"Deployment {name}",
+                lambda name=name: self.site.deployment_ready(name),
                 DAEMONS_DEADLINE_S,
             )
         for node in self.site.nodes:
@@ -165,7 +173,7 @@ class Pods:
         """Frames as large as planned arrive, larger ones do not, and none of another VLAN."""
         rail, mtu = self.site.spec.rails[0], self.site.spec.rdma.mtu_bytes
         full = ("-M", "do", "-s", str(mtu - FRAME))
-        if not self._pings(*full):
+        if not self._pings(*full, wait_s=PATIENT_S):
             raise StoryError(f"frames of {mtu} bytes do not reach the server")
         if self._pings("-M", "do", "-s", str(mtu - FRAME + 1)):
             raise StoryError(f"a frame of {mtu + 1} bytes went over a rail of {mtu}")
@@ -174,13 +182,13 @@ class Pods:
         if self._pings():
             raise StoryError(f"a pod in VLAN {_OTHER_VLAN} answers one in VLAN {rail.vlan}")
         demand(node.endpoint, f"ip link set {PF} vf {number} vlan {rail.vlan}")
-        if not self._pings():
+        if not self._pings(wait_s=PATIENT_S):
             raise StoryError(f"back in VLAN {rail.vlan} the server does not answer")
         return f"frames of {mtu} bytes arrive, of {mtu + 1} not; none from VLAN {_OTHER_VLAN}"
 
-    def _pings(self, *more: str) -> bool:
-        words = ("ping", "-q", "-c", "1", "-w", "10", "-I", "net1", *more, self._server_address)
-        return call_inside(self.site, CLIENT, *words)[0] == 0
+    def _pings(self, *more: str, wait_s: int = 10) -> bool:
+        words = ("ping", "-q", "-c", "1", "-w", f"{wait_s}", "-I", "net1", *more)
+        return call_inside(self.site, CLIENT, *words, self._server_address)[0] == 0
 
     @property
     def _server_address(self) -> str:
