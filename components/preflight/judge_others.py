@@ -97,12 +97,7 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
 
 
 def _session(
-    device: str,
-    cause: str,
-    what: str,
-    actual: str,
-    fix: str,
-    severity: Severity = "unreachable",
+    device: str, cause: str, what: str, actual: str, fix: str, severity: Severity = "unreachable"
 ) -> Finding:
     return on_device(device, cause, what, actual, "a session that reads", fix).rated(severity)
 

@@ -148,12 +148,7 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
 
 
 def _wants(
-    spec: ClusterSpec,
-    host: Host,
-    plan: HostPlan,
-    artefacts: tuple[Artefact, ...],
-    *,
-    pulls: bool,
+    spec: ClusterSpec, host: Host, plan: HostPlan, artefacts: tuple[Artefact, ...], *, pulls: bool
 ) -> HostWants:
     settings = plan.desired.values
     own = tuple(each for each in artefacts if host.name in each.hosts)

@@ -38,14 +38,7 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep, render_step_command
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
-from components.update.proof import (
-    Accept,
-    is_asked,
-    last_run,
-    passed,
-    proven_repairs,
-    repairs_of,
-)
+from components.update.proof import Accept, is_asked, last_run, passed, proven_repairs, repairs_of
 from components.update.refusals import exec_notes
 from components.update.seen import Facts, Seen, Situation
 from components.update.servers import choose_upgrades, with_ahead
@@ -120,10 +113,7 @@ def with_foreign_settings(
 
 
 def _with_tools(
-    plan: ClusterPlan,
-    drifts: tuple[DeviceDrift, ...],
-    applied: Applied,
-    facts: Mapping[str, Facts],
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], applied: Applied, facts: Mapping[str, Facts]
 ) -> tuple[DeviceDrift, ...]:
     """Add tools that were sent to a host but are missing or altered there."""
     hosts = {watched.device: watched.step.endpoint.device for watched in plan.watched}
@@ -163,12 +153,7 @@ def _drift_of(
     )
 
 
-def intend(
-    plan: ClusterPlan,
-    applied: Applied,
-    seen: Seen,
-    accept: Accept,
-) -> Intentions:
+def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> Intentions:
     """Decide repair notes, the acceptance run, and recreations for this update."""
     plan, drifts = _adjusted(plan, applied, seen)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}

@@ -74,11 +74,7 @@ def observe_site(
 
 
 async def _observe_all(
-    plan: ClusterPlan,
-    secrets: Mapping[str, str],
-    applied: Applied,
-    cloud: CloudFacts,
-    how: Looks,
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, cloud: CloudFacts, how: Looks
 ) -> tuple[dict[str, Facts], ClusterLook | Unreachable | None]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     switches = [

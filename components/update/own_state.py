@@ -60,9 +60,7 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
 def _keep_renamed(applied: Applied) -> Applied:
     """Give each renamed resource an alias with its old name in the state."""
 
-    def add(
-        args: pulumi.ResourceTransformationArgs,
-    ) -> pulumi.ResourceTransformationResult | None:
+    def add(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         old = applied.former.get(args.name) if args.type_.startswith("command:") else None
         if old is None:
             return None
