@@ -27,9 +27,7 @@ _LINKED: Final = 10
 def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
     """Make one run with the rules of these problems, and a result for each.
 
-    Args:
-        problems: With the lines and files of their places.
-        here: The folder of relative paths.
+    `here` is the folder of relative paths.
     """
     rules = [*dict.fromkeys(problem.rule for problem in problems)]
     root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)

@@ -65,9 +65,7 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
 
     Tree and environment stay in this user's cache for the update; no playbook runs.
 
-    Args:
-        spec: The site; without kubespray the check is skipped.
-        project: The base folder of its paths.
+    A site without kubespray is skipped.
     """
     return tuple(_look(spec, project)) if spec.kubespray is not None else ()
 
@@ -207,13 +205,7 @@ def run_preflight(
 ) -> Preflight:
     """Check every device, artefact and API of a site, and report everything it lacks.
 
-    Args:
-        spec: The checked site.
-        plan: Its plan.
-        secrets: Secret name to value; some may be missing.
-        applied: The last applied state; empty before the first update.
-        project: The base folder for chart paths.
-        lock: The lock of the site.
+    Some secrets may be missing. The applied state is empty before the first update.
     """
     asked = _Asked(wants_of(spec, plan, lock), secrets)
     reach = Reach(spec, secrets, logins=docker_logins())

@@ -95,11 +95,7 @@ class HostWants:
     """CNI folders of a node in an existing cluster, into which Railyard installs programs."""
 
     def render(self, secrets: Mapping[str, str]) -> str:
-        """Render the questions for the script, a line each.
-
-        Args:
-            secrets: Name to value, including the login of the site's registry.
-        """
+        """Render the questions for the script, a line each."""
         lines = [f"tool {name}" for tool in self.tools for name in tool.names]
         lines += [f"module {name}" for name in self.modules]
         lines += [f"name {name}" for name in self.names]
