@@ -88,14 +88,9 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
             "kubespray-environment", what, error, "its requirements, with their hashes"
         )
     if shutil.which("ssh") is None:
-        yield on_device(
-            HERE,
-            "kubespray-ssh",
-            "this machine lacks ssh, which Ansible needs to reach the nodes.",
-            "not on PATH",
-            "OpenSSH's client",
-            "apt-get install openssh-client",
-        )
+        what = "this machine lacks ssh, which Ansible needs to reach the nodes."
+        fix = "apt-get install openssh-client"
+        yield on_device(HERE, "kubespray-ssh", what, "not on PATH", "OpenSSH's client", fix)
 
 
 def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
@@ -263,15 +258,12 @@ def _devices(spec: ClusterSpec) -> tuple[str, ...]:
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
     for name in secret_names(spec):
         if not secrets.get(name):
-            yield on_device(
-                HERE,
-                f"secret-{name}",
-                f"the secret {name} is not known.",
-                "none",
-                "a value",
+            what = f"the secret {name} is not known."
+            fix = (
                 f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
-                " environment",
+                " environment"
             )
+            yield on_device(HERE, f"secret-{name}", what, "none", "a value", fix)
 
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:

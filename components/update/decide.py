@@ -301,10 +301,7 @@ def _refusal(drift: DeviceDrift, where: str) -> Finding:
     if drift.stranger:
         return refusal("host key", reason, where, "", drift.device)
     why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
+    fix = "make it reachable; to preview without looking: pulumi config set railyard:observe never"
     return refusal(
-        "unreachable",
-        reason,
-        f"{where}; {why}, so it has to be touched",
-        "make it reachable; to preview without looking: pulumi config set railyard:observe never",
-        drift.device,
+        "unreachable", reason, f"{where}; {why}, so it has to be touched", fix, drift.device
     )
