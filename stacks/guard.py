@@ -31,16 +31,16 @@ from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
-from components.update.begin import Message, begin, bring_charts, read_orders, refuse
 from components.update.cluster import look_at_existing
 from components.update.observe import observe_site
-from components.update.own_state import note_names, read_outputs, read_own_state
 from components.update.pieces import judge_references, outputs_of, refer
 from components.update.proof import Accept
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
+from stacks.begin import Message, begin, bring_charts, read_orders, refuse
 from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
+from stacks.own_state import note_names, read_outputs, read_own_state
 
 Observe = Literal["always", "never"]
 _WHOLE: Final = (

@@ -22,9 +22,9 @@ from campaign.seams import giving
 from components.checks.site import CheckedSite
 from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
-from components.update.begin import Message
 from components.update.seen import Seen
 from stacks import guard
+from stacks.begin import Message
 
 
 @dataclass(slots=True)

@@ -26,12 +26,7 @@ from components.core.problem import SpecPath
 from components.model.cards import ContainerToolkit, DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, HostGroup
-from components.model.owners import (
-    gpu_driver_owner,
-    gpu_paths,
-    runs_docker,
-    toolkit_owner,
-)
+from components.model.owners import gpu_driver_owner, gpu_paths, runs_docker, toolkit_owner
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:

@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from components.catalogue.cards import (
-    CARDS,
-    gpu_vendor,
-    nic_vendor,
-    prefix_vendor,
-    software_vendor,
-)
+from components.catalogue.cards import CARDS, gpu_vendor, nic_vendor, prefix_vendor, software_vendor
 from components.checks.rows import refuse, rule, unique, values
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics

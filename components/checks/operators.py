@@ -31,9 +31,7 @@ from components.model.owners import (
     way_of,
     written_owner,
 )
-from components.model.owners import (
-    needs as needs_part,
-)
+from components.model.owners import needs as needs_part
 from components.model.places import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 

@@ -373,10 +373,7 @@ def _why_not_joined(
             "remove ib_kubernetes: Railyard puts the VFs there itself",
         )
     if keys is None and partition.members == "all":
-        return (
-            "its members are all, which may leave out VFs",
-            "list its members",
-        )
+        return ("its members are all, which may leave out VFs", "list its members")
     return None
 
 

@@ -361,11 +361,9 @@ def _link_networks(spec: ClusterSpec) -> Findings:
         one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
         if len(ends) > 1 and ends[1].port.address != far:
             pair = f"{link.one.port.address} and {link.other.port.address}"
-            yield Finding(
-                f"the link {one} to {other} needs both addresses of a /31, but has {pair}.",
-                tuple(places),
-                f"remove the second address: it follows from the first, and is {far}.",
-            )
+            what = f"the link {one} to {other} needs both addresses of a /31, but has {pair}."
+            fix = f"remove the second address: it follows from the first, and is {far}."
+            yield Finding(what, tuple(places), fix)
             continue
         what = f"the link from {one} has the network {network}, which"
         holder, place = taken.setdefault(network, (ends[0], places[0]))

@@ -179,9 +179,7 @@ def waive(
 def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings:
     """Find invalid waivers, and those that hide nothing.
 
-    Args:
-        spec: The site.
-        waived: The problems that its waivers hide; None if some rules could not run.
+    `waived` are the problems that the waivers hide; None if some rules could not run.
     """
     for rule, reason in spec.waive.items():
         why = _why_not(rule)

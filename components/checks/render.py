@@ -1,16 +1,21 @@
-"""Problems as text for people and as JSON for programs."""
+"""Problems as text for people, as JSON for programs, and in SARIF for code review."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Final, TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
-from components.checks.registry import Waived
+from components.checks.registry import Waived, rule_pages
+from components.core.limits import read_text
 from components.core.plain_text import counted
-from components.core.problem import Finding
-from components.core.report import finding_json, render_finding
+from components.core.problem import Finding, Place, render_path
+from components.core.report import DOCS_SITE, finding_json, render_finding
 
 RULES_PAGE: Final = "docs/reference/rules.md"
 SCHEMA_VERSION: Final = 1
@@ -62,3 +67,103 @@ def render_reports(reports: Sequence[Reported]) -> str:
         ],
     }
     return json.dumps(body, indent=2)
+
+
+SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_ROOT: Final = "%SRCROOT%"
+_LINKED: Final = 10
+"""Most further places of a result; GitHub shows no more."""
+
+
+def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
+    """Write problems in SARIF 2.1.0: one run with their rules, and a result for each.
+
+    Code review at GitHub, GitLab and Azure shows it beside the lines. The form follows the OASIS
+    standard; GitHub takes addresses relative to the repository's root. `here` is the folder of
+    relative paths.
+    """
+    rules = [*dict.fromkeys(problem.rule for problem in problems)]
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
+    root = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+    try:
+        own = {"version": version("railyard-rdma")}
+    except PackageNotFoundError:
+        own = {}
+    driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": _rules(rules)}
+    run = {
+        "tool": {"driver": driver},
+        "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(each, rules.index(each.rule), here, root) for each in problems],
+    }
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rules(names: Iterable[str]) -> list[dict[str, Any]]:
+    pages = rule_pages()
+    return [_rule(name, pages.get(name, name)) for name in names]
+
+
+def _rule(name: str, page: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "shortDescription": {"text": " ".join(page.partition("\n\n")[0].split())},
+        "fullDescription": {"text": page},
+        "help": {"text": page, "markdown": page},
+        "helpUri": f"{DOCS_SITE}/docs/reference/rules.html#{name}",
+    }
+
+
+def _result(problem: Finding, index: int, here: Path, root: Path) -> dict[str, Any]:
+    placed = [place for place in problem.where if place.file is not None]
+    places = [_location(place, here, root) for place in placed]
+    others = [{"id": at, **place} for at, place in enumerate(places[1 : _LINKED + 1], 1)]
+    actual = f" It is {problem.actual}." if problem.actual else ""
+    return {
+        "ruleId": problem.rule,
+        "ruleIndex": index,
+        "level": "warning" if problem.severity == "warning" else "error",
+        "message": {"text": f"{problem.what}{actual} To fix it, {problem.fix}"},
+        "locations": places[:1],
+        **({"relatedLocations": others} if others else {}),
+    }
+
+
+def _location(place: Place, here: Path, root: Path) -> dict[str, Any]:
+    file, line = place.file or "", place.line or 1
+    found: dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _address(file, here, root), "uriBaseId": _ROOT},
+            "region": {"startLine": line, **_columns(place, here)},
+        }
+    }
+    if place.path:
+        found["logicalLocations"] = [{"fullyQualifiedName": render_path(place.path)}]
+        found["message"] = {"text": f"{render_path(place.path)} = {place.value}"}
+    return found
+
+
+def _address(file: str, here: Path, root: Path) -> str:
+    return quote(os.path.relpath(os.path.normpath(here / file), root))
+
+
+def _columns(place: Place, here: Path) -> dict[str, int]:
+    """From the key of a place, or the first character of its line, to the end of the line."""
+    lines = _lines(here / (place.file or ""))
+    if place.line is None or place.line > len(lines):
+        return {}
+    text = lines[place.line - 1]
+    keys = [f"{key}{end}" for key in reversed(place.path) for end in (":", '":')]
+    start = next((at for key in keys if (at := text.find(key)) >= 0), -1)
+    if start < 0:
+        start = len(text) - len(text.lstrip())
+    return {"startColumn": start + 1, "endColumn": max(len(text.rstrip()), start + 1) + 1}
+
+
+@cache
+def _lines(file: Path) -> tuple[str, ...]:
+    try:
+        return tuple(read_text(file).splitlines())
+    except (OSError, UnicodeDecodeError):
+        return ()  # standard input has no lines to point into

@@ -60,9 +60,7 @@ CAUSES: Final = frozenset(
 def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tuple[Finding, ...]:
     """Join problems of one rule that differ only in names and places.
 
-    Args:
-        problems: With their lines.
-        spec: The readable part of the file, for the names in it.
+    The problems have their lines. `spec` is the readable part of the file, for the names in it.
 
     Returns:
         Causes first, then by line. A joined problem has the words of its first one, the places of
@@ -209,10 +207,7 @@ def load_checked_site(path: Path) -> CheckedSite:
 def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
     """Check the site of a stack's configuration, with the lines of its file.
 
-    Args:
-        value: `railyard:cluster` as Pulumi gave it, or None.
-        source_file: The stack's file.
-        site: `railyard:site` as Pulumi gave it, or None.
+    `value` and `site` are `railyard:cluster` and `railyard:site` as Pulumi gave them.
     """
     name = source_file.name if source_file else "the stack's configuration"
     return check_loaded(load_config_value(value, source_file, site), name)
@@ -222,10 +217,7 @@ def check_config_value(value: Json, source_file: Path | None, site: Json = None)
 def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> CheckedSite:
     """Run every rule on the readable part of a loaded file.
 
-    Args:
-        loaded: The result of reading the file.
-        file: Its name in reports.
-        lock: The site's lock; default the one next to the file.
+    The default of `lock` is the one next to the file.
     """
     spec = loaded.spec or loaded.partial
     found = [*loaded.marks]

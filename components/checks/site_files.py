@@ -174,12 +174,8 @@ def find_unpinned(spec: ClusterSpec, lock: Lock) -> Unpinned:
 def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
     """Find the unpinned files for which an update is refused.
 
-    Args:
-        spec: The checked site.
-        lock: Its lock.
-        lab: Whether the stack is in the lab, whose nodes pull no images: without a lock it needs no
-            pins for them. Files and charts need pins there too, and an existing lock must be
-            complete.
+    The nodes of a `lab` pull no images: without a lock it needs no pins for them. Files and charts
+    need pins there too, and an existing lock must be complete.
     """
     found = find_unpinned(spec, lock)
     if not lab or lock.exists:

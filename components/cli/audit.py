@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from components.checks.render import render_sarif
 from components.cli.app import command_app, say
 from components.cli.stack import load_file
 from components.core.problem import Finding, Place, SpecPath
@@ -33,8 +34,6 @@ def audit(
     site = load_file(file)
     found = run_audit(site.spec.name, site.plan, site.all_secrets)
     if form == "sarif":
-        from components.checks.sarif import render_sarif  # noqa: PLC0415 - rarely needed
-
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     else:

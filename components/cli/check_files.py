@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from components.checks.registry import RULES
-from components.checks.render import count_problems, render_reports, render_text
+from components.checks.render import count_problems, render_reports, render_sarif, render_text
 from components.checks.rule import Findings, at, named
 from components.checks.site import CheckedSite, check_loaded
 from components.checks.site_files import refused_unpinned
@@ -75,8 +75,6 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
         parts = [(each.checked.file, each.problems, each.checked.waived) for each in reports]
         say(render_reports(parts))
     else:
-        from components.checks.sarif import render_sarif  # noqa: PLC0415 - rarely needed
-
         problems = [problem for each in reports for problem in each.problems]
         say(json.dumps(render_sarif(problems, Path.cwd()), indent=2))
     return worst

@@ -62,10 +62,7 @@ def diff_settings(
 ) -> tuple[Difference, ...]:
     """Compare two flat states over the wanted keys.
 
-    Args:
-        actual: (where, setting) to value, as observed; may hold more keys than wanted.
-        desired: (where, setting) to value; other keys do not belong to Railyard and are never
-            reported.
+    `actual` may hold more keys than wanted: they do not belong to Railyard and are never reported.
     """
     return tuple(
         Difference(where, setting, actual.get((where, setting), ABSENT), value)

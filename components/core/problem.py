@@ -137,10 +137,8 @@ class Lines:
     def locate(self, place: Place, *, defaults: bool = True) -> Place:
         """Add file and line to a place; a value missing from the file gets its parent's line.
 
-        Args:
-            place: The place, with a path only.
-            defaults: Whether an unwritten value is one of Railyard's defaults. Pass False if the
-                file was refused: there the value is part of a shorter form.
+        `defaults` is whether an unwritten value is one of Railyard's defaults. Pass False if the
+        file was refused: there the value is part of a shorter form.
         """
         if place.file is not None or self.file is None:
             return place

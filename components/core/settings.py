@@ -298,11 +298,8 @@ def _gone(setting: Setting, previous: object, desired: object) -> object:
 def restore(actual: StateT, owned: StateT, baseline: StateT, *, whole: bool = False) -> StateT:
     """Compute the state that an undo sets.
 
-    Args:
-        actual: The state of the device now.
-        owned: The settings that Railyard set, and that the undo puts back.
-        baseline: The recorded earlier state.
-        whole: Return the complete state that must remain, instead of only Railyard's settings.
+    `owned` are the settings that Railyard set, and that the undo puts back. `whole` asks for the
+    complete state that must remain, instead of only Railyard's settings.
     """
     changes: dict[str, object] = {}
     for name, setting in table(type(owned)):

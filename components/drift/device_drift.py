@@ -190,13 +190,9 @@ def make_drift(
 ) -> DeviceDrift:
     """Build the drift of one device.
 
-    Args:
-        device: Its name in reports.
-        step: The step that applies its settings.
-        facts: The state read from it; `Unreachable` if the reading failed, None if it was not read.
-        found: The differences from the last applied settings.
-        edited: The plan differs from the last applied settings.
-        note: The last repair note; None if the step was never applied.
+    `facts` is `Unreachable` if the reading failed, and None if there was none. `edited` is whether
+    the plan differs from the last applied settings. `note` is the last repair note; None if the
+    step was never applied.
     """
     unread = isinstance(facts, Unreachable)
     return DeviceDrift(

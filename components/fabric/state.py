@@ -234,8 +234,7 @@ class SwitchState(_Frozen):
     """One switch."""
 
     vlans: Annotated[
-        tuple[int, ...],
-        Setting("shared", "vlan_{}", always("present"), does=_VLAN_GOES),
+        tuple[int, ...], Setting("shared", "vlan_{}", always("present"), does=_VLAN_GOES)
     ] = ()
     """VLANs that must exist, ascending (actual: all that exist)."""
     pfc_priorities: Annotated[tuple[int, ...] | None, Setting(asked=(), does=_PFC)] = None

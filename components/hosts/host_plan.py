@@ -315,10 +315,7 @@ def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
         return {}
     state = {"docker.engine": "present", "docker.service": "enabled/active"}
     if host.gpus:
-        state |= {
-            "docker.runtime": "nvidia-container-runtime",
-            "docker.default_runtime": "nvidia",
-        }
+        state |= {"docker.runtime": "nvidia-container-runtime", "docker.default_runtime": "nvidia"}
     return state
 
 

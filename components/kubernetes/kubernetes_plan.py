@@ -18,11 +18,7 @@ from components.kubernetes.kubespray.wanted import (
     server_url,
 )
 from components.kubernetes.manifest import registry_account
-from components.kubernetes.planes.base import (
-    ExistingAccess,
-    KubernetesPlan,
-    Playbooks,
-)
+from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
 from components.kubernetes.planes.k3s import plan_k3s
 from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.cluster import ClusterSpec

@@ -142,11 +142,7 @@ def _router_id(address: IPv4Address) -> IPv4Address:
     return address
 
 
-RouterId = Annotated[
-    Ipv4,
-    AfterValidator(_router_id),
-    form_schema(MACHINE_IPV4, "ipv4"),
-]
+RouterId = Annotated[Ipv4, AfterValidator(_router_id), form_schema(MACHINE_IPV4, "ipv4")]
 """It becomes an address of the loopback interface, which BGP announces to the whole fabric."""
 
 

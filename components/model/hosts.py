@@ -79,9 +79,7 @@ def _host_name(name: str) -> str:
 
 
 UserName = Annotated[
-    str,
-    AfterValidator(_user),
-    form_schema(rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"),
+    str, AfterValidator(_user), form_schema(rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$")
 ]
 """A name that useradd accepts and that is not a system account."""
 NetdevName = Annotated[str, AfterValidator(_netdev), form_schema(rf"^{_NETDEV}$")]

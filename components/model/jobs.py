@@ -213,8 +213,7 @@ def _judged_size(text: str) -> str:
     if match is None or int(match[1]) * _UNITS[match[2]] < _JUDGED_BYTES:
         reason = "is no size" if match is None else "is too small to judge bandwidth by"
         raise refuse(
-            f'"{text}" {reason}',
-            "write it as nccl-tests takes it, 1G or more: for example 2G.",
+            f'"{text}" {reason}', "write it as nccl-tests takes it, 1G or more: for example 2G."
         )
     return text
 

@@ -166,9 +166,7 @@ def _holds_type(encoded: str, kind: str) -> bool:
 
 
 SshAddress = Annotated[
-    str,
-    AfterValidator(_ssh_address),
-    form_schema(rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$"),
+    str, AfterValidator(_ssh_address), form_schema(rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$")
 ]
 """An IPv4 or IPv6 address that a machine can have, without brackets, or a DNS name."""
 _MACHINE: Final = form_schema(MACHINE_IPV4, "ipv4")

@@ -78,10 +78,8 @@ REFUSED: Final = "refused_value"
 def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomError:
     """Make the error of a type that can explain more than a pattern.
 
-    Args:
-        what: One clause on the value, without a full stop; the report puts the path before it.
-        fix: One sentence on the right value.
-        known: Right values, of which the report names the nearest one.
+    `what` is one clause on the value, without a full stop: the report puts the path before it.
+    `known` are right values, of which the report names the nearest one.
     """
     return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})
 
@@ -97,11 +95,7 @@ _ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Write names in their order; neighbours that count upwards become one range.
-
-    Args:
-        names: Labels of DNS, which hold neither commas nor brackets.
-    """
+    """Write names in their order; neighbours that count upwards become one range."""
     groups: list[tuple[str, list[list[str]]]] = []
     for name in names:
         match = _NUMBERED.fullmatch(name)

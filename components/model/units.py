@@ -70,10 +70,7 @@ class Frozen(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        str_max_length=LONGEST_TEXT,
-        defer_build=True,
+        frozen=True, extra="forbid", str_max_length=LONGEST_TEXT, defer_build=True
     )
 
 
@@ -194,18 +191,12 @@ PciAddress = Annotated[
     form_schema(r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$"),
 ]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
-PortName = Annotated[
-    str,
-    AfterValidator(_port),
-    form_schema(rf"^({_PORT.pattern})$"),
-]
+PortName = Annotated[str, AfterValidator(_port), form_schema(rf"^({_PORT.pattern})$")]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
 lanes throughout."""
 PortGuid = Annotated[
-    str,
-    BeforeValidator(_port_guid),
-    form_schema(r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$"),
+    str, BeforeValidator(_port_guid), form_schema(r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$")
 ]
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
@@ -230,16 +221,10 @@ Kib = Annotated[int, Field(ge=1, le=100_000)]
 """A queue depth in KiB. Other systems take bytes: the drivers convert."""
 Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
-Ipv4 = Annotated[
-    IPv4Address,
-    BeforeValidator(_address),
-    form_schema(rf"^{IPV4}$", "ipv4"),
-]
+Ipv4 = Annotated[IPv4Address, BeforeValidator(_address), form_schema(rf"^{IPV4}$", "ipv4")]
 IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
 Ipv4Net = Annotated[
-    IPv4Network,
-    BeforeValidator(_network),
-    form_schema(rf"^{IPV4_NET}$", "ipv4network"),
+    IPv4Network, BeforeValidator(_network), form_schema(rf"^{IPV4_NET}$", "ipv4network")
 ]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""

@@ -69,8 +69,7 @@ MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
         "choose interface: ipoib, or none: RDMA on InfiniBand needs no address",
     ),
     ("ipoib", "roce"): Refused(
-        "IPoIB needs InfiniBand ports, and these are Ethernet ports",
-        "choose interface: macvlan",
+        "IPoIB needs InfiniBand ports, and these are Ethernet ports", "choose interface: macvlan"
     ),
     ("ipoib", "infiniband"): Works(
         "the shared HCAs, with the pod's own IPoIB interface for each rail",
@@ -109,8 +108,7 @@ ADDRESSES: Final[dict[tuple[Ipam, Transport], Works | Refused]] = {
         "dhcp_server of each rail, which reserves the last address of the subnet and the cards'",
     ),
     ("dhcp", "infiniband"): Refused(
-        "the CNI plugins of InfiniBand do not support DHCP",
-        "set ipam to whereabouts or nv-ipam",
+        "the CNI plugins of InfiniBand do not support DHCP", "set ipam to whereabouts or nv-ipam"
     ),
 }
 

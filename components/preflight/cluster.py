@@ -98,9 +98,7 @@ _MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
 def check_existing(plan: KubernetesPlan, secret: str) -> None:
     """Refuse an existing cluster with another minor version than the file's. Read-only.
 
-    Args:
-        plan: The plan of a site; a site that installs its own cluster is skipped.
-        secret: The kubeconfig from the secret.
+    A site that installs its own cluster is skipped.
 
     Raises:
         UnreachableError: The API does not answer.

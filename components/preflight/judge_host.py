@@ -132,14 +132,12 @@ def _modules(case: _Case) -> Iterator[Finding]:
 
 def _kubelet(case: _Case) -> Iterator[Finding]:
     if case.wants.cgroup_v2 and case.fact("cgroup") == "v1":
-        yield case.find(
-            "cgroup",
-            "the host runs on cgroup v1, on which this Kubernetes does not start.",
-            "cgroup v1",
-            "cgroup v2 (Kubernetes 1.35 and later)",
+        what = "the host runs on cgroup v1, on which this Kubernetes does not start."
+        fix = (
             "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or take"
-            " kubernetes.version 1.34",
+            " kubernetes.version 1.34"
         )
+        yield case.find("cgroup", what, "cgroup v1", "cgroup v2 (Kubernetes 1.35 and later)", fix)
     if case.wants.kubelet and (swap := case.fact("swap")):
         kib, _, names = swap.partition(" ")
         what = "swap is on: pods cannot use it, and the host slows down when it swaps."
@@ -270,14 +268,12 @@ _ADVISED: Final = "GPU driver 580"
 def _gpus(case: _Case) -> Iterator[Finding]:
     owner, version = case.wants.gpu_driver, case.fact("gpu_driver")
     if owner == "host" and not version:
-        yield case.find(
-            "gpu-driver",
-            "the host lacks a GPU driver, and the file says that the host brings it.",
-            "none",
-            "a driver for the running kernel",
+        what = "the host lacks a GPU driver, and the file says that the host brings it."
+        fix = (
             f"install {_ADVISED} from the distribution or from NVIDIA, its closed modules on Volta"
-            " and older (V100), or set operators.gpu.driver: operator",
+            " and older (V100), or set operators.gpu.driver: operator"
         )
+        yield case.find("gpu-driver", what, "none", "a driver for the running kernel", fix)
     branch = int(version.partition(".")[0]) if version[:1].isdigit() else 0
     if branch and branch < PROBE_DRIVERS_SINCE and branch not in PROBE_DRIVERS:
         yield case.find(

@@ -97,12 +97,7 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
 
 
 def _session(
-    device: str,
-    cause: str,
-    what: str,
-    actual: str,
-    fix: str,
-    severity: Severity = "unreachable",
+    device: str, cause: str, what: str, actual: str, fix: str, severity: Severity = "unreachable"
 ) -> Finding:
     return on_device(device, cause, what, actual, "a session that reads", fix).rated(severity)
 
@@ -141,14 +136,9 @@ def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
         fix = "compare the release yourself, in its Settings"
         yield on_device(ufm.name, "ufm-release", what, "no answer", least, fix).rated("warning")
     elif system.parse_release(identity.release) < system.min_release:
-        yield on_device(
-            ufm.name,
-            "ufm-release",
-            f"this release of UFM {system.older}.",
-            identity.release,
-            f"{least} or later",
-            f"update UFM to {least} or later, such as {system.a_release}",
-        )
+        what = f"this release of UFM {system.older}."
+        fix = f"update UFM to {least} or later, such as {system.a_release}"
+        yield on_device(ufm.name, "ufm-release", what, identity.release, f"{least} or later", fix)
     if identity.rights:
         yield on_device(
             ufm.name,

@@ -243,10 +243,7 @@ def _table(found: Preflight) -> str:
     cells = [(name, lacks or good) for name, lacks in causes.items()]
     cells += [
         (name, f'<span class="badge skipped">{why}</span>')
-        for names, why in (
-            (found.unmade, "not made yet"),
-            (found.no_login, "no login: not read"),
-        )
+        for names, why in ((found.unmade, "not made yet"), (found.no_login, "no login: not read"))
         for name in names
     ]
     rows = (f'<tr><td class="name">{escape(name)}</td><td>{cell}</td></tr>' for name, cell in cells)

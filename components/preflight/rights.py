@@ -261,11 +261,8 @@ def render_rbac(
 ) -> str:
     """Render the manifest: namespaces that an update would create, roles, and their bindings.
 
-    Args:
-        cluster: Name of the site.
-        rights: The permissions to grant.
-        user: A user's name, or `NAMESPACE:NAME` of a service account.
-        namespaces: The site's own namespaces, which must exist before their roles.
+    `user` is a user's name, or `NAMESPACE:NAME` of a service account. `namespaces` are the site's
+    own ones, which must exist before their roles.
     """
     documents = [*_documents(tuple(rights), user, tuple(namespaces))]
     head = (

@@ -65,9 +65,7 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
 
     Tree and environment stay in this user's cache for the update; no playbook runs.
 
-    Args:
-        spec: The site; without kubespray the check is skipped.
-        project: The base folder of its paths.
+    A site without kubespray is skipped.
     """
     return tuple(_look(spec, project)) if spec.kubespray is not None else ()
 
@@ -90,14 +88,9 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
             "kubespray-environment", what, error, "its requirements, with their hashes"
         )
     if shutil.which("ssh") is None:
-        yield on_device(
-            HERE,
-            "kubespray-ssh",
-            "this machine lacks ssh, which Ansible needs to reach the nodes.",
-            "not on PATH",
-            "OpenSSH's client",
-            "apt-get install openssh-client",
-        )
+        what = "this machine lacks ssh, which Ansible needs to reach the nodes."
+        fix = "apt-get install openssh-client"
+        yield on_device(HERE, "kubespray-ssh", what, "not on PATH", "OpenSSH's client", fix)
 
 
 def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
@@ -207,13 +200,7 @@ def run_preflight(
 ) -> Preflight:
     """Check every device, artefact and API of a site, and report everything it lacks.
 
-    Args:
-        spec: The checked site.
-        plan: Its plan.
-        secrets: Secret name to value; some may be missing.
-        applied: The last applied state; empty before the first update.
-        project: The base folder for chart paths.
-        lock: The lock of the site.
+    Some secrets may be missing. The applied state is empty before the first update.
     """
     asked = _Asked(wants_of(spec, plan, lock), secrets)
     reach = Reach(spec, secrets, logins=docker_logins())
@@ -271,15 +258,12 @@ def _devices(spec: ClusterSpec) -> tuple[str, ...]:
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
     for name in secret_names(spec):
         if not secrets.get(name):
-            yield on_device(
-                HERE,
-                f"secret-{name}",
-                f"the secret {name} is not known.",
-                "none",
-                "a value",
+            what = f"the secret {name} is not known."
+            fix = (
                 f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
-                " environment",
+                " environment"
             )
+            yield on_device(HERE, f"secret-{name}", what, "none", "a value", fix)
 
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:

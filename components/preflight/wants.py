@@ -95,11 +95,7 @@ class HostWants:
     """CNI folders of a node in an existing cluster, into which Railyard installs programs."""
 
     def render(self, secrets: Mapping[str, str]) -> str:
-        """Render the questions for the script, a line each.
-
-        Args:
-            secrets: Name to value, including the login of the site's registry.
-        """
+        """Render the questions for the script, a line each."""
         lines = [f"tool {name}" for tool in self.tools for name in tool.names]
         lines += [f"module {name}" for name in self.modules]
         lines += [f"name {name}" for name in self.names]
@@ -148,12 +144,7 @@ def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, H
 
 
 def _wants(
-    spec: ClusterSpec,
-    host: Host,
-    plan: HostPlan,
-    artefacts: tuple[Artefact, ...],
-    *,
-    pulls: bool,
+    spec: ClusterSpec, host: Host, plan: HostPlan, artefacts: tuple[Artefact, ...], *, pulls: bool
 ) -> HostWants:
     settings = plan.desired.values
     own = tuple(each for each in artefacts if host.name in each.hosts)

@@ -120,9 +120,7 @@ class News:
 def read_engine(text: str, edited: AbstractSet[str]) -> News:
     """Read the engine's answer.
 
-    Args:
-        text: The output of `pulumi preview --json`.
-        edited: Resources that the file changes; their differences are not drift.
+    `edited` are resources that the file changes; their differences are not drift.
 
     Raises:
         ValueError: The text is not JSON, because the engine failed earlier.

@@ -69,11 +69,7 @@ def predict_interruptions(
 ) -> tuple[str, ...]:
     """Predict the interruptions and reboots of an update from these facts, most severe first.
 
-    Args:
-        spec: The site, with its permissions.
-        plan: The wanted state.
-        facts: Device to its assumed present state.
-        applied: The state that recorded the nodes.
+    `facts` are the assumed present states of devices.
     """
     return (
         *host_departures(plan, facts, applied),
@@ -223,10 +219,8 @@ def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
 def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
     """Return the items of a plan by resource name.
 
-    Args:
-        plan: The plan.
-        with_limits: Include acceptance limits and the name of each secret that a step sends. A
-            recorded state has only a digest of the limits and the value of the secret.
+    `with_limits` includes acceptance limits and the name of each secret that a step sends. A
+    recorded state has only a digest of the limits and the value of the secret.
     """
     found = dict(_cloud(plan))
     for switch in plan.switches:

@@ -154,10 +154,7 @@ class ChangeGroup:
 def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tuple[Change, ...]:
     """Compare two sets of items; the steps of one device form one change.
 
-    Args:
-        before: Resource name to present item.
-        after: Resource name to wanted item; its texts may contain placeholders for facts of cloud
-            instances.
+    The wanted texts may contain placeholders for facts of cloud instances.
     """
     found: dict[tuple[Kind, str], list[tuple[Verb, tuple[Moved, ...]]]] = {}
     for name in dict.fromkeys((*after, *before)):

@@ -88,10 +88,6 @@ def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
     """Render the preview as a comment; it counts parts that do not fit, and cuts none in half.
 
     Each text from outside gets its own code span or code block.
-
-    Args:
-        preview: What to show.
-        limit: Characters that a comment may have.
     """
     head = [MARKER, f"### Railyard preview of {code_span(preview.stack)}", ""]
     head += [code_span(preview.basis), ""]

@@ -9,13 +9,7 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
-from components.remote.component import (
-    LocalCall,
-    Remote,
-    SecretStore,
-    connection_of,
-    local_call,
-)
+from components.remote.component import LocalCall, Remote, SecretStore, connection_of, local_call
 from components.remote.sending import render_parts
 from components.remote.step import Endpoint, RemoteStep, env_name
 from components.remote.tools import keep_tools

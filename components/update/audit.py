@@ -92,11 +92,6 @@ class Audit:
 def run_audit(site: str, plan: ClusterPlan, secrets: Mapping[str, str]) -> Audit:
     """Read every device and the cluster of a plan, and compare them with it. Changes nothing.
 
-    Args:
-        site: The name of the site, for the report.
-        plan: The plan of the site file.
-        secrets: Secret name to value.
-
     Raises:
         UsageError: A secret for a login is missing; the error lists all of them.
     """

@@ -67,10 +67,7 @@ def asked_of_cluster(
     If the last proof is of the same plan, the plan is what was applied, also after a refresh.
     Otherwise the state's record counts, since drift is never measured from an edited file.
 
-    Args:
-        plan: The plan of today's file.
-        applied: The recorded state.
-        secrets: Secret name to value, to compare the login of a registry.
+    The secrets are for comparing the login of a registry.
     """
     if plan.kubernetes is None or not (applied.objects or applied.releases):
         return None
@@ -178,11 +175,8 @@ def cluster_notes(
 ) -> dict[str, str]:
     """Return the repair notes for the cluster, which the engine itself does not read.
 
-    Args:
-        plan: The plan.
-        applied: The recorded state; its last notes stay, since a removed input would be a change.
-        drift: The cluster's drift.
-        notes: The notes of devices in this run; a node's own note may say more.
+    The last notes of `applied` stay, since a removed input would be a change. A node's own note in
+    `notes` may say more.
     """
     found = dict(_object_notes(plan, applied, drift))
     for chart in plan.operators.charts:

@@ -15,7 +15,7 @@ from components.core.problem import Finding, refusal
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
+from components.drift.device_drift import DeviceDrift, Watched, drift_of_step
 from components.fabric.cabling import Networks, find_wrong_cables
 from components.fabric.edit import (
     drift_of_switch,
@@ -38,14 +38,7 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep, render_step_command
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
-from components.update.proof import (
-    Accept,
-    is_asked,
-    last_run,
-    passed,
-    proven_repairs,
-    repairs_of,
-)
+from components.update.proof import Accept, is_asked, last_run, passed, proven_repairs, repairs_of
 from components.update.refusals import exec_notes
 from components.update.seen import Facts, Seen, Situation
 from components.update.servers import choose_upgrades, with_ahead
@@ -73,72 +66,31 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
     """Compare every device and cloud object of the plan with its last applied state."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     networks = networks_of(plan.switches, applied)
-    switches = tuple(
-        _drift_of(switch, applied, seen.switch(switch.name), networks) for switch in plan.switches
-    )
-    known = applied.instances
-    steps = tuple(
-        drift_of_step(watched.known(known), applied, seen.host(watched.device))
-        for watched in plan.watched
-    )
-    steps = with_placement(plan, steps, seen.devices)
-    steps = with_foreign_settings(plan, steps, seen.devices)
-    steps = with_ahead(plan, steps, applied)
-    steps = _with_tools(plan, steps, applied, seen.devices)
-    return (*(each.drift for each in objects), *switches, *steps)
-
-
-def with_placement(
-    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
-) -> tuple[DeviceDrift, ...]:
-    """Add misplaced cards and GPUs to the drift of each host."""
-    wanted = {host.converge.name: host.placement for host in plan.hosts if host.placement}
-
-    def placed(drift: DeviceDrift) -> DeviceDrift:
-        found, expected = facts.get(drift.device), wanted.get(drift.step)
-        if expected is None or not isinstance(found, HostState):
-            return drift
-        look = parse_look(f"{key}={value}" for key, value in found.values.items())
-        return replace(drift, placement=judge_placement(expected, look))
-
-    return tuple(map(placed, drifts))
-
-
-def with_foreign_settings(
-    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
-) -> tuple[DeviceDrift, ...]:
-    """Add foreign settings that break RDMA traffic to the drift of each host."""
+    switches = tuple(_drift_of(switch, applied, seen, networks) for switch in plan.switches)
     hosts = {host.converge.name: host for host in plan.hosts}
-
-    def judged(drift: DeviceDrift) -> DeviceDrift:
-        found, host = facts.get(drift.device), hosts.get(drift.step)
-        if host is None or not isinstance(found, HostState):
-            return drift
-        return replace(drift, beside=find_foreign_settings(host.guarded, host.desired, found))
-
-    return tuple(map(judged, drifts))
-
-
-def _with_tools(
-    plan: ClusterPlan,
-    drifts: tuple[DeviceDrift, ...],
-    applied: Applied,
-    facts: Mapping[str, Facts],
-) -> tuple[DeviceDrift, ...]:
-    """Add tools that were sent to a host but are missing or altered there."""
-    hosts = {watched.device: watched.step.endpoint.device for watched in plan.watched}
     sent = {
         each.name: recorded.stdin
         for each in (*plan.hypervisors, *plan.hosts)
         if (recorded := applied.step(each.sending.name)) is not None
     }
 
-    def looked(drift: DeviceDrift) -> DeviceDrift:
-        found, stdin = facts.get(drift.device), sent.get(hosts.get(drift.device, ""))
-        lacking = _lacking(found) if isinstance(found, HostState) else ()
+    def of_step(watched: Watched) -> DeviceDrift:
+        facts = seen.host(watched.device)
+        drift = drift_of_step(watched.known(applied.instances), applied, facts)
+        if not isinstance(facts, HostState):
+            return drift
+        host = hosts.get(watched.step.name)
+        if host is not None and host.placement:
+            look = parse_look(f"{key}={value}" for key, value in facts.values.items())
+            drift = replace(drift, placement=judge_placement(host.placement, look))
+        if host is not None:
+            found = find_foreign_settings(host.guarded, host.desired, facts)
+            drift = replace(drift, beside=found)
+        stdin, lacking = sent.get(watched.step.endpoint.device), _lacking(facts)
         return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
 
-    return tuple(map(looked, drifts))
+    steps = with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
+    return (*(each.drift for each in objects), *switches, *steps)
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
@@ -146,13 +98,9 @@ def _lacking(seen: HostState) -> tuple[str, ...]:
     return tuple(key.removeprefix(TOOL_LACKS) for key in seen.values if key.startswith(TOOL_LACKS))
 
 
-def _drift_of(
-    switch: SwitchPlan,
-    applied: Applied,
-    facts: SwitchState | Unreachable | None,
-    networks: Networks,
-) -> DeviceDrift:
+def _drift_of(switch: SwitchPlan, applied: Applied, seen: Seen, networks: Networks) -> DeviceDrift:
     """Compare a switch with its last applied state, and its cables and routes with the file."""
+    facts = seen.switch(switch.name)
     drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
     neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
     return replace(
@@ -163,12 +111,7 @@ def _drift_of(
     )
 
 
-def intend(
-    plan: ClusterPlan,
-    applied: Applied,
-    seen: Seen,
-    accept: Accept,
-) -> Intentions:
+def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> Intentions:
     """Decide repair notes, the acceptance run, and recreations for this update."""
     plan, drifts = _adjusted(plan, applied, seen)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
@@ -358,10 +301,7 @@ def _refusal(drift: DeviceDrift, where: str) -> Finding:
     if drift.stranger:
         return refusal("host key", reason, where, "", drift.device)
     why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
+    fix = "make it reachable; to preview without looking: pulumi config set railyard:observe never"
     return refusal(
-        "unreachable",
-        reason,
-        f"{where}; {why}, so it has to be touched",
-        "make it reachable; to preview without looking: pulumi config set railyard:observe never",
-        drift.device,
+        "unreachable", reason, f"{where}; {why}, so it has to be touched", fix, drift.device
     )

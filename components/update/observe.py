@@ -55,11 +55,8 @@ def observe_site(
 ) -> Seen:
     """Read the cloud, then every switch, every watched device and the cluster at once.
 
-    Args:
-        plan: The wanted state, and the endpoint of each device.
-        secrets: Secret name to value.
-        applied: The last applied state, which has the addresses of cloud instances.
-        looks: Functions that read devices; the default is that of an update.
+    `applied` has the addresses of cloud instances. `looks` are functions that read devices; the
+    default is that of an update.
 
     Returns:
         The facts, or why a device could not be read; instances that are gone or stopped stay
@@ -74,11 +71,7 @@ def observe_site(
 
 
 async def _observe_all(
-    plan: ClusterPlan,
-    secrets: Mapping[str, str],
-    applied: Applied,
-    cloud: CloudFacts,
-    how: Looks,
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, cloud: CloudFacts, how: Looks
 ) -> tuple[dict[str, Facts], ClusterLook | Unreachable | None]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     switches = [

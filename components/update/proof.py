@@ -116,10 +116,7 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
 
     The engine deletes last, so acceptance still ran with the resources to delete.
 
-    Args:
-        applied: The recorded state.
-        registered: The names of all resources that this update keeps or makes.
-        stack: The stack's name.
+    `registered` are the names of all resources that this update keeps or makes.
     """
     steps = {applied.within.get(name, name) for name in applied.steps}
     count = len({*steps, *applied.objects, *applied.releases} - registered)
@@ -137,12 +134,8 @@ def narrow(
 ) -> AcceptancePlan:
     """Return the acceptance plan of this run.
 
-    Args:
-        spec: The site.
-        whole: The acceptance plan of the whole site.
-        accept: When to run acceptance, and how much of it.
-        changed: Devices that this update changes; None if unknown, or if acceptance must cover the
-            whole site.
+    `changed` are the devices that this update changes; None if unknown, or if acceptance must cover
+    the whole site.
     """
     if accept == "never":
         return replace(whole, policy=replace(whole.policy, asked=False))
@@ -167,11 +160,8 @@ _PAIR: Final = 2
 def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool) -> AcceptancePlan:
     """Return the part of acceptance that the user selected.
 
-    Args:
-        spec: The site.
-        plan: The acceptance plan of this run.
-        scope: A key of `SCOPES` and names, or empty for all.
-        adds: The result adds to an earlier proof of the whole site.
+    `scope` is a key of `SCOPES` and names, or empty for all. `adds` is whether the result adds to
+    an earlier proof of the whole site.
 
     Raises:
         UsageError: The key or name is unknown, or no probe matches.

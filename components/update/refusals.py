@@ -169,13 +169,9 @@ def _refusal(
 ) -> Finding:
     base = " (against the last applied settings, since nothing was read)" if unread else ""
     words = interrupted_words(switch, changes)
-    return refusal(
-        "disruption",
-        f"{switch.name} would interrupt traffic{base}: {words}",
-        Place(_PORTS, policy),
-        "plan a window and set disruption.ports to allow, or take the change back",
-        switch.name,
-    )
+    what = f"{switch.name} would interrupt traffic{base}: {words}"
+    fix = "plan a window and set disruption.ports to allow, or take the change back"
+    return refusal("disruption", what, Place(_PORTS, policy), fix, switch.name)
 
 
 def exec_notes(
@@ -260,20 +256,14 @@ def _taken(watched: Watched, seen: Seen) -> Iterator[Finding]:
     wanted = parse_state(watched.step.desired).values
     if mac := facts.values.get(ADDRESS):
         address = wanted["virtual_address"]
-        yield refusal(
-            "virtual-address",
-            f"{address} is already used by {mac}, which is not a balancer of this site.",
-            Place((*_PATH, "address"), address),
-            "choose a free address of that network, or take it from that machine",
-        )
+        what = f"{address} is already used by {mac}, which is not a balancer of this site."
+        fix = "choose a free address of that network, or take it from that machine"
+        yield refusal("virtual-address", what, Place((*_PATH, "address"), address), fix)
     if router := facts.values.get(ROUTER):
         number = _number(wanted)
-        yield refusal(
-            "virtual-router",
-            f"{router} is a VRRP router of the number {number} in the network of the balancers.",
-            Place((*_PATH, "router_id"), number),
-            "choose another router_id, from 1 to 255",
-        )
+        what = f"{router} is a VRRP router of the number {number} in the network of the balancers."
+        fix = "choose another router_id, from 1 to 255"
+        yield refusal("virtual-router", what, Place((*_PATH, "router_id"), number), fix)
 
 
 def _number(wanted: Mapping[str, str]) -> str:

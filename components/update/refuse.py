@@ -109,12 +109,9 @@ def _nodes(plan: ClusterPlan) -> set[str]:
 def _workers(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     had, kept = recorded_nodes(applied, "agent"), _nodes(plan)
     if len(had) > 1 and not kept.intersection(had):
-        yield Loss(
-            f"all {len(had)} workers of the cluster {spec.name} would leave it at once",
-            _may_reset(spec),
-            f"remove some with this update, and the rest with another; or {_RESET}",
-            (spec.name,),
-        )
+        what = f"all {len(had)} workers of the cluster {spec.name} would leave it at once"
+        fix = f"remove some with this update, and the rest with another; or {_RESET}"
+        yield Loss(what, _may_reset(spec), fix, (spec.name,))
 
 
 def _may_reset(spec: ClusterSpec) -> bool:
@@ -129,13 +126,11 @@ def _cluster(spec: ClusterSpec, applied: Applied) -> Iterator[Loss]:
     access = [step for name, step in applied.steps.items() if name.endswith(_ACCESS) and step.stdin]
     was = parse_state(access[0].stdin).values.get("cluster", "") if access else ""
     if was and was != spec.name:
-        yield Loss(
+        what = (
             f"the cluster {was} would become {spec.name}, and every object that Railyard made in it"
-            " would be deleted and made again",
-            _may_reset(spec),
-            f"write `name: {was}`; or {_RESET}",
-            (was,),
+            " would be deleted and made again"
         )
+        yield Loss(what, _may_reset(spec), f"write `name: {was}`; or {_RESET}", (was,))
     registry = spec.sources.registry
     nodes = [step for name, step in applied.steps.items() if name.endswith("-k3s")]
     had = any(f"\n{CA_FILE}." in f"\n{step.stdin}" for step in nodes)

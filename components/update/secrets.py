@@ -43,10 +43,7 @@ def outside_secrets(
 ) -> dict[str, str]:
     """Return the secrets that the file takes from the environment or a program.
 
-    Args:
-        spec: The site.
-        environ: The caller's environment.
-        stack: The secrets of the stack, which are checked too.
+    The secrets of the stack are checked too.
 
     Raises:
         UsageError: A variable is unset, a program prints nothing, or a one-line secret has several
@@ -97,11 +94,7 @@ def resolve(
 ) -> dict[str, str]:
     """Read each source once.
 
-    Args:
-        references: Secrets with their places in the file; secrets of the stack are skipped.
-        environ: The caller's environment.
-        call: Runs a program and returns its output.
-        known: Other secrets, which no error may show.
+    Secrets of the stack are skipped. No error shows a secret of `known`.
 
     Returns:
         Name (`SecretRef.name`) to value.

@@ -185,10 +185,7 @@ def _state(facts: HostState | Unreachable, service: str) -> str:
 def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
     """Describe lost servers and balancers, before an update and in `railyard drift`.
 
-    Args:
-        plan: The wanted state.
-        applied: The last applied state; a server without a record cannot be lost.
-        seen: The facts.
+    A server without a record in the last applied state cannot be lost.
     """
     servers = servers_of(plan, applied, seen)
     lost = [each for each in servers if each.state]

@@ -29,7 +29,7 @@ from components.cloud import Instances
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
 from components.cloud.cloud_plan import plan_cloud
 from components.model.cluster import ClusterSpec
-from components.update.own_state import read_own_state
+from stacks.own_state import read_own_state
 from components.remote.component import Remote
 config = pulumi.Config()
 spec = ClusterSpec.model_validate_json(pathlib.Path("spec.json").read_text())

@@ -42,7 +42,7 @@ from components.remote.handoffs import FabricReady, gate
 from components.hosts.component import Hosts
 from components.model.cluster import ClusterSpec
 from components.update.observe import observe_site
-from components.update.own_state import read_own_state
+from stacks.own_state import read_own_state
 from components.plan.make import make_plan
 from components.remote.component import Remote, connection_of
 from components.remote.step import render_remote_command

@@ -32,7 +32,7 @@ from components.fabric import Fabric
 from components.fabric.device import observe_switch
 from components.fabric.fabric_plan import plan_fabric
 from components.model.cluster import ClusterSpec
-from components.update.own_state import read_own_state
+from stacks.own_state import read_own_state
 from components.remote.component import Remote
 
 config = pulumi.Config("railyard")

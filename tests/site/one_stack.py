@@ -19,7 +19,7 @@ from components.remote.component import Remote
 from components.remote.handoffs import HostsReady, gate
 from components.update.decide import intend
 from components.update.observe import observe_site
-from components.update.own_state import read_own_state
+from stacks.own_state import read_own_state
 from stacks.upper import prove
 from tests.drift.test_every_object import of_registry, plans
 from tests.schemas.test_manifests import example_site

@@ -12,8 +12,8 @@ from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
 from components.kubernetes.live.parts_look import PartsAsked
 from components.plan.make import make_plan
-from components.update.begin import refuse
 from components.update.cluster import asked_of_parts, tried_pods
+from stacks.begin import refuse
 from tests.golden.site import EXAMPLES
 
 NAD = {

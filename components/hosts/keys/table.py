@@ -310,9 +310,7 @@ _VFS: Final = _of_vf(
         HostKey("link_state", 43, one_of("auto", "enable", "disable")),
     ),
     *has_effect(
-        Effect.CLASS,
-        HostKey("min_rate_mbit_s", 43, _RATE),
-        HostKey("max_rate_mbit_s", 43, _RATE),
+        Effect.CLASS, HostKey("min_rate_mbit_s", 43, _RATE), HostKey("max_rate_mbit_s", 43, _RATE)
     ),
     HostKey("place", values=one_of("here", "away"), undo="looked"),
 )

@@ -59,11 +59,8 @@ def bring_charts(
 ) -> Mapping[str, str]:
     """Fetch the charts and files that the engine and the steps read from this machine.
 
-    Args:
-        spec: The site.
-        lock: Its lock; without one nothing is pinned.
-        secrets: Secret name to value.
-        asks: Whether this run may contact registries, unlike a preview that contacts nothing.
+    Without a lock nothing is pinned. `asks` is whether this run may contact registries, unlike a
+    preview that contacts nothing.
 
     Returns:
         Release to a warning, for each chart that is not on this machine.
@@ -106,13 +103,7 @@ def begin(
 ) -> Begun:
     """Decide what this update does.
 
-    Args:
-        checked: The site, with its lines.
-        plan: Its plan.
-        applied: The last applied state.
-        seen: The facts; empty if nothing was read.
-        orders: The settings of this run.
-        parts: The findings about the parts of an existing cluster.
+    `seen` is empty if nothing was read; `parts` are the findings about an existing cluster's parts.
 
     Raises:
         UsageError: The update is refused; the text is the whole report.

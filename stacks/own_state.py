@@ -49,9 +49,8 @@ def note_names() -> set[str]:
 def read_own_state(spec: ClusterSpec | None = None) -> Applied:
     """Read the recorded inputs and outputs of every resource of this stack.
 
-    Args:
-        spec: The site. The resources of devices that it renames keep their place in the state:
-            call this before the first resource.
+    The resources of devices that the site renames keep their place in the state: call this before
+    the first resource.
     """
     applied = _read_state()
     return applied if spec is None else _keep_renamed(applied.follow(spec))
@@ -60,9 +59,7 @@ def read_own_state(spec: ClusterSpec | None = None) -> Applied:
 def _keep_renamed(applied: Applied) -> Applied:
     """Give each renamed resource an alias with its old name in the state."""
 
-    def add(
-        args: pulumi.ResourceTransformationArgs,
-    ) -> pulumi.ResourceTransformationResult | None:
+    def add(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         old = applied.former.get(args.name) if args.type_.startswith("command:") else None
         if old is None:
             return None
