@@ -12,8 +12,15 @@ import pytest
 
 from components.acceptance.evidence import dump_evidence
 from components.acceptance.report.archive import keep_evidence, last_accepted, latest_evidence
-from components.acceptance.report.minisign import SignatureError, parse_secret_key, verify
-from components.acceptance.report.store import Store, StoreError, WrongRunError, open_signer
+from components.acceptance.report.store import (
+    SignatureError,
+    Store,
+    StoreError,
+    WrongRunError,
+    open_signer,
+    parse_secret_key,
+    verify,
+)
 from components.core.errors import RailyardError, UsageError
 from tests.acceptance.stores import EVIDENCE, KEY, OTHER, keep, opened, spec_of
 
