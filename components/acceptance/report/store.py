@@ -205,7 +205,10 @@ class Store:
         if not found:
             which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
             there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
-            raise self._wrong(f"{which} is missing; the store has {there}", stack)
+            fix = f"railyard accept {stack}" if digest or not runs else "name one of these runs"
+            raise WrongRunError(
+                _report(f"{which} is missing; the store has {there}", self.spec.address, fix)
+            )
         text, signature = self._verified(stack, found[-1])
         if digest not in ("", digest_of(text)):
             what = f"run {run} has the digest {digest_of(text)}, and the state names {digest}"
@@ -291,14 +294,9 @@ class Store:
                 raise StoreError(_report(error.strerror or str(error), where, fix)) from error
         raise AssertionError  # pragma: no cover - the second try returns or raises
 
-    def _wrong(self, what: str, stack: str, name: str = "") -> WrongRunError:
-        where = f"{self.spec.address} {name and f'{stack}/{name}'}".rstrip()
-        fix = (
-            f"find out who wrote it; railyard accept {stack}"
-            if name
-            else f"railyard accept {stack}"
-        )
-        return WrongRunError(_report(what, where, fix))
+    def _wrong(self, what: str, stack: str, name: str) -> WrongRunError:
+        fix = f"find out who wrote it; railyard accept {stack}"
+        return WrongRunError(_report(what, f"{self.spec.address} {stack}/{name}", fix))
 
 
 def _report(what: str, where: str, fix: str) -> str:
