@@ -41,7 +41,7 @@ from components.acceptance.report.archive import (
 from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
-from components.artefacts.web import Access, FetchError, Login
+from components.artefacts.web import Access, Call, FetchError, Login
 from components.core.errors import RailyardError, UsageError
 from components.model.sources import EvidenceStore
 from components.model.units import SecretRef
@@ -54,6 +54,7 @@ _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _MISSING: Final = 404
 _BROKEN: Final = 500
 _TITLE: Final = "org.opencontainers.image.title"
+_WORDS: Final = b"Railyard writes here before it proves.\n"
 _Found = TypeVar("_Found")
 
 
@@ -85,6 +86,9 @@ class _Folder:
         for part, body in parts.items():
             write_whole(self.root / stack / name / part, body)
 
+    def check(self, stack: str) -> None:
+        write_whole(self.root / stack / "check", _WORDS)
+
 
 @dataclass(frozen=True, slots=True)
 class _InBucket:
@@ -104,6 +108,9 @@ class _InBucket:
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
             self.bucket.put(f"{self.prefix}{stack}/{name}/{part}", body)
+
+    def check(self, stack: str) -> None:
+        self.bucket.put(f"{self.prefix}{stack}/check", _WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,13 @@ class _InRegistry:
         whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
         self.client.push_manifest(self.repository, f"{stack}.{name}", whole)
 
+    def check(self, stack: str) -> None:
+        """Begin an upload: the registry drops it, and a tag might be immutable."""
+        del stack
+        begin = Call(f"{self.client.base}/{self.repository}/blobs/uploads/", "POST", data=b"")
+        with self.client.call(begin, self.repository, "pull,push"):
+            return
+
     def _push(self, body: bytes) -> dict[str, object]:
         digest = f"sha256:{sha256(body).hexdigest()}"
         with TemporaryDirectory() as folder:
@@ -170,12 +184,12 @@ class Store:
     place: _Folder | _InBucket | _InRegistry
 
     def check_writable(self, stack: str) -> None:
-        """Write a file before the probes run, so that a store that refuses costs no proof.
+        """Try to write before the probes run, so that a store that refuses costs no proof.
 
         Raises:
             StoreError: It refused.
         """
-        self._ask(lambda: self.place.write(stack, "check", {"check": b"railyard writes here\n"}))
+        self._ask(lambda: self.place.check(stack))
 
     def keep(self, stack: str, evidence: Evidence, signer: Signer) -> None:
         """Sign a run, and write it into this machine's archive and the store.
