@@ -32,6 +32,7 @@ _CAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "NoSuchBucket": ("the bucket does not exist", "correct `address` and `endpoint`, or make it"),
     "AccessDenied": ("the login may not do this", _RIGHTS),
     "InvalidAccessKeyId": ("the access key is unknown", _KEYS),
+    "XAdminUserNotFound": ("the access key is unknown", _KEYS),  # versitygw
     "SignatureDoesNotMatch": ("the secret key is wrong", _KEYS),
     "ExpiredToken": ("the session token has expired", f"renew it: {_KEYS.partition(', or ')[2]}"),
     "RequestTimeTooSkewed": ("this machine's clock is wrong", "synchronise it by NTP"),
@@ -48,6 +49,7 @@ _BY_STATUS: Final[Mapping[int, str]] = {
     HTTPStatus.INSUFFICIENT_STORAGE: "QuotaExceeded",
 }
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 _EXPECTED: Final = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 _KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
 _NEXT: Final = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
@@ -144,9 +146,12 @@ def _explained(error: FetchError) -> FetchError:
     """The same refusal in the words of S3's error answer, with the fix for that code."""
     said = error.body.decode("utf-8", "replace")
     code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
-    if code not in _CAUSES:
+    if code in {"", "NoSuchKey"}:
         return error
-    what, fix = _CAUSES[code]
+    unknown = (
+        html.unescape(words[1]).rstrip(".") if (words := _MESSAGE.search(said)) else "it refuses"
+    )
+    what, fix = _CAUSES.get(code, (unknown, "look that code up in the manual of the server"))
     expected = _EXPECTED.search(said)
     region = expected[1] or expected[2] if expected else error.headers.get("x-amz-bucket-region")
     if fix == _REGION and region:

@@ -198,7 +198,9 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
 def _store_secrets(named: Named | None, stack: str) -> Mapping[str, str]:
     """The secrets that reading the store needs: of the stack, and from outside."""
     needed = named.store.secrets if named and named.store else ()
-    own = read_config(stack).secrets if any(each.secret for each in needed) else {}
+    own: Mapping[str, str] = {}
+    if any(each.secret for each in needed):
+        own = read_config(stack).secrets
     outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
     return {**own, **outside, **secrets_from(os.environ)}
 

@@ -375,6 +375,9 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
         yield Section("acceptance", heading, tuple(lines), frozenset(nodes))
     limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
     yield Section("acceptance", "Floors of acceptance", as_lines(limits))
+    if (store := plan.acceptance.store) is not None:
+        shown = flatten(store.model_dump(mode="json", exclude_defaults=True))
+        yield Section("acceptance", "Evidence store", as_lines(shown))
 
 
 def _minutes(seconds: int) -> str:

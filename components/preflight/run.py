@@ -212,9 +212,8 @@ def run_preflight(
         playbooks = pool.submit(look_at_kubespray, spec, project)
         cloud = pool.submit(_cloud, plan, secrets, applied)
         store = pool.submit(look_at_store, spec.evidence_store, plan.stack, secrets)
-        seen = seeing.result()
-        more = (*looked, cluster, playbooks, cloud, store)
-        others = [found for each in more for found in each.result()]
+        seen, looked = seeing.result(), [*looked, cluster, playbooks, cloud, store]
+        others = [found for each in looked for found in each.result()]
     drifts = judge_drift(plan, applied, seen)
     findings = (
         *_missing_secrets(spec, secrets),

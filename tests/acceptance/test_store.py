@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,15 @@ import pytest
 
 from components.acceptance.evidence import dump_evidence
 from components.acceptance.report.archive import keep_evidence, last_accepted, latest_evidence
-from components.acceptance.report.minisign import SignatureError, parse_secret_key, verify
-from components.acceptance.report.store import Store, StoreError, WrongRunError, open_signer
+from components.acceptance.report.store import (
+    SignatureError,
+    Store,
+    StoreError,
+    WrongRunError,
+    open_signer,
+    parse_secret_key,
+    verify,
+)
 from components.core.errors import RailyardError, UsageError
 from tests.acceptance.stores import EVIDENCE, KEY, OTHER, keep, opened, spec_of
 
@@ -75,9 +83,10 @@ def test_a_missing_run_is_named_with_those_that_are_there(store: Store) -> None:
     assert str(raised.value) == (
         "evidence_store: run 5 of dev is missing; the store has 7.\n"
         f"  where  {store.spec.address}\n"
-        "  fix    railyard accept dev."
+        "  fix    name one of these runs."
     )
-    with pytest.raises(WrongRunError, match=r"run 7 of dev \(0000000000000000\) is missing"):
+    gone = r"run 7 of dev \(0000000000000000\) is missing; the store has 7\.\n.*\n.*accept dev"
+    with pytest.raises(WrongRunError, match=gone):
         store.fetch("dev", 7, "0" * 64)
 
 
@@ -182,6 +191,21 @@ class _Full:
         self.after -= 1
         if self.after < 0 <= descriptor:
             raise OSError(28, os.strerror(28))
+
+
+def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.artefacts.web.TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        store = opened(spec_of("s3://proofs", endpoint=address), keys)
+        with pytest.raises(StoreError) as raised:
+            store.check_writable("dev")
+    assert str(raised.value) == (
+        "evidence_store: it cannot be reached: no answer in time.\n"
+        f"  where  {address}/proofs/dev/check\n"
+        "  fix    see that this machine reaches it: name, route, firewall, HTTPS_PROXY."
+    )
 
 
 def test_a_folder_that_is_a_file_is_refused(store: Store) -> None:

@@ -107,7 +107,8 @@ def test_several_who_prove_at_once_keep_all_runs(served: Served) -> None:
     store, signer = served.open(), open_signer(served.spec, {"evidence_key": KEY.secret})
     runs = [EVIDENCE.model_copy(update={"facts": {"who": str(each)}}) for each in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda run: served.open().keep("dev", run, signer), runs))
+        kept = [pool.submit(served.open().keep, "dev", run, signer) for run in runs]
+    assert [each.result() for each in kept] == [None] * 6
     names = [name for name in store.place.names("dev") if name.startswith("run-0007.")]
     assert len(names) == 6
     assert len({store.place.read("dev", name, "evidence.json") for name in names}) == 6

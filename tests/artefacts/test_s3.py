@@ -114,6 +114,8 @@ ERROR = (
         ),
         (301, ERROR.format("PermanentRedirect", "", ""), "another region", "write the bucket's"),
         (507, "", "the bucket is full", "free space"),
+        (404, ERROR.format("XAdminUserNotFound", "", ""), "the access key is unknown", "`login`"),
+        (400, ERROR.format("Odd", "It &lt;is&gt;.", ""), "It <is> (S3: Odd)", "look that code up"),
         (500, "<html>", "500 Internal Server Error", "try again later"),
     ],
 )

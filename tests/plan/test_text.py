@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.to_json import flatten, to_json
+from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan, scripts_of
 from components.plan.sections import list_sections, port_lines, stages_of_steps, yaml_of
 from components.plan.text import STAGES, Choice, choose, render_plan, render_summary
@@ -144,6 +145,18 @@ def test_a_summary_has_what_is_decided_for_the_site_and_counts() -> None:
     assert "\nfabric       1 switch\n" in text
     assert "\nhosts        3 hosts, 6 steps\n" in text
     assert "\nacceptance   6 probes\n" in text
+
+
+def test_the_evidence_store_is_shown_without_its_defaults() -> None:
+    key = "RWSLRWwpbvN+ieJaB1p8pt+vq4V2vA3kizyLu+RQLRRbpH4BFxIP2gPY"
+    store = {"address": "/srv/proofs", "signing_key": {"secret": "a"}, "trusted_keys": [key]}
+    spec = ClusterSpec.model_validate(SPEC.model_dump() | {"evidence_store": store})
+    assert _section("Evidence store", render_plan(make_plan(spec, "dev"))).splitlines() == [
+        "address=/srv/proofs",
+        "signing_key.secret=a",
+        f"trusted_keys={key}",
+    ]
+    assert "Evidence store" not in TEXT
 
 
 def test_what_destroy_leaves_is_said_last() -> None:

@@ -2,8 +2,8 @@
 
 The state of a stack has only digests. The folder `.railyard/<stack>` in the program's folder has
 the texts: `requests/<digest>.json`, and `run-NNNN/evidence.json` with the logs and the report of
-that run. To prove a stack from several machines, keep that folder with the state; otherwise each
-machine begins another archive. The runs also show when each part was last proven.
+that run. Several machines share it by a store (`store.py`), else each begins another archive. The
+runs also show when each part was last proven.
 """
 
 from __future__ import annotations

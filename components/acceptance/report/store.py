@@ -4,21 +4,30 @@ A run is `evidence.json` and its signature, under a name with its number, end an
 operators who prove at once write two names. The evidence, or in a registry the tag, comes last, so
 a run that is listed is whole. Verified runs are copied into this machine's archive; logs stay on
 the machine that proved.
+
+Signatures have the format of minisign (jedisct1.github.io/minisign), whose tools verify them too: a
+key is Ed25519 and an identifier of 8 bytes. It signs the BLAKE2b digest of a text; a second
+signature covers the first one and the trusted comment.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
 from components.acceptance.report.archive import (
@@ -29,16 +38,10 @@ from components.acceptance.report.archive import (
     run_folder,
     write_whole,
 )
-from components.acceptance.report.minisign import (
-    SignatureError,
-    Signer,
-    parse_secret_key,
-    verify,
-)
 from components.artefacts.naming import MANIFESTS, Manifest
 from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
-from components.artefacts.web import Access, FetchError, Login
+from components.artefacts.web import Access, Call, FetchError, Login
 from components.core.errors import RailyardError, UsageError
 from components.model.sources import EvidenceStore
 from components.model.units import SecretRef
@@ -51,6 +54,7 @@ _STAMP: Final = "%Y%m%dT%H%M%SZ"
 _MISSING: Final = 404
 _BROKEN: Final = 500
 _TITLE: Final = "org.opencontainers.image.title"
+_WORDS: Final = b"Railyard writes here before it proves.\n"
 _Found = TypeVar("_Found")
 
 
@@ -82,6 +86,9 @@ class _Folder:
         for part, body in parts.items():
             write_whole(self.root / stack / name / part, body)
 
+    def check(self, stack: str) -> None:
+        write_whole(self.root / stack / "check", _WORDS)
+
 
 @dataclass(frozen=True, slots=True)
 class _InBucket:
@@ -101,6 +108,9 @@ class _InBucket:
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
             self.bucket.put(f"{self.prefix}{stack}/{name}/{part}", body)
+
+    def check(self, stack: str) -> None:
+        self.bucket.put(f"{self.prefix}{stack}/check", _WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,13 @@ class _InRegistry:
         whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
         self.client.push_manifest(self.repository, f"{stack}.{name}", whole)
 
+    def check(self, stack: str) -> None:
+        """Begin an upload: the registry drops it, and a tag might be immutable."""
+        del stack
+        begin = Call(f"{self.client.base}/{self.repository}/blobs/uploads/", "POST", data=b"")
+        with self.client.call(begin, self.repository, "pull,push"):
+            return
+
     def _push(self, body: bytes) -> dict[str, object]:
         digest = f"sha256:{sha256(body).hexdigest()}"
         with TemporaryDirectory() as folder:
@@ -167,12 +184,12 @@ class Store:
     place: _Folder | _InBucket | _InRegistry
 
     def check_writable(self, stack: str) -> None:
-        """Write a file before the probes run, so that a store that refuses costs no proof.
+        """Try to write before the probes run, so that a store that refuses costs no proof.
 
         Raises:
             StoreError: It refused.
         """
-        self._ask(lambda: self.place.write(stack, "check", {"check": b"railyard writes here\n"}))
+        self._ask(lambda: self.place.check(stack))
 
     def keep(self, stack: str, evidence: Evidence, signer: Signer) -> None:
         """Sign a run, and write it into this machine's archive and the store.
@@ -202,7 +219,10 @@ class Store:
         if not found:
             which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
             there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
-            raise self._wrong(f"{which} is missing; the store has {there}", stack)
+            fix = f"railyard accept {stack}" if digest or not runs else "name one of these runs"
+            raise WrongRunError(
+                _report(f"{which} is missing; the store has {there}", self.spec.address, fix)
+            )
         text, signature = self._verified(stack, found[-1])
         if digest not in ("", digest_of(text)):
             what = f"run {run} has the digest {digest_of(text)}, and the state names {digest}"
@@ -288,14 +308,9 @@ class Store:
                 raise StoreError(_report(error.strerror or str(error), where, fix)) from error
         raise AssertionError  # pragma: no cover - the second try returns or raises
 
-    def _wrong(self, what: str, stack: str, name: str = "") -> WrongRunError:
-        where = f"{self.spec.address} {name and f'{stack}/{name}'}".rstrip()
-        fix = (
-            f"find out who wrote it; railyard accept {stack}"
-            if name
-            else f"railyard accept {stack}"
-        )
-        return WrongRunError(_report(what, where, fix))
+    def _wrong(self, what: str, stack: str, name: str) -> WrongRunError:
+        fix = f"find out who wrote it; railyard accept {stack}"
+        return WrongRunError(_report(what, f"{self.spec.address} {stack}/{name}", fix))
 
 
 def _report(what: str, where: str, fix: str) -> str:
@@ -390,3 +405,90 @@ def _digest_in(folder: Path) -> str:
         return sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
     except OSError:
         return ""
+
+
+_KEY: Final = b"Ed"
+_HASHED: Final = b"ED"
+"""A signature of the text's digest; signatures of whole texts (`Ed`) are older, and refused."""
+_ID: Final = slice(2, 10)
+_SECRET: Final = slice(62, 94)
+"""The seed in a secret key: algorithms (6), salt (32), two limits (16) and the identifier (8) come
+before it, the public key and a checksum after it."""
+_SECRET_BYTES: Final = 158
+_SIGNATURE_BYTES: Final = 74
+_COMMENT: Final = "trusted comment: "
+_LINES: Final = 4
+
+
+class SignatureError(UsageError):
+    """A signature that proves nothing; the text is one clause about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A secret key without a password: its store encrypts it."""
+
+    identifier: bytes
+    key: Ed25519PrivateKey = field(repr=False)
+
+    @property
+    def public(self) -> str:
+        """The public key, as the second line of minisign's file has it."""
+        raw = self.key.public_key().public_bytes_raw()
+        return base64.b64encode(_KEY + self.identifier + raw).decode()
+
+    def sign(self, text: bytes, comment: str) -> str:
+        """The signature file of a text; `comment` is one line, and is signed too."""
+        own = self.key.sign(hashlib.blake2b(text).digest())
+        whole = base64.b64encode(self.key.sign(own + comment.encode())).decode()
+        first = base64.b64encode(_HASHED + self.identifier + own).decode()
+        return f"untrusted comment: signature by railyard\n{first}\n{_COMMENT}{comment}\n{whole}\n"
+
+
+def parse_secret_key(text: str) -> Signer:
+    """Read a secret key: minisign's file, or its second line alone.
+
+    Raises:
+        SignatureError: It is another text, or has a password.
+    """
+    raw = _decode((text.strip().splitlines() or [""])[-1])
+    if len(raw) != _SECRET_BYTES or not raw.startswith(_KEY):
+        raise SignatureError("is not a secret key of minisign")
+    if raw[2:4] != b"\0\0":
+        raise SignatureError("is a key with a password, which `minisign -C -W` removes")
+    return Signer(raw[54:62], Ed25519PrivateKey.from_private_bytes(raw[_SECRET]))
+
+
+def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
+    """Verify the signature of a text, and return its trusted comment.
+
+    Args:
+        text: The signed text.
+        signature: The contents of its `.minisig` file.
+        trusted: Public keys; one of them must have signed.
+
+    Raises:
+        SignatureError: It is not a signature, of no trusted key, or of another text.
+    """
+    lines = signature.splitlines()
+    raw, whole = (_decode(lines[1]), _decode(lines[3])) if len(lines) == _LINES else (b"", b"")
+    if len(raw) != _SIGNATURE_BYTES or not raw.startswith(_HASHED):
+        raise SignatureError("is not a signature of minisign")
+    keys = {key[_ID]: key for key in map(_decode, trusted)}
+    if (key := keys.get(raw[_ID])) is None:
+        name = raw[_ID][::-1].hex().upper()
+        raise SignatureError(f"is by the key {name}, which `trusted_keys` does not list")
+    comment, public = lines[2].removeprefix(_COMMENT), Ed25519PublicKey.from_public_bytes(key[10:])
+    try:
+        public.verify(raw[10:], hashlib.blake2b(text).digest())
+        public.verify(whole, raw[10:] + comment.encode())
+    except InvalidSignature:
+        raise SignatureError("does not hold: the text was cut short or changed") from None
+    return comment
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
