@@ -40,6 +40,13 @@ def drift(
 
     Exit code 0: no drift, 3: drift, 4: something could not be read, or an update is running.
     """
+    code, text = look_for_drift(stack, output)
+    say(text, nl=False, paint=output == "text")
+    raise typer.Exit(code)
+
+
+def look_for_drift(stack: str, output: Literal["text", "json"] = "text") -> tuple[int, str]:
+    """Compare a stack, and return the exit code and the report."""
     loaded = load_stack(stack)
     plan, applied, secrets = loaded.plan, loaded.applied, loaded.reach_secrets
     seen = observe_site(plan, secrets, applied)
@@ -56,11 +63,9 @@ def drift(
             "devices": to_json(drifts),
             "cluster": to_json(cluster),
         }
-        say(json.dumps(body, indent=1, sort_keys=True))
-    else:
-        left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
-        say(render_drift(drifts) + cluster.render() + left_out + words, nl=False, paint=True)
-    raise typer.Exit(code)
+        return code, json.dumps(body, indent=1, sort_keys=True) + "\n"
+    left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
+    return code, render_drift(drifts) + cluster.render() + left_out + words
 
 
 baseline_app = command_app(

@@ -49,6 +49,8 @@ from components.preview.report import (
 app = command_app()
 Form = Literal["text", "markdown", "json"]
 GIT_DEADLINE_S: Final = 30
+FAILED: Final = "pulumi preview failed"
+"""Begin of the alarm if the engine refuses the update."""
 
 
 @app.command()
@@ -71,7 +73,7 @@ def preview(
     """Show the effects of an update: old and new settings, and interruptions."""
     if full is not None:
         _write(full, "", mode="a")  # fails early if it cannot be written; keeps old content
-    found = _against(stack, against) if against else _of_stack(stack, offline=offline)
+    found = _against(stack, against) if against else preview_stack(stack, offline=offline)
     if full is not None:
         _write(full, plain_text(render_text(found)))
     if form == "json":
@@ -178,7 +180,8 @@ def _show(reference: str, file: Path) -> bytes:
     return text
 
 
-def _of_stack(name: str, *, offline: bool) -> Preview:
+def preview_stack(name: str, *, offline: bool = False) -> Preview:
+    """Preview an update of one stack."""
     loaded = load_stack(name)
     inputs = recorded_inputs(pulumi(["stack", "export", "--stack", name]))
     recorded = renamed_items(items_of_state(inputs), loaded.spec)
@@ -213,5 +216,5 @@ def _with_engine(name: str, found: Preview, edited: frozenset[str]) -> Preview:
 
 
 def _failed(found: Preview, why: str) -> Preview:
-    words = f"pulumi preview failed, and an update would: {why}"
+    words = f"{FAILED}, and an update would: {why}"
     return replace(found, alarms=(words, *found.alarms))

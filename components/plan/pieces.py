@@ -17,6 +17,8 @@ from components.core.to_json import json_pieces
 from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
 from components.plan.make import ClusterPlan, Part, make_plan
 
+STAGES: Final = ("fabric", "hosts", "reboots")
+"""The stages that every piece has; those of Kubernetes and acceptance are only in the cluster."""
 PAGE: Final = "docs/howto/several-stacks.md"
 
 
@@ -152,6 +154,22 @@ def plan_piece(plan: ClusterPlan, piece: Piece) -> ClusterPlan:
         ports={name: each for name, each in kept.ports.items() if name in piece.switches},
         unreached=tuple(name for name in kept.unreached if name in piece.hosts),
     )
+
+
+def names_of_piece(plan: ClusterPlan) -> frozenset[str]:
+    """Return the names of the resources of its own devices; those on top of hosts are left out."""
+    switches = {
+        name
+        for each in plan.switches
+        for name in (
+            *(each.baseline_step, each.step),
+            *(each.exec_step, each.save_step, each.saved_step),
+        )
+    }
+    hosts = {step.name for each in plan.hosts for step in (each.sending, *each.all_steps)}
+    reboots = {step.name for group in plan.reboots for step in group.steps}
+    gates = {f"reboots-{group.number}" for group in plan.reboots}
+    return frozenset(switches | hosts | reboots | gates)
 
 
 def digest_of_piece(plan: ClusterPlan) -> str:

@@ -170,5 +170,6 @@ def _needs(record: Record) -> Iterator[str]:
         yield from record.get(key) or ()
     for key in _SINGLE:
         yield record.get(key) or ""
-    for urns in (record.get("propertyDependencies") or {}).values():
+    edges = cast("dict[str, list[str] | None]", record.get("propertyDependencies") or {})
+    for urns in edges.values():
         yield from urns or ()

@@ -1,0 +1,247 @@
+"""`railyard site split|join|list`, with a `pulumi` that keeps stacks in a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.model.cluster import ClusterSpec
+from components.plan.make import make_plan
+from components.plan.pieces import names_of_piece, pieces_of, plan_piece
+from components.update.secrets import secret_names
+from tests.cli import fake_engine
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES
+from tests.plan.test_pieces import split_site
+
+PIECES = ["prod-spines", "prod-a", "prod-b", "prod-cluster"]
+Store = Callable[..., dict[str, Any]]
+
+
+def record(name: str, kind: str = "command:local:Command") -> dict[str, Any]:
+    return {"urn": f"urn:pulumi:prod::site::{kind}::{name}", "type": kind, "custom": True}
+
+
+def state_of(spec: ClusterSpec) -> dict[str, Any]:
+    """A state with every switch and host, the stages, and an object of the cluster."""
+    whole = make_plan(spec, "prod")
+    names = [
+        n
+        for each in pieces_of(spec, "prod")
+        for n in sorted(names_of_piece(plan_piece(whole, each)))
+    ]
+    root = record("site-prod", "pulumi:pulumi:Stack") | {"custom": False}
+    stages = [
+        record(f"{stage}-ready", "pulumi:index:Stash") for stage in ("fabric", "hosts", "reboots")
+    ]
+    return {"resources": [root, *map(record, names), *stages, record("jobs")]}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A project with the stack `prod`; the call changes what the engine keeps, and returns it."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "pulumi"
+    program.write_text(f"#!{sys.executable}\n{Path(fake_engine.__file__).read_text()}")
+    program.chmod(0o755)
+    document = yaml.safe_load((EXAMPLES / "spine-leaf" / "site.yaml").read_text())
+    stacks = split_site().stacks
+    assert stacks is not None
+    document["stacks"] = stacks.model_dump(mode="json")
+    (tmp_path / "site.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    (tmp_path / "Pulumi.yaml").write_text("name: site\nruntime: python\n")
+    written: dict[str, object] = {"railyard:site": "site.yaml"}
+    written |= {f"railyard:{name}": {"secure": "v1:x"} for name in secret_names(split_site())}
+    for name in ("prod", *PIECES):
+        piece = {"railyard:piece": name[5:]} if name != "prod" else {}
+        text = yaml.safe_dump({"config": {**written, **piece}})
+        (tmp_path / f"Pulumi.{name}.yaml").write_text(text)
+    config = {"railyard:site": {"value": "site.yaml"}}
+    prod = {"config": config, "state": state_of(split_site())}
+    kept: dict[str, Any] = {"stacks": {"prod": prod}, "changes": {}, "fails": []}
+    (tmp_path / "store.json").write_text(json.dumps(kept))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.delenv("RAILYARD_CONFIG_FILE", raising=False)
+
+    def change(**values: object) -> dict[str, Any]:
+        found = json.loads(Path("store.json").read_text()) | values
+        Path("store.json").write_text(json.dumps(found))
+        return found
+
+    return change
+
+
+def counts(found: dict[str, Any]) -> dict[str, int]:
+    return {
+        name: len(each["state"].get("resources") or []) for name, each in found["stacks"].items()
+    }
+
+
+def names(found: dict[str, Any], stack: str) -> set[str]:
+    return {
+        each["urn"].rpartition("::")[2] for each in found["stacks"][stack]["state"]["resources"]
+    }
+
+
+def test_a_split_gives_each_stack_its_records_and_empties_the_old_one(
+    railyard: Call, store: Store
+) -> None:
+    before = names(store(), "prod") - {"site-prod"}
+    done = railyard("site", "split", "prod")
+    assert (done.code, done.err) == (0, "")
+    after = store()
+    assert counts(after)["prod"] == 0
+    found = {name: names(after, name) for name in PIECES}
+    assert set().union(*found.values()) - {f"site-{each}" for each in PIECES} == before
+    assert "gpu09-host" in found["prod-b"]
+    assert "spine-01-apply" in found["prod-spines"]
+    assert {"jobs", "mgmt01-host"} <= found["prod-cluster"]
+    assert after["stacks"]["prod-b"]["config"]["railyard:piece"] == {"value": "b"}
+    (backup,) = Path(".railyard/prod").glob("before-split-*/prod.json")
+    assert backup.stat().st_mode & 0o077 == 0
+    assert len(json.loads(backup.read_text())["deployment"]["resources"]) == len(before) + 1
+
+
+def test_a_join_brings_the_records_back(railyard: Call, store: Store) -> None:
+    before = names(store(), "prod")
+    assert railyard("site", "split", "prod").code == 0
+    done = railyard("site", "join", "prod")
+    assert (done.code, done.err) == (0, "")
+    after = store()
+    assert [*after["stacks"]] == ["prod"]
+    assert names(after, "prod") == before
+    assert len(after["stacks"]["prod"]["state"]["resources"]) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"changes": {"prod-b": ["gpu09-host"]}}, "an update of prod-b would change gpu09-host"),
+        ({"fails": ["prod-cluster"]}, "an update of prod-cluster failed:\nerror: update failed"),
+    ],
+)
+def test_a_failed_split_leaves_the_stack_as_it_was(
+    railyard: Call, store: Store, fault: dict[str, Any], words: str
+) -> None:
+    before = store(**fault)["stacks"]
+    done = railyard("site", "split", "prod")
+    assert done.code == 1
+    assert words in done.err
+    assert "Nothing was changed: prod is as it was before." in done.err
+    assert store()["stacks"] == before
+
+
+def test_a_failed_join_leaves_all_stacks_as_they_were(railyard: Call, store: Store) -> None:
+    assert railyard("site", "split", "prod").code == 0
+    before = store(changes={"prod": ["leaf-01-apply"]})["stacks"]
+    done = railyard("site", "join", "prod")
+    assert done.code == 1
+    assert "an update of prod would change leaf-01-apply" in done.err
+    after = store()["stacks"]
+    assert {n: after[n] for n in PIECES} == {n: before[n] for n in PIECES}
+    assert counts(store())["prod"] == 0
+
+
+def test_a_stack_with_waiting_changes_is_not_split(railyard: Call, store: Store) -> None:
+    store(changes={"prod": ["gpu01-reboot", "gpu02-reboot"]})
+    done = railyard("site", "split", "prod")
+    assert done.code == 2
+    assert (
+        "stack prod is not up to date: an update would change gpu01-reboot, gpu02-reboot."
+        in done.err
+    )
+    assert "pulumi up --stack prod" in done.err
+    assert [*store()["stacks"]] == ["prod"]
+
+
+def test_unfinished_work_is_completed_first(railyard: Call, store: Store) -> None:
+    stacks = store()["stacks"]
+    pending = {"type": "updating", "resource": record("leaf-02-apply")}
+    stacks["prod"]["state"]["pending_operations"] = [pending]
+    store(stacks=stacks)
+    done = railyard("site", "split", "prod")
+    assert done.code == 2
+    assert "did not finish its work on leaf-02-apply" in done.err
+
+
+def test_a_new_site_gets_empty_stacks(railyard: Call, store: Store) -> None:
+    stacks = store()["stacks"]
+    stacks["prod"]["state"] = {}
+    store(stacks=stacks)
+    done = railyard("site", "split", "prod")
+    assert (done.code, done.err) == (0, "")
+    assert "run `railyard site up prod`" in done.out
+    assert counts(store()) == dict.fromkeys(["prod", *PIECES], 0)
+    assert "nothing to do" in railyard("site", "split", "prod").out
+
+
+def test_a_split_that_was_ended_by_force_does_not_double_the_site(
+    railyard: Call, store: Store
+) -> None:
+    stacks = store()["stacks"]
+    stacks["prod-a"] = stacks["prod"]
+    store(stacks=stacks)
+    done = railyard("site", "split", "prod")
+    assert done.code == 2
+    assert "prod-a has resources, and so has prod: the site would exist twice." in done.err
+    assert "pulumi stack rm --force prod-a" in done.err
+
+
+@pytest.mark.parametrize("command", ["join", "up", "preview", "drift"])
+def test_a_stack_that_is_gone_is_named(railyard: Call, store: Store, command: str) -> None:
+    assert railyard("site", "split", "prod").code == 0
+    stacks = store()["stacks"]
+    del stacks["prod-b"]
+    store(stacks=stacks)
+    done = railyard("site", command, "prod")
+    assert done.code == 2
+    assert "prod-b" in done.err
+    assert "\n  fix    " in done.err
+
+
+def test_a_site_without_units_has_no_pieces(railyard: Call, store: Store) -> None:
+    store()
+    document = yaml.safe_load(Path("site.yaml").read_text())
+    del document["stacks"]
+    Path("site.yaml").write_text(yaml.safe_dump(document))
+    for command in ("split", "join", "up", "list"):
+        done = railyard("site", command, "prod")
+        assert done.code == 2
+        assert "its file has no `stacks`" in done.err
+
+
+def test_the_stack_of_one_piece_is_not_the_site(railyard: Call, store: Store) -> None:
+    store()
+    assert railyard("site", "split", "prod").code == 0
+    done = railyard("site", "up", "prod-a")
+    assert done.code == 2
+    assert (
+        "stack prod-a is the piece a of the site prod.\n  fix    name the stack of the site: prod"
+        in done.err
+    )
+
+
+def test_a_configuration_elsewhere_is_refused(
+    railyard: Call, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store()
+    monkeypatch.setenv("RAILYARD_CONFIG_FILE", str(Path("Pulumi.prod.yaml").absolute()))
+    done = railyard("site", "split", "prod")
+    assert done.code == 2
+    assert "unset RAILYARD_CONFIG_FILE" in done.err
+
+
+def test_the_stacks_are_listed_in_order(railyard: Call, store: Store) -> None:
+    store()
+    done = railyard("site", "list", "prod")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.split()[1] for line in lines] == PIECES
+    assert lines[1] == "2  prod-a  switches, hosts: leaf-[01-04],gpu[01-08]"
