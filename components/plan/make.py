@@ -268,9 +268,14 @@ _RESOURCES_OF_A_CLOUD: Final = 3
 def count_resources(plan: ClusterPlan) -> int:
     """About how many resources a state of this plan has; the exact number is known to a run."""
     rooms = (plan.operators, plan.pod_network, plan.jobs)
-    found = len(plan.steps) + sum(len(room.manifests) for room in rooms)
-    found += len(plan.operators.charts) + _RESOURCES_OF_ANY_SITE
+    found = _RESOURCES_OF_ANY_SITE + sum(len(room.manifests) for room in rooms)
+    found += len(plan.operators.charts) + sum(1 + bool(host.verify) for host in plan.hosts)
+    found += sum(2 + bool(each.firmware_reboot) for each in plan.hypervisors)
     found += sum(_RESOURCES_OF_A_SWITCH * (2 if each.exec else 1) for each in plan.switches)
+    found += len(plan.payload.steps) if plan.payload else 0
+    if kubernetes := plan.kubernetes:  # all steps of an agent are one resource
+        joined = sum(len(kubernetes.chain_of(agent)) - 1 for agent in kubernetes.agents)
+        found += len(kubernetes.steps) - joined
     if cloud := plan.cloud:
         found += len(cloud.images) + len(cloud.objects) + len(cloud.instances)
         found += _RESOURCES_OF_A_CLOUD
