@@ -19,13 +19,8 @@ from typing import Final
 
 from bench.relay import running_relay
 from components.core.errors import UsageError
-from lab.cache import cache_root
-from lab.engine.go import find_go
-from lab.engine.progress import locked, run_shown
+from lab.registry.build import S3
 
-S3_SERVER: Final = "github.com/versity/versitygw"
-S3_VERSION: Final = "v1.8.0"
-BUILD_DEADLINE_S: Final = 900.0
 START_DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
 BUCKET: Final = "states"
@@ -58,7 +53,7 @@ def s3_backend(folder: Path, round_trip_s: float = 0.0) -> Generator[Backend]:
     (folder / "attributes").mkdir()
     port = _free_port()
     command = [
-        *(str(s3_program()), "--port", f"127.0.0.1:{port}", "--quiet"),
+        *(str(S3.program()), "--port", f"127.0.0.1:{port}", "--quiet"),
         *("posix", "--sidecar", str(folder / "attributes"), str(folder / "data")),
     ]
     keys = {"ROOT_ACCESS_KEY": "bench", "ROOT_SECRET_KEY": "bench-secret"}
@@ -101,27 +96,6 @@ def postgres_backend(folder: Path, round_trip_s: float = 0.0) -> Generator[Backe
 
 
 BACKENDS: Final = {"file": file_backend, "S3": s3_backend, "PostgreSQL": postgres_backend}
-
-
-def s3_program() -> Path:
-    """The S3 server, built once from its Go module.
-
-    Raises:
-        UsageError: It cannot be built; the text ends with Go's own words.
-    """
-    root = cache_root() / "bench" / f"versitygw-{S3_VERSION}"
-    program = root / "versitygw"
-    with locked(cache_root() / "bench" / "build.lock"):
-        if not program.exists():
-            status, output = run_shown(
-                [str(find_go(cache_root())), "install", f"{S3_SERVER}/cmd/versitygw@{S3_VERSION}"],
-                f"building the S3 server versitygw {S3_VERSION}",
-                BUILD_DEADLINE_S,
-                environment={**os.environ, "GOBIN": str(root), "GOFLAGS": "-buildvcs=false"},
-            )
-            if status:
-                raise UsageError(f"{S3_SERVER} {S3_VERSION} does not build:\n{output[-2000:]}")
-    return program
 
 
 def _postgres_programs() -> Path:

@@ -40,7 +40,7 @@ from components.drift.device_drift import Unreachable
 from components.hosts.host_plan import HostPlan
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
-from components.remote.step import create_text
+from components.remote.step import render_step_command
 from components.update.observe import observe_site
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
@@ -111,6 +111,11 @@ class Fleet:
         urns = exported_urns(self.call("stack", "export"))
         return tuple(urn.rpartition("::")[2] for urn in urns)
 
+    def state_kib(self) -> float:
+        """The size of the state, which each checkpoint writes whole."""
+        backend = Path(self.environment["PULUMI_BACKEND_URL"].removeprefix("file://"))
+        return next(backend.rglob(f"{STACK}.json")).stat().st_size / 1024
+
     def command(self, word: str) -> list[str]:
         """`preview` or `up`, without questions."""
         sure = () if word == "preview" else ("--yes", "--skip-preview")
@@ -164,7 +169,7 @@ def write_work(fleet: Fleet, plans: Sequence[HostPlan], resources: int) -> None:
 def _bare_host(plan: HostPlan) -> dict[str, object]:
     end, step = plan.endpoint, plan.converge
     login = {"host": end.address, "port": end.port, "user": end.user, "host_key": end.host_key}
-    create = create_text(step, step.apply)
+    create = render_step_command(step, step.apply)
     return {"name": plan.name, "connection": login, "create": create, "stdin": step.desired}
 
 
@@ -227,7 +232,7 @@ def play(hosts: int, way: str, leave_out: Sequence[str], root: Path) -> Iterator
         row, ours = fleet.row("first update", "Railyard", "up")
         verify(room, room.plans[:hosts])
         resources = len(fleet.resources())
-        yield f"| {hosts} {row} {resources} resources"
+        yield f"| {hosts} {row} {resources} resources, {fleet.state_kib():.0f} KiB of state"
         yield f"| {hosts} {fleet.row('nothing to do', 'Railyard', 'up')[0]}"
         write_site(fleet, hosts + 1)
         yield f"| {hosts} {fleet.row('one host added', 'Railyard', 'up')[0]}"
@@ -280,7 +285,7 @@ def _steps(room: HostRoom) -> set[str]:
 def _killed_update(fleet: Fleet, hosts: int) -> int:
     """Kill an update once half of the hosts were told to change; say how many connections came.
 
-    Each host is read once, and then has one connection for its tools and one for its settings.
+    Each host is read over one connection, and changed over another.
     """
     until, before = time.monotonic() + DEADLINE_S, fleet.room.counted().connections
     log = fleet.folder / "killed.log"
@@ -296,7 +301,7 @@ def _killed_update(fleet: Fleet, hosts: int) -> int:
         ) as running,
     ):
         came = 0
-        while running.poll() is None and time.monotonic() < until and came < 2 * hosts:
+        while running.poll() is None and time.monotonic() < until and came < 3 * hosts // 2:
             time.sleep(POLL_S)  # noqa: TID251 - until the deadline of the loop
             came = fleet.room.counted().connections - before
         if running.poll() is not None:

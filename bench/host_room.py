@@ -95,6 +95,10 @@ def fleet_document(hosts: int, block: int = BLOCK) -> Document:
     site = site_document(hosts)
     cast("list[Document]", site["hosts"])[0]["role"] = "control_plane"
     replace_charts(cast("Document", site["operators"]))
+    pods = {"pod_cidr": "10.128.0.0/10", "service_cidr": "10.192.0.0/16"}
+    site["kubernetes"] = cast("Document", site["kubernetes"]) | pods
+    for number, rail in enumerate(cast("list[Document]", site["rails"])):
+        rail["subnet"] = f"10.{16 * number}.0.0/12"
     defaults = cast("Document", site["host_defaults"])
     site["host_defaults"] = defaults | {"manage": {"hostname": True}}
     for host in cast("list[Document]", site["hosts"]):
