@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine bench-state lab-pods lab-vm lab-vm-pods stories help setup first up down clean test check fast format goldens
+.PHONY: docs switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine bench-fleet bench-quick bench-state lab-pods lab-vm lab-vm-pods stories help setup first up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -65,7 +65,14 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
 	@$(PY) -m bench.engine_cost
 
-bench-state: setup ## bytes of state that an update writes, with and without checkpoints, and what a kill loses
+bench-fleet: setup ## 100 and 1,000 emulated hosts through the engine, beside the bare engine; an hour on two idle cores
+	@$(PY) -m bench.fleet
+	@$(PY) -m bench.fleet --hosts 1000 --planned --kill
+
+bench-quick: setup ## limits of connections, commands, resources and bytes of state, a host; part of `make test`
+	@$(PY) -m pytest -q tests/engine/test_fleet_costs.py
+
+bench-state: setup ## bytes of state that an update writes, by backend and checkpoints, and what a kill loses
 	@$(PY) -m bench.state_cost
 
 dist: ## sdist, wheel and hashes of a release, at build/dist; TAG=v1.2.3 checks that it may be one

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, diff_states, parse_state
@@ -23,6 +24,7 @@ from components.remote.host_session import HostAnswer, connect_to_host, look_wit
 from components.remote.step import render_step_command
 from lab.steps import sender_of
 
+T = TypeVar("T")
 DEADLINE_S = 600.0
 """For one script: on an emulator, hundreds of hosts share the cores of one machine."""
 
@@ -37,6 +39,12 @@ async def look(plan: HostPlan, secrets: Mapping[str, str]) -> HostState:
 
         answer, _ = await look_with(run, plan.watched.observe, DEADLINE_S)
     return parse_state(_demand(plan, answer))
+
+
+async def send_tools(plan: HostPlan, secrets: Mapping[str, str]) -> None:
+    """The step that sends the tools."""
+    async with connect_to_host(plan.endpoint, secrets) as session:
+        await sender_of(plan.converge, session, plan.sending).send()
 
 
 async def _converge(plan: HostPlan, secrets: Mapping[str, str]) -> None:
@@ -63,15 +71,22 @@ async def bring(plan: HostPlan, secrets: Mapping[str, str]) -> bool:
     return True
 
 
-async def bring_all(plans: Sequence[HostPlan], secrets: Mapping[str, str], forks: int) -> int:
-    """Every host, so many at a time; how many were converged."""
+async def each_host(
+    plans: Sequence[HostPlan], work: Callable[[HostPlan], Coroutine[None, None, T]], forks: int
+) -> list[T]:
+    """Do the work for every host, so many at a time."""
     slots = asyncio.Semaphore(forks)
 
-    async def one(plan: HostPlan) -> bool:
+    async def one(plan: HostPlan) -> T:
         async with slots:
-            return await bring(plan, secrets)
+            return await work(plan)
 
-    return sum(await asyncio.gather(*(one(plan) for plan in plans)))
+    return await asyncio.gather(*(one(plan) for plan in plans))
+
+
+async def bring_all(plans: Sequence[HostPlan], secrets: Mapping[str, str], forks: int) -> int:
+    """Every host; how many were converged."""
+    return sum(await each_host(plans, lambda plan: bring(plan, secrets), forks))
 
 
 def main(argv: Sequence[str]) -> None:

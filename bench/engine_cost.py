@@ -42,7 +42,7 @@ for number, length in enumerate(json.load(open("lengths.json"))):
 """
 
 
-def _pin(site: Path) -> None:
+def pin_site(site: Path) -> None:
     """A lock with made-up digests: a preview asks for one, and fetches nothing."""
     spec = load_checked_site(site).spec_or_raise()
     found = [each for each in artefacts_of(spec) if each.lockable]
@@ -69,7 +69,7 @@ class Room:
         # The stack is of the lab, whose devices are on loopback; none of them is contacted.
         site = site_text(hosts, FORMS[rails]).replace("address: 172.", "address: 127.")
         (self.ours / "site.yaml").write_text(site)
-        _pin(self.ours / "site.yaml")
+        pin_site(self.ours / "site.yaml")
         for key, value in (("site", "site.yaml"), ("observe", "never"), ("lab", "true")):
             self._call(self.ours, "config", "set", f"railyard:{key}", value)
         for name in SECRETS:

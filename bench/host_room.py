@@ -21,7 +21,7 @@ from components.model.cluster import ClusterSpec
 from lab import control
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_secrets, host_key
-from lab.site import SSH_PORT, Document, lab_file, load_document
+from lab.site import SSH_PORT, Document, lab_file, load_document, replace_charts
 
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLE: Final = ROOT / "examples" / "dgx-roce" / "site.yaml"
@@ -60,6 +60,12 @@ class HostRoom:
             for host, value in cast("dict[str, object]", answer[what]).items()
         }
 
+    def fault(self, host: str, *words: str) -> None:
+        """Cause a fault on a host; `railyard lab fault` lists them."""
+        number = [plan.name for plan in self.plans].index(host)
+        lab = self.labs[number % len(self.labs)]
+        control.request(lab / "control.sock", {"op": "fault", "device": host, "args": [*words]})
+
     def counted(self) -> Counted:
         """Since the start of the labs."""
         hosts = list(cast("dict[str, dict[str, int]]", self.of_each("counted")).values())
@@ -77,6 +83,30 @@ def site_document(hosts: int) -> Document:
     return site
 
 
+def fleet_document(hosts: int, block: int = BLOCK) -> Document:
+    """The same site as `railyard check` wants it: the first host is the control plane.
+
+    Hosts find each other by DNS: a list of all names on each host grows with the square.
+
+    Args:
+        hosts: Their number.
+        block: Second part of their addresses, if they are reached through a relay.
+    """
+    site = site_document(hosts)
+    cast("list[Document]", site["hosts"])[0]["role"] = "control_plane"
+    replace_charts(cast("Document", site["operators"]))
+    pods = {"pod_cidr": "10.128.0.0/10", "service_cidr": "10.192.0.0/16"}
+    site["kubernetes"] = cast("Document", site["kubernetes"]) | pods
+    for number, rail in enumerate(cast("list[Document]", site["rails"])):
+        rail["subnet"] = f"10.{16 * number}.0.0/12"
+    defaults = cast("Document", site["host_defaults"])
+    site["host_defaults"] = defaults | {"manage": {"hostname": True}}
+    for host in cast("list[Document]", site["hosts"]):
+        ssh = cast("Document", host["ssh"])
+        ssh["address"] = str(ssh["address"]).replace(f".{BLOCK}.", f".{block}.", 1)
+    return site
+
+
 def _worker(worker: Document, number: int) -> Document:
     name = f"gpu{number + 1:03}"
     block, place = divmod(number, A_BLOCK)
@@ -89,13 +119,13 @@ def _worker(worker: Document, number: int) -> Document:
 
 
 @contextmanager
-def running_room(hosts: int, root: Path) -> Generator[HostRoom]:
-    """Start that many new hosts below `root`, and stop them.
+def running_room(hosts: int, root: Path, site: Document | None = None) -> Generator[HostRoom]:
+    """Start that many new hosts below `root`, or those of a site, and stop them.
 
     One lab is one process, which plays `/sys` of its hosts: a lab for each core, or the tools would
     wait for it while cores idle.
     """
-    spec = ClusterSpec.model_validate(site_document(hosts))
+    spec = ClusterSpec.model_validate(site or site_document(hosts))
     whole = lab_file(spec, STACK, (ROOT, root / "cache", Path(sys.executable)))
     count = min(len(os.sched_getaffinity(0)), hosts)
     labs = [

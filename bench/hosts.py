@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.converge import look
+from bench.converge import each_host, look
 from bench.host_room import ROOT, STACK, HostRoom, running_room, site_document
 from bench.peer_files import ENVIRONMENT, PeerFiles, install_peers, write_peer_files
 from bench.runner import Spent, run_measured
 from components.core.errors import UsageError
 from components.core.key_values import diff_states
+from components.hosts.host_plan import HostPlan
 
 PAGE: Final = ROOT / "bench" / "README.md"
 BEGIN: Final = "<!-- bench.hosts: begin -->"
@@ -122,7 +123,7 @@ def _phase(room: HostRoom, command: Sequence[str], environment: dict[str, str]) 
     before, hosts = room.counted(), len(room.plans)
     spent = run_measured(command, environment)
     after = room.counted()
-    _verify(room)
+    verify(room, room.plans)
     connections = (after.connections - before.connections) / hosts
     processes = (after.processes - before.processes) / hosts
     _say(
@@ -132,20 +133,18 @@ def _phase(room: HostRoom, command: Sequence[str], environment: dict[str, str]) 
     return Cost(spent, connections, processes)
 
 
-def _verify(room: HostRoom) -> None:
-    """The state of every host, by the same look for every tool."""
-    slots = asyncio.Semaphore(LOOKS_AT_ONCE)
+def verify(room: HostRoom, plans: Sequence[HostPlan]) -> None:
+    """The state of these hosts, by the same look for every tool.
 
-    async def one(number: int) -> list[str]:
-        plan = room.plans[number]
-        async with slots:
-            found = await look(plan, room.secrets)
+    Raises:
+        UsageError: A host is not as planned.
+    """
+
+    async def one(plan: HostPlan) -> list[str]:
+        found = await look(plan, room.secrets)
         return [f"{plan.name}: {each}" for each in diff_states(found, plan.desired)]
 
-    async def every() -> list[list[str]]:
-        return await asyncio.gather(*(one(number) for number in range(len(room.plans))))
-
-    wrong = [line for lines in asyncio.run(every()) for line in lines]
+    wrong = [line for lines in asyncio.run(each_host(plans, one, LOOKS_AT_ONCE)) for line in lines]
     if wrong:
         raise UsageError("the hosts are not as planned:\n" + "\n".join(wrong[:20]))
 

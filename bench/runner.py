@@ -19,6 +19,8 @@ from components.core.errors import UsageError
 
 SAMPLE_S: Final = 0.5
 """How often memory is looked at: more often would cost the tool the core it runs on."""
+SAMPLES_OF_BYTES: Final = 10
+"""How often the written bytes are read in that time: what the last moment wrote is not counted."""
 DEADLINE_S: Final = 3600.0
 
 
@@ -30,6 +32,8 @@ class Spent:
     cpu_seconds: float
     memory_mib: float
     """The highest sum over its processes of memory, pages that several share counted in parts."""
+    written_mib: float = 0.0
+    """What the command itself, without its children, passed to write(2)."""
 
 
 class _Memory(threading.Thread):
@@ -38,11 +42,16 @@ class _Memory(threading.Thread):
         self._pid = pid
         self._ended = threading.Event()
         self.highest = 0
+        self.written = 0
 
     def run(self) -> None:
         """Look until told to stop."""
-        while not self._ended.wait(SAMPLE_S):
-            self.highest = max(self.highest, _pss_kib(self._pid))
+        looks = 0
+        while not self._ended.wait(SAMPLE_S / SAMPLES_OF_BYTES):
+            self.written = max(self.written, written_by(self._pid))
+            looks += 1
+            if looks % SAMPLES_OF_BYTES == 0:
+                self.highest = max(self.highest, _pss_kib(self._pid))
 
     def stop(self) -> None:
         """Look no more."""
@@ -63,6 +72,15 @@ def _own_pss_kib(pid: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1])
     return 0
+
+
+def written_by(pid: int) -> int:
+    """The bytes that a process has passed to write(2); 0 once it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
 
 
 def run_measured(
@@ -94,4 +112,4 @@ def run_measured(
         last = "\n".join(output.splitlines()[-40:])
         raise UsageError(f"`{command[0]}` ended with {child.returncode}:\n{last}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Spent(seconds, cpu, memory.highest / 1024)
+    return Spent(seconds, cpu, memory.highest / 1024, memory.written / 2**20)

@@ -139,7 +139,7 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
             cast("Document", site.setdefault("waive", {}))["made-host-source"] = MIRROR_THERE
     if kubernetes.get("plane") == "kubespray":
         kubernetes |= kubespray_source()
-    _replace_charts(cast("Document", site.get("operators", {})))
+    replace_charts(cast("Document", site.get("operators", {})))
     return site
 
 
@@ -186,7 +186,8 @@ def _relocate_cloud(environment: Document, block: str, stack: str) -> None:
         instances["vpc_cidr"] = instances["subnet_cidr"] = f"{block}.0/24"
 
 
-def _replace_charts(operators: Document) -> None:
+def replace_charts(operators: Document) -> None:
+    """Take the charts of the lab, which lie in the clone."""
     for name, folder in CHARTS.items():
         if name in operators:
             chart = load_document(Path(__file__).parents[1] / folder / "Chart.yaml")

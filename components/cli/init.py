@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from components.checks.site import check_loaded
+from components.checks.site import check_loaded, load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.core.limits import read_text
@@ -17,8 +17,10 @@ from components.core.problem import exit_code
 from components.discover.resize import numbers_of, read_found, resize
 from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
+from components.plan.make import count_resources, make_plan
 from components.project.engine import (
     Engine,
+    advise_state,
     judge_engine,
     judge_lab_parts,
     look_at_engine,
@@ -130,6 +132,8 @@ def _demand_name(stack: str) -> None:
 def _check(engine: Engine, folder: Path, stack: str) -> None:
     salt = salt_of(folder / f"Pulumi.{stack}.yaml")
     found = (*judge_engine(engine), *judge_lab_parts(engine, os.environ, salt))
+    if advice := _state_advice(folder, stack, engine.backend):
+        say(advice)
     if found:
         say(render_findings(found))
         raise typer.Exit(exit_code(found))
@@ -138,3 +142,13 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
         + ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
         + f"; states at {engine.backend}: this machine has everything."
     )
+
+
+def _state_advice(folder: Path, stack: str, backend: str) -> str:
+    """Advice by the size of the project's site; empty if it is small or `check` refuses it."""
+    file = folder / SITE_FILE
+    checked = load_checked_site(file) if file.is_file() else None
+    if checked is None or checked.spec is None:
+        return ""
+    plan = make_plan(checked.spec, stack, checked.lock)
+    return advise_state(count_resources(plan), backend)

@@ -257,6 +257,31 @@ def with_tools(hosts: Iterable[HostPlan], later: Iterable[RemoteStep]) -> tuple[
     return tuple(replace(host, tools=distinct(needed.get(host.name, ()))) for host in hosts)
 
 
+_RESOURCES_OF_A_SWITCH: Final = 2
+"""Its baseline and its settings; with `executor: exec` it has twice as many."""
+_RESOURCES_OF_ANY_SITE: Final = 20
+"""Stages, their gates, the records of the last update, acceptance: 18 to 21 in the examples."""
+_RESOURCES_OF_A_CLOUD: Final = 3
+"""A preflight, and what sweeps networks and instances."""
+
+
+def count_resources(plan: ClusterPlan) -> int:
+    """About how many resources a state of this plan has; the exact number is known to a run."""
+    rooms = (plan.operators, plan.pod_network, plan.jobs)
+    found = _RESOURCES_OF_ANY_SITE + sum(len(room.manifests) for room in rooms)
+    found += len(plan.operators.charts) + sum(1 + bool(host.verify) for host in plan.hosts)
+    found += sum(2 + bool(each.firmware_reboot) for each in plan.hypervisors)
+    found += sum(_RESOURCES_OF_A_SWITCH * (2 if each.exec else 1) for each in plan.switches)
+    found += len(plan.payload.steps) if plan.payload else 0
+    if kubernetes := plan.kubernetes:  # all steps of an agent are one resource
+        joined = sum(len(kubernetes.chain_of(agent)) - 1 for agent in kubernetes.agents)
+        found += len(kubernetes.steps) - joined
+    if cloud := plan.cloud:
+        found += len(cloud.images) + len(cloud.objects) + len(cloud.instances)
+        found += _RESOURCES_OF_A_CLOUD
+    return found
+
+
 def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
     """Return the text of every tool in a plan: `<name> <digest>` to text."""
     tools = distinct(tool for step in plan.steps for tool in step.tools)

@@ -39,7 +39,8 @@ INSTALL_CLI: Final = (
     " compare its SHA-256 with the checksums on that page, and unpack it into a folder on PATH"
 )
 OWN_LOGIN: Final = (
-    "pulumi login BACKEND, where BACKEND is one of your own: file:///srv/pulumi-state, s3://BUCKET,"
+    "pulumi login BACKEND, where BACKEND is one of your own:"
+    " 'file:///srv/pulumi-state?metadata=skip', postgres://USER@HOST/DATABASE, s3://BUCKET,"
     " azblob://CONTAINER, gs://BUCKET, or https://app.pulumi.com"
 )
 
@@ -222,6 +223,37 @@ def _numbers(version: str) -> tuple[int, ...]:
     plain = version.partition("-")[0].partition("+")[0]
     parts = plain.split(".")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
+
+
+FEW: Final = 500
+"""So many resources with checkpoints take minutes on every backend."""
+MANY: Final = 1_500
+"""From here on the checkpoints alone take more than five minutes of processor time."""
+BYTES_BY_SQUARE: Final = 20_000
+"""A first update with checkpoints writes so many bytes times the square of the resources to a file
+backend: two checkpoints a resource, each with its copy, of states of 10 KiB for each resource."""
+_GIB: Final = 2**30
+
+
+def advise_state(resources: int, backend: str) -> str:
+    """Recommend a backend and its settings for a state of so many resources; empty: any will do."""
+    if resources <= FEW or backend.startswith("https://"):
+        return ""
+    way = "set PULUMI_DIY_BACKEND_ZSTD=true: it compresses the checkpoints"
+    if resources > MANY:
+        way = (
+            "split the site into several stacks; or set PULUMI_EXPERIMENTAL=true"
+            " PULUMI_SKIP_CHECKPOINTS=true, but not for the first update of its switches"
+        )
+    if not backend.startswith(("file:", "postgres:")):
+        way += "; keep the states in a file, or near this machine"
+    written = resources**2 * BYTES_BY_SQUARE / _GIB
+    return (
+        f"The state will have about {resources:,} resources. With checkpoints a first update"
+        f" writes about {written:,.0f} GiB to a backend of your own.\n"
+        f"  advice {way}.\n"
+        "         docs/howto/large-sites.md says what a crash costs."
+    )
 
 
 def judge_lab_parts(

@@ -79,7 +79,7 @@ def _operation(entry: Mapping[str, object]) -> str:
 def _holders(backend: str, project: str, stack: str) -> Iterator[tuple[str, bool]]:
     if not backend.startswith(_FILE):
         return
-    place = backend.removeprefix(_FILE)
+    place = backend.removeprefix(_FILE).partition("?")[0]
     root = Path(place).expanduser() if place not in ("", "~") else Path.home()
     for lock in read_locks(root, project or "*", stack):
         yield f"process {lock.pid} of {lock.user}@{lock.host} since {lock.stamp}", _is_gone(lock)

@@ -18,8 +18,10 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bench.sites import TWO_RAILS, site_text
 from components.checks.site import CheckedSite, load_checked_site
 from components.core.errors import UsageError
+from components.project.engine import advise_state
 from components.project.wheel import pack_wheel
 from components.project.write import EXAMPLES, project_name, write_project
 from components.reading.load import MARK
@@ -330,6 +332,48 @@ def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -
         old = railyard("init", "x", "--check")
         assert old.code == 1
         assert "is     3.99.0" in old.out
+
+
+@pytest.mark.parametrize(
+    ("resources", "backend", "wanted"),
+    [
+        (500, "s3://ours", []),
+        (
+            1_000,
+            "file:///srv/states",
+            ["1,000 resources", "19 GiB", "PULUMI_DIY_BACKEND_ZSTD=true"],
+        ),
+        (1_000, "s3://ours", ["PULUMI_DIY_BACKEND_ZSTD=true", "near this machine"]),
+        (1_501, "postgres://db/s", ["several stacks", "PULUMI_SKIP_CHECKPOINTS=true"]),
+        (9_000, "https://api.pulumi.com", []),
+    ],
+)
+def test_advice_on_the_state_goes_by_resources_and_backend(
+    resources: int, backend: str, wanted: list[str]
+) -> None:
+    said = advise_state(resources, backend)
+    assert [words for words in wanted if words not in said] == []
+    assert bool(said) is bool(wanted)
+
+
+@pytest.mark.parametrize(("hosts", "is_advised"), [(20, False), (300, True)])
+def test_check_counts_the_resources_of_the_site(
+    railyard: Call, machine: Path, hosts: int, *, is_advised: bool
+) -> None:
+    railyard("init", "x")
+    (machine / "x" / "site.yaml").write_text(site_text(hosts, TWO_RAILS))
+    said = railyard("init", "x", "--check").out
+    assert ("With checkpoints a first update writes about" in said) is is_advised
+
+
+def test_check_gives_no_advice_on_a_site_that_is_not_readable(
+    railyard: Call, machine: Path
+) -> None:
+    railyard("init", "x")
+    (machine / "x" / "site.yaml").write_text("name: [")
+    done = railyard("init", "x", "--check")
+    assert (done.code, done.err) == (1, "")
+    assert "resources" not in done.out
 
 
 @pytest.mark.parametrize(
