@@ -21,7 +21,7 @@ from components.model.texts import fold_names
 from components.plan.pieces import Piece
 from components.preview.report import render_text
 
-app = command_app("Run, split and join a site of several stacks.")
+app = command_app("Run, split, join and export a site of several stacks.")
 """The group; a further command of `railyard site` is a function with `@app.command()`."""
 app.command()(split)
 app.command()(join)
