@@ -74,7 +74,7 @@ class Export:
 
     source: Source
     backend: str
-    """Address of the states; empty if it has a password, so that only the Secret has it."""
+    """Address of the states; empty if it contains a password, which only the Secret may have."""
     provider: str
     """`secretsprovider` of the stack's file, or empty."""
     image: str
@@ -185,7 +185,7 @@ def has_password(address: str) -> bool:
 
 
 def refuse_old(version: str) -> None:
-    """Refuse a release of the operator that is too old, or a text that is no release."""
+    """Refuse an old release of the operator, and a text without its three numbers."""
     where = "--operator-version"
     if len(numbers := parse_numbers(version)) < 3:  # noqa: PLR2004 - three parts of a release
         raise UsageError(
