@@ -17,6 +17,7 @@ from components.cli.stack import PREFIX
 from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import Json
+from components.model.cluster import CLUSTER
 from components.model.secret_refs import list_secrets
 from components.model.texts import fold_names
 from components.plan.make import make_plan
@@ -179,6 +180,7 @@ def _stacks(
         return [OperatorStack(name, config, secrets, variables)]
     plan, stacks = make_plan(spec, name, checked.lock), {each.name: each.stack for each in pieces}
     needs = {each.name: plan_piece(plan, each).secret_names for each in pieces}
+    needs[CLUSTER] |= {*secrets}  # its acceptance reads every switch
     return [
         OperatorStack(
             each.stack,

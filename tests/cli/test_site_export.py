@@ -146,7 +146,9 @@ def test_a_piece_gets_only_its_own_secrets(railyard: Call, project: Path) -> Non
     keys = {name: [*spec_of(objects, name)["secretsRef"]] for name in ("prod-spines", "prod-a")}
     assert keys["prod-spines"] == ["railyard:switch_password"]
     assert "railyard:ssh_private_key" in keys["prod-a"]
-    assert "railyard:k3s_token" in spec_of(objects, "prod-cluster")["secretsRef"]
+    assert "railyard:k3s_token" not in keys["prod-a"]
+    cluster = spec_of(objects, "prod-cluster")["secretsRef"]
+    assert {"railyard:k3s_token", "railyard:switch_password"} <= {*cluster}, "it proves all hops"
 
 
 def test_canaries_come_one_by_one(railyard: Call, project: Path) -> None:
