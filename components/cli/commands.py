@@ -66,7 +66,7 @@ report    Show the last acceptance report of a stack and open its page.
 baseline  Keep the values that destroy puts back on switches, or bring them back.
 job       Print a job on some nodes as YAML, or submit it and follow it to its verdict.
 judge     Judge a log of NCCL, perftest, DeepSpeed or training.
-site      Run, split and join a site of several stacks.
+site      Run, split, join and export a site of several stacks.
 cloud     Print a site with the cloud instances that a stack made.
 image     Build the image in which acceptance and sample jobs run.
 schema    Print the JSON schema of the site file.
@@ -77,8 +77,8 @@ payload   Called by the step of the containers' SSH keys.
 """
 _MODULES: Final = {
     "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
-    "payload": "evidence", "rbac": "plan", "ready": "accept", "rename": "discover",
-    "report": "accept", "schema": "check",
+    "payload": "evidence", "preflight": "discover", "rbac": "plan", "ready": "accept",
+    "rename": "discover", "report": "accept", "schema": "check",
 }  # fmt: skip
 """Command to its module of this package, if the names differ."""
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})

@@ -13,6 +13,7 @@ import typer
 from components.cli.app import StackName, StackOrFile, command_app, say
 from components.cli.drift import look_for_drift
 from components.cli.preview import FAILED, preview_stack
+from components.cli.site_export import export
 from components.cli.site_split import existing_stacks, join, load_site, pieces_or_refuse, split
 from components.cli.stack import config_flags, load_stack_or_file
 from components.core.errors import UsageError
@@ -20,10 +21,11 @@ from components.model.texts import fold_names
 from components.plan.pieces import Piece
 from components.preview.report import render_text
 
-app = command_app("Run, split and join a site of several stacks.")
+app = command_app("Run, split, join and export a site of several stacks.")
 """The group; a further command of `railyard site` is a function with `@app.command()`."""
 app.command()(split)
 app.command()(join)
+app.command()(export)
 _NOT_RUN: Final = "not run"
 Work = Callable[[Piece], tuple[int, str]]
 """Does the work of one stack; returns the exit code, and the result in words."""

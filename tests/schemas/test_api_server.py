@@ -36,6 +36,7 @@ PLURALS = {
     "SriovNetwork": "sriovnetworks",
     "SriovIBNetwork": "sriovibnetworks",
     "NicConfigurationTemplate": "nicconfigurationtemplates",
+    "Stack": "stacks",
 }
 WHOLE = {"ClusterPolicy", "NicClusterPolicy"}
 
@@ -135,7 +136,7 @@ def _resources(api: Api, version: str) -> dict[str, tuple[str, bool]]:
     }
 
 
-def _try(api: Api, body: Any) -> None:  # noqa: ANN401 - a Kubernetes object
+def try_on_server(api: Api, body: Any) -> None:  # noqa: ANN401 - a Kubernetes object
     version, name = body["apiVersion"], body["metadata"]["name"]
     plural, namespaced = _resources(api, version)[body["kind"]]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -149,7 +150,7 @@ def test_the_server_takes_each_of_them(api: Api, objects: dict[tuple[str, str], 
     refused: list[str] = []
     for (kind, name), body in objects.items():
         try:
-            _try(api, body)
+            try_on_server(api, body)
         except ApiError as error:
             refused.append(f"{kind} {name}: {error}")
     assert refused == []
@@ -162,7 +163,7 @@ def test_the_server_refuses_what_the_schemas_refuse(
     policy = next(body for (kind, _), body in objects.items() if kind == "NicClusterPolicy")
     wrong = {**policy, "spec": {**policy["spec"], "docaDriver": {"image": "doca-driver"}}}
     with pytest.raises(ApiError, match="docaDriver"):
-        _try(api, wrong)
+        try_on_server(api, wrong)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_a_wrong_field_of_an_operators_object_is_refused(
 ) -> None:  # fmt: skip
     body = next(body for (each, _), body in objects.items() if each == kind)
     with pytest.raises(ApiError, match=said):
-        _try(api, {**body, "spec": {**body["spec"], field: value}})
+        try_on_server(api, {**body, "spec": {**body["spec"], field: value}})
 
 
 OPERATORS = "nvidia-network-operator"
