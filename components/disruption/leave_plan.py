@@ -102,14 +102,12 @@ def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterat
         recorded, host = applied.step(step.name), step.endpoint.device
         was = parse_state(recorded.stdin).values.get("node") if recorded else None
         if was and was != node_in(step):
-            yield refusal(
-                "node",
+            what = (
                 f"the node of {host} is {was}, and the file calls it {node_in(step)}: a node cannot"
-                " be renamed",
-                f"hosts: {host}: node_name",
-                f"write `node_name: {was}` for it, or take {host} out in another update",
-                host,
+                " be renamed"
             )
+            fix = f"write `node_name: {was}` for it, or take {host} out in another update"
+            yield refusal("node", what, f"hosts: {host}: node_name", fix, host)
 
 
 def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:

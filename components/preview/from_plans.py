@@ -35,7 +35,7 @@ from components.preview.items import (
 from components.preview.report import Preview
 from components.remote.lines import flatten, parse_lines
 from components.remote.step import RemoteStep
-from components.update.refusals import host_departures
+from components.update.refusals import host_departures, known_hosts
 from components.update.seen import Facts, Seen, Situation
 from components.update.servers import (
     choose_upgrades,
@@ -52,11 +52,7 @@ def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
         recorded = applied.step(switch.step)
         if recorded is not None and recorded.stdin:
             found[switch.name] = applied_switch(recorded)[0]
-    for host in plan.hosts:
-        recorded = applied.step(host.converge.name)
-        if recorded is not None and recorded.stdin:
-            found[host.name] = _in_service(host.watched.settings_in(recorded.stdin))
-    return found
+    return {**found, **known_hosts(plan, {}, applied)}
 
 
 def _in_service(state: HostState) -> HostState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from typing import Final, Literal, cast, get_args
 
 from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
@@ -21,15 +21,7 @@ from components.model.cluster import ClusterSpec
 from components.remote.lines import flatten
 
 Kind = Literal["cloud", "switch", "hypervisor", "host", "release", "object", "acceptance"]
-KINDS: Final[tuple[Kind, ...]] = (
-    "cloud",
-    "switch",
-    "hypervisor",
-    "host",
-    "release",
-    "object",
-    "acceptance",
-)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 """In update order."""
 Settings = Mapping[tuple[str, str], str]
 """(place, setting) to value; an empty place means the whole subject."""
@@ -166,20 +158,12 @@ def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tupl
             found.setdefault((item.kind, item.subject), []).append((verb, moved))
     known = {(item.kind, item.subject) for item in before.values()}
     kept = {(item.kind, item.subject) for item in after.values()}
-    changes = (
-        Change(
-            kind,
-            subject,
-            "add" if (kind, subject) not in known else _verb((kind, subject) in kept),
-            tuple(sorted(each for _, moved in parts for each in moved)),
-        )
-        for (kind, subject), parts in found.items()
-    )
+    changes: list[Change] = []
+    for key, parts in found.items():
+        verb = "add" if key not in known else "change" if key in kept else "remove"
+        settings = tuple(sorted(each for _, moved in parts for each in moved))
+        changes.append(Change(*key, verb, settings))
     return tuple(sorted(changes, key=lambda each: KINDS.index(each.kind)))
-
-
-def _verb(is_kept: bool) -> Verb:  # noqa: FBT001 - the one place where a truth becomes a word
-    return "change" if is_kept else "remove"
 
 
 def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:

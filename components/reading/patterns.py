@@ -236,12 +236,10 @@ def no_source(path: SpecPath) -> Finding:
     meant = _OTHER_WORDS.get(key.lower()) or next(iter(near), None)
     if meant is None or key.lower() == _SEALED:
         return open_secret(path)
+    what = f"`{key}` is not a key of {render_path(path[:-1])}. Did you mean `{meant}`?"
+    fix = f"correct the spelling: {_FORMS}."
     return Finding(
-        rule="unknown-key",
-        what=f"`{key}` is not a key of {render_path(path[:-1])}. Did you mean `{meant}`?",
-        where=(Place(path, "(not shown)"),),
-        fix=f"correct the spelling: {_FORMS}.",
-        wanted=meant,
+        rule="unknown-key", what=what, where=(Place(path, "(not shown)"),), fix=fix, wanted=meant
     )
 
 

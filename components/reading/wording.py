@@ -165,12 +165,9 @@ def _kind_of(value: object) -> str:
 
 def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Finding:
     doc = _doc_of(owner, str(path[-1]))
-    return Finding(
-        rule="missing-key",
-        what=f"{render_path(path[:-1])} lacks `{path[-1]}`, which it needs.",
-        where=(Place(path),),
-        fix=f"add `{path[-1]}:`{f' - {doc}' if doc else ''}.",
-    )
+    what = f"{render_path(path[:-1])} lacks `{path[-1]}`, which it needs."
+    fix = f"add `{path[-1]}:`{f' - {doc}' if doc else ''}."
+    return Finding(rule="missing-key", what=what, where=(Place(path),), fix=fix)
 
 
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
