@@ -31,8 +31,7 @@ from lab.vm.node import GuestNode
 
 DAEMONS_DEADLINE_S: Final = 120.0
 PERFTEST_DEADLINE_S: Final = 120.0
-PATIENT_S: Final = 60
-"""Seconds for an answer that must come: one emulated processor is slow beside other load."""
+ANSWER_DEADLINE_S: Final = 30.0
 SERVER: Final = "server"
 CLIENT: Final = "client"
 FRAME: Final = 28
@@ -173,8 +172,7 @@ class Pods:
         """Frames as large as planned arrive, larger ones do not, and none of another VLAN."""
         rail, mtu = self.site.spec.rails[0], self.site.spec.rdma.mtu_bytes
         full = ("-M", "do", "-s", str(mtu - FRAME))
-        if not self._pings(*full, wait_s=PATIENT_S):
-            raise StoryError(f"frames of {mtu} bytes do not reach the server")
+        self._await_answer(f"frames of {mtu} bytes to reach the server", *full)
         if self._pings("-M", "do", "-s", str(mtu - FRAME + 1)):
             raise StoryError(f"a frame of {mtu + 1} bytes went over a rail of {mtu}")
         node, number = self._pods[SERVER], self.vfs[SERVER]
@@ -182,12 +180,15 @@ class Pods:
         if self._pings():
             raise StoryError(f"a pod in VLAN {_OTHER_VLAN} answers one in VLAN {rail.vlan}")
         demand(node.endpoint, f"ip link set {PF} vf {number} vlan {rail.vlan}")
-        if not self._pings(wait_s=PATIENT_S):
-            raise StoryError(f"back in VLAN {rail.vlan} the server does not answer")
+        self._await_answer(f"an answer of the server back in VLAN {rail.vlan}")
         return f"frames of {mtu} bytes arrive, of {mtu + 1} not; none from VLAN {_OTHER_VLAN}"
 
-    def _pings(self, *more: str, wait_s: int = 10) -> bool:
-        words = ("ping", "-q", "-c", "1", "-w", f"{wait_s}", "-I", "net1", *more)
+    def _await_answer(self, what: str, *more: str) -> None:
+        """Ping again if it fails: ping ends at the first address that ARP does not resolve."""
+        self.site.wait(what, lambda: self._pings(*more), ANSWER_DEADLINE_S)
+
+    def _pings(self, *more: str) -> bool:
+        words = ("ping", "-q", "-c", "1", "-w", "10", "-I", "net1", *more)
         return call_inside(self.site, CLIENT, *words, self._server_address)[0] == 0
 
     @property
