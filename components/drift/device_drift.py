@@ -105,7 +105,7 @@ class DeviceDrift:
     """Cards and GPUs of a host in other places than the file says; no update can repair that
     either."""
     tools: tuple[str, ...] = ()
-    """Tools that are missing or altered on the host; an update sends them again."""
+    """Tools missing or altered on the host; an update sends them again."""
     beside: tuple[ForeignSetting, ...] = ()
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
@@ -118,9 +118,9 @@ class DeviceDrift:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything that differs from the last update or is not known, in print order.
+        """All differences from the last update, and unknown facts, in print order.
 
-        `rule` is the kind; `setting`, `tool` and `upgrade` are what an update changes.
+        `rule` is the kind; an update changes `setting`, `tool` and `upgrade`.
         """
         return tuple(self._findings())
 
@@ -190,9 +190,8 @@ def make_drift(
 ) -> DeviceDrift:
     """Build the drift of one device.
 
-    `facts` is `Unreachable` if the reading failed, and None if there was none. `edited` is whether
-    the plan differs from the last applied settings. `note` is the last repair note; None if the
-    step was never applied.
+    A device without a reading has no `facts`. `edited` says that the plan differs from the last
+    applied settings. The last repair note is None if the step was never applied.
     """
     unread = isinstance(facts, Unreachable)
     return DeviceDrift(
