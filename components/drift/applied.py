@@ -10,7 +10,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.model.cluster import ClusterSpec
-from components.remote.sending import split_parts
+from components.remote.sending import read_records, split_parts
 
 INSTANCE_STEP: Final = "-await"
 """End of the name of the step that waits for a cloud instance and prints its facts."""
@@ -126,9 +126,12 @@ def _steps(name: str, outputs: Mapping[str, object]) -> dict[str, AppliedStep]:
     parts = split_parts(stdin)
     if not parts:
         return {name: AppliedStep(stdin, create, stdout)}
-    alone = len(parts) == 1
+    if len(parts) == 1:
+        return {part.step: AppliedStep(part.stdin, part.create, stdout) for part in parts}
+    printed = {step: output for step, (_, output) in read_records(stdout).items()}
     return {
-        part.step: AppliedStep(part.stdin, part.create, stdout if alone else "") for part in parts
+        part.step: AppliedStep(part.stdin, part.create, printed.get(part.step, "").rstrip())
+        for part in parts
     }
 
 
