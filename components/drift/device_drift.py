@@ -41,7 +41,7 @@ class Watched:
     observe: ToolCall
     """A command that only reads."""
     parameters: frozenset[str] = frozenset()
-    """Keys on the step's stdin that are not settings."""
+    """Keys of the step's stdin beside settings."""
     looks: str = ""
     """One more line for the reading script, with further things to read."""
     beside: HostState = field(default_factory=lambda: HostState({}))
@@ -105,7 +105,7 @@ class DeviceDrift:
     """Cards and GPUs of a host in other places than the file says; no update can repair that
     either."""
     tools: tuple[str, ...] = ()
-    """Tools that are missing or altered on the host; an update sends them again."""
+    """Missing or altered tools of the host; an update sends them again."""
     beside: tuple[ForeignSetting, ...] = ()
     """Settings that Railyard does not own but that break RDMA traffic. An update changes them only
     if the file says `repair`, and then they count as settings."""
