@@ -17,6 +17,7 @@ from components.core.errors import UsageError
 from components.core.problem import Finding
 from components.core.report import render_finding
 from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.manifest import HELD
@@ -25,7 +26,15 @@ from components.model.owners import not_touched
 from components.plan.make import ClusterPlan
 from components.update.decide import Intentions, intend, unrecorded_switches
 from components.update.judges import judge_situation
-from components.update.proof import Accept, is_edited, narrow, narrow_to, passed
+from components.update.proof import (
+    SCOPE,
+    Accept,
+    is_edited,
+    narrow,
+    narrow_to,
+    part_of,
+    passed,
+)
 from components.update.refusals import host_departures, known_hosts, switch_changes
 from components.update.refuse import LOSS, played_playbooks
 from components.update.seen import Seen, Situation
@@ -43,15 +52,50 @@ class Orders:
     accept: Accept
     scope: str = ""
     """The part of the site that acceptance proves; empty for all."""
+    only: frozenset[str] = frozenset()
+    """The devices that this run reads, judges and changes; empty for all."""
     confirm: str = ""
     """Names of what may be lost in this update, with commas between them."""
 
 
-def read_orders(environ: Mapping[str, str], accept: Accept, observed: bool) -> Orders:  # noqa: FBT001 - the one fact that only the caller has
+def read_orders(
+    environ: Mapping[str, str],
+    accept: Accept,
+    only: frozenset[str],
+    observed: bool,  # noqa: FBT001 - the one fact that only the caller has
+) -> Orders:
     """Read the settings of one run that only its environment has."""
-    return Orders(
-        observed, accept, environ.get("RAILYARD_SCOPE", ""), environ.get("RAILYARD_CONFIRM", "")
-    )
+    part, names = environ.get("RAILYARD_ACCEPT_SCOPE", ""), environ.get("RAILYARD_CONFIRM", "")
+    return Orders(observed, accept, part, only, names)
+
+
+def refuse_scope(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, only: frozenset[str]
+) -> None:
+    """Refuse a scope if this update would have to change what it does not read.
+
+    Raises:
+        UsageError: The text is the whole report.
+    """
+    steps = {host.name: host.converge.name for host in plan.hosts}
+    steps |= {each.name: each.exec_step if each.exec else each.step for each in plan.switches}
+    new = [name for name, step in steps.items() if name not in only and not applied.step(step)]
+    gone = sorted({*applied.devices_of(spec).values()} - {"", *steps} - {*spec.renamed.all})
+    whole = "update the whole site"
+    what = fix = ""
+    if plan.cloud or plan.hypervisors or plan.piece:
+        kind = "cloud instances" if plan.cloud else "hypervisors" if plan.hypervisors else "stacks"
+        what, fix = f"this site has {kind}, which an update reads together", whole
+    elif not applied.steps:
+        what, fix = "the stack was never updated", f"{whole} first"
+    elif new:
+        what = f"{', '.join(new)} is new in the file, and not in the scope"
+        fix = f"name it too, or {whole}"
+    elif gone or applied.former:
+        names = ", ".join(gone) or f"the steps {', '.join(sorted(applied.former.values()))}"
+        what, fix = f"this update would remove or rename {names}", whole
+    if what:
+        raise UsageError(f"{SCOPE}: {what}.\n  fix    {fix}. Nothing was changed on any device.")
 
 
 def bring_charts(
@@ -118,11 +162,25 @@ def begin(
     confirmed = frozenset(name for name in typed if name)
     at = Situation(spec, plan, applied, seen, intentions.drifts, checked.lines, confirmed)
     found = (*judge_situation(at, "update"), *parts)
+    if orders.only:
+        found = tuple(each for each in found if not each.device or _is_in(each.device, orders.only))
+        intentions = replace(intentions, drifts=_drifts_in(intentions.drifts, orders.only))
+        at = replace(at, plan=part_of(plan, orders.only), drifts=intentions.drifts)
     refuse(found)
     drifts = intentions.drifts if orders.observed else ()
     foreign = (as_seen(each.device, one) for each in drifts for one in each.beside)
-    messages = (*_warnings(at, found), *_news(at, orders, intentions), *_changes(at, intentions))
+    told = replace(intentions, plan=part_of(intentions.plan, orders.only))
+    messages = (*_warnings(at, found), *_news(at, orders, told), *_changes(at, told))
     return Begun(intentions, messages, tuple(foreign) if orders.observed else None)
+
+
+def _is_in(device: str, only: frozenset[str]) -> bool:
+    """Whether a device of a finding or of a drift, such as `gpu01 k3s`, is in the scope."""
+    return device.partition(" ")[0] in only
+
+
+def _drifts_in(drifts: tuple[DeviceDrift, ...], only: frozenset[str]) -> tuple[DeviceDrift, ...]:
+    return tuple(each for each in drifts if _is_in(each.device, only))
 
 
 def refuse(found: tuple[Finding, ...]) -> None:

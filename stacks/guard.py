@@ -32,15 +32,15 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.cluster import look_at_existing
-from components.update.observe import observe_site
+from components.update.observe import Looks, observe_site
 from components.update.pieces import judge_references, outputs_of, refer
-from components.update.proof import Accept
+from components.update.proof import SCOPE, Accept, devices_in
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
-from stacks.begin import Message, begin, bring_charts, read_orders, refuse
+from stacks.begin import Message, begin, bring_charts, read_orders, refuse, refuse_scope
 from stacks.inputs import GivenSecrets
 from stacks.order import trust_order
-from stacks.own_state import note_names, read_outputs, read_own_state
+from stacks.own_state import hold_others, note_names, read_outputs, read_own_state
 
 Observe = Literal["always", "never"]
 _WHOLE: Final = (
@@ -66,6 +66,8 @@ class Guarded:
     """The names of the resources that the program has registered since then; it grows."""
     outputs: Mapping[str, object]
     """Outputs of a piece of a split site, by which the cluster's stack knows it."""
+    scope: str = ""
+    """The part of the site that this run reads and changes; empty for all."""
 
 
 def guarded(
@@ -128,22 +130,33 @@ def _guard(
     applied, registered = read_own_state(spec), note_names()
     if spec.stacks and {*parts} == {*PARTS} and not applied.steps:
         raise refusal(_WHOLE.format(plan.stack))
-    seen = _observe(plan, own | outside, applied) if looks else Seen()
+    only, kept = _scope(spec, plan, applied)
+    seen = _observe(plan, own | outside, applied, only) if looks else Seen()
     if plan.piece == CLUSTER:
         seen = replace(seen, repairs=_other_repairs(spec, plan.stack, lock))
-    there = look_at_existing(spec, plan, applied, own | outside) if looks else ()
+    there = look_at_existing(spec, plan, applied, own | outside) if looks and not only else ()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
-    begun = begin(checked, plan, applied, seen, read_orders(os.environ, accept, looks), there)
+    begun = begin(checked, plan, applied, seen, read_orders(os.environ, accept, only, looks), there)
     _log(begun.messages)
-    if begun.proves and not preview:
+    if begun.proves and not preview and not only:
         keep_foreign_settings(plan.stack, begun.intentions.run, begun.foreign)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     made |= {**given.outputs}
-    provenance = "lab" if lab else "real"
-    ours = begun.intentions
-    remote = Remote(WithMade(config, made), ours.notes, provenance, stack=plan.stack)
-    outputs = _outputs(plan, ours.notes)
-    return Guarded(spec, ours.plan, remote, ours.run, applied, registered, outputs)
+    provenance, ours = "lab" if lab else "real", begun.intentions
+    remote = Remote(WithMade(config, made), ours.notes, provenance, stack=plan.stack, kept=kept)
+    outputs, scope = _outputs(plan, ours.notes), os.environ.get(SCOPE, "")
+    return Guarded(spec, ours.plan, remote, ours.run, applied, registered, outputs, scope)
+
+
+def _scope(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied
+) -> tuple[frozenset[str], Mapping[str, str]]:
+    """Return the devices of a scope, and what the state keeps of the others; empty without one."""
+    only = devices_in(spec, os.environ.get(SCOPE, ""))
+    if not only:
+        return only, {}
+    refuse_scope(spec, plan, applied, only)
+    return only, hold_others(spec, applied, only)
 
 
 def _plan(
@@ -195,8 +208,15 @@ def _tell_site(checked: CheckedSite) -> CheckedSite:
     return checked
 
 
-def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
-    """Read all devices and the cluster before the first resource; nothing else may connect."""
+def _observe(
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, only: frozenset[str]
+) -> Seen:
+    """Read all devices and the cluster before the first resource; nothing else may connect.
+
+    With a scope, read only its devices.
+    """
+    if only:
+        return observe_site(plan, secrets, applied, Looks(only=only))
     if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
         check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
     return observe_site(plan, secrets, applied)

@@ -6,19 +6,21 @@ sees resources of a run that was killed (decision 4 in docs/decisions.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Event
 from typing import Final, cast
 
 import pulumi
 
-from components.drift.applied import Applied, applied_from_outputs
+from components.drift.applied import Applied, applied_from_outputs, device_of
 from components.model.cluster import ClusterSpec
 
 ATTEMPTS: Final = 5
 """Attempts to read the state; a file backend may be writing it at that moment."""
 WRITING: Final = "failed to load checkpoint"
 PAUSE_S: Final = 0.2
+_RECORDED: Final = ("command:", "kubernetes:")
+"""Types of the resources that `Applied` knows."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
 OUTPUTS: Final = "pulumi:pulumi:readStackOutputs"
 """The function of the engine behind `StackReference`, which would be a resource of the state."""
@@ -93,3 +95,33 @@ def _read_state() -> Applied:
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))
+
+
+def hold_others(spec: ClusterSpec, applied: Applied, only: Collection[str]) -> Mapping[str, str]:
+    """Keep what the state recorded of each resource outside of a scope, and refuse a new one.
+
+    Returns:
+        The recorded stdin of each step of other devices, for resources of several devices.
+    """
+    devices = applied.names_of_devices(spec)
+    others = {name: device_of(name, devices) not in only for name in applied.steps}
+    mine = {applied.within.get(name, name) for name, is_other in others.items() if not is_other}
+    mine |= {of for of in applied.within.values() if not device_of(of, devices)}
+
+    def hold(
+        args: pulumi.ResourceTransformationArgs,
+    ) -> pulumi.ResourceTransformationResult | None:
+        inside = args.name in mine or device_of(args.name, devices) in only
+        if inside or not isinstance(args.resource, pulumi.CustomResource):
+            return None
+        if args.type_.startswith(_RECORDED) and args.name not in applied.resources:
+            raise pulumi.RunError(
+                f"RAILYARD_SCOPE: this update would make {args.name}, which the scope does not"
+                " name.\n  fix    update the whole site"
+            )
+        kept = pulumi.ResourceOptions(ignore_changes=["*"])
+        opts = pulumi.ResourceOptions.merge(args.opts, kept)
+        return pulumi.ResourceTransformationResult(args.props, opts)
+
+    pulumi.runtime.register_stack_transformation(hold)
+    return {name: applied.steps[name].stdin for name, is_other in others.items() if is_other}

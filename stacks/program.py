@@ -13,7 +13,7 @@ import pulumi
 from components.remote.handoffs import AcceptanceReport
 from components.update.proof import stale_after
 from stacks import cloud_ib, esxi, onprem
-from stacks.guard import Guarded, guarded
+from stacks.guard import Guarded, guarded, refusal
 
 COMPOSE: Final = {
     "onprem": onprem.compose,
@@ -45,6 +45,13 @@ def compose(ready: Guarded) -> AcceptanceReport:
     with _short_traces():
         report = COMPOSE[ready.spec.environment.kind](ready.plan, ready.remote, ready.run)
     stale = stale_after(ready.applied, ready.registered, pulumi.get_stack())
+    if ready.scope:
+        if gone := sorted(ready.applied.resources - ready.registered):
+            raise refusal(
+                f"RAILYARD_SCOPE: this update would remove {', '.join(gone)}, which the scope does"
+                " not name. Nothing was removed.\n  fix    update the whole site"
+            )
+        stale = f", before an update of {ready.scope}: run `railyard accept {pulumi.get_stack()}`"
     verdict = report.verdict.apply(lambda text: text and text + stale) if stale else report.verdict
     return replace(report, verdict=verdict)
 

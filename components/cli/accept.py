@@ -68,7 +68,7 @@ def accept(
     flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]
     done = run_pulumi(
         ["up", *flags, *targets],
-        environment={"RAILYARD_ACCEPT": "always", "RAILYARD_SCOPE": scope},
+        environment={"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope},
         deadline_s=UPDATE_DEADLINE_S,
     )
     found = latest_evidence(stack)

@@ -45,6 +45,7 @@ from components.preview.report import (
     render_markdown,
     render_text,
 )
+from components.update.proof import SCOPE, devices_in, part_of
 
 app = command_app()
 Form = Literal["text", "markdown", "json"]
@@ -54,7 +55,7 @@ FAILED: Final = "pulumi preview failed"
 
 
 @app.command()
-def preview(
+def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
     stack: StackOrFile = "",
     form: Annotated[Form, typer.Option("--format")] = "text",
     against: Annotated[
@@ -63,6 +64,9 @@ def preview(
     offline: Annotated[  # noqa: FBT002 - a flag of the command line
         bool, typer.Option("--offline", help="compare with the recorded state; contact no device")
     ] = False,
+    scope: Annotated[
+        str, typer.Option(help="devices to read and show alone: host=gpu01,gpu02,leaf=leaf-01")
+    ] = "",
     limit: Annotated[
         int, typer.Option(help="characters that the Markdown may have", min=1000)
     ] = GITHUB_LIMIT,
@@ -73,7 +77,10 @@ def preview(
     """Show the effects of an update: old and new settings, and interruptions."""
     if full is not None:
         _write(full, "", mode="a")  # fails early if it cannot be written; keeps old content
-    found = _against(stack, against) if against else preview_stack(stack, offline=offline)
+    if against and scope:
+        raise UsageError("--scope: a comparison of two files has no scope.\n  fix    leave it out")
+    scope = scope or os.environ.get(SCOPE, "")
+    found = _against(stack, against) if against else preview_stack(stack, scope, offline=offline)
     if full is not None:
         _write(full, plain_text(render_text(found)))
     if form == "json":
@@ -180,15 +187,19 @@ def _show(reference: str, file: Path) -> bytes:
     return text
 
 
-def preview_stack(name: str, *, offline: bool = False) -> Preview:
-    """Preview an update of one stack."""
+def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> Preview:
+    """Preview an update of one stack, or of the devices of a scope alone."""
     loaded = load_stack(name)
+    only = devices_in(loaded.spec, scope)
     inputs = recorded_inputs(pulumi(["stack", "export", "--stack", name]))
     recorded = renamed_items(items_of_state(inputs), loaded.spec)
-    found = preview_state(loaded.spec, loaded.plan, recorded, loaded.applied)
+    found = preview_state(loaded.spec, part_of(loaded.plan, only), recorded, loaded.applied)
+    if only:
+        edits = tuple(each for each in found.edits if each.subject in only)
+        found = replace(found, edits=edits, basis=f"{found.basis}; of {scope} alone")
     if offline or _observes_never(loaded):
         return found
-    return _with_engine(name, found, edited_names(loaded.plan, recorded))
+    return _with_engine(name, found, edited_names(loaded.plan, recorded), scope)
 
 
 def _observes_never(loaded: Stack) -> bool:
@@ -196,10 +207,11 @@ def _observes_never(loaded: Stack) -> bool:
     return setting == "never"
 
 
-def _with_engine(name: str, found: Preview, edited: frozenset[str]) -> Preview:
+def _with_engine(name: str, found: Preview, edited: frozenset[str], scope: str) -> Preview:
     """Add what the engine and the program saw on devices; if they fail, add the failure."""
     flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
-    done = run_pulumi(["preview", *flags], deadline_s=UPDATE_DEADLINE_S)
+    environment = {SCOPE: scope} if scope else None
+    done = run_pulumi(["preview", *flags], environment=environment, deadline_s=UPDATE_DEADLINE_S)
     try:
         news = read_engine(done.stdout, edited)
     except ValueError:
@@ -208,7 +220,8 @@ def _with_engine(name: str, found: Preview, edited: frozenset[str]) -> Preview:
         return _failed(found, "\n".join(news.errors) or done.stderr.strip())
     return replace(
         found,
-        basis="the file against devices and state, as `pulumi preview` sees them",
+        basis="the file against devices and state, as `pulumi preview` sees them"
+        + (f"; of {scope} alone" if scope else ""),
         alarms=news.alarms,
         repairs=news.repairs,
         notes=(*news.notes, *(note for note in found.notes if note == PROVEN_AGAIN)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pulumi
@@ -69,7 +70,10 @@ class Reboots(pulumi.ComponentResource):
             if each.request.cluster is not None:
                 environment |= access_environment(each.request.cluster, remote)
             notes = filter(None, (remote.note(each.serves), remote.note(each.name)))
-            noted.append((each.step, "; ".join(notes)))
+            kept = remote.kept.get(each.name)
+            noted.append(
+                (replace(each.step, desired=kept), "") if kept else (each.step, "; ".join(notes))
+            )
         stdin = remote.filled(render_parts(noted))
         call = LocalCall(name, REBOOT_VERB, stdin, environment, previous_output=True)
         return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=[after]))

@@ -24,7 +24,14 @@ from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
 from components.kubernetes.client import Calls
-from components.remote.sending import read_records, record_of, render_record, split_parts
+from components.remote.sending import (
+    PREVIOUS_OUTPUT,
+    Record,
+    read_records,
+    record_of,
+    render_record,
+    split_parts,
+)
 
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one action on the host; `take_lock` alone may wait so long for another script."""
@@ -317,24 +324,28 @@ def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     Raises:
         DeviceError: Hosts of a group failed; the groups after it were not touched.
     """
-    was, said = read_records(environ), ""
+    was, said = read_records(environ.get(PREVIOUS_OUTPUT, "")), ""
     asked = [(part, parse_request(part.stdin)) for part in split_parts(text)]
     for _, group in groupby(asked, lambda each: each[1].group):
         members = [(record_of(part), request) for part, request in group]
-        due = [one for record, one in members if was.get(record["step"]) != record]
-        said += "".join(_together(due, environ))
-        said += "".join(render_record(record) for record, _ in members)
+        due = [each for each in members if was.get(each[0]["step"], (None, ""))[0] != each[0]]
+        done = _together(due, environ)
+        said += "".join(render_record(each, done.get(each["step"], "")) for each, _ in members)
     return said
 
 
-def _together(group: Sequence[HostReboot], environ: Mapping[str, str]) -> list[str]:
+def _together(
+    group: Sequence[tuple[Record, HostReboot]], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Perform the requests of one group at once; return the evidence by step."""
     with ThreadPoolExecutor(max(1, len(group))) as pool:
-        runs = [pool.submit(reboot_host, each, environ) for each in group]
-    if failed := [error for run in runs if (error := run.exception()) is not None]:
-        if len(failed) == 1 or not all(isinstance(error, DeviceError) for error in failed):
-            raise failed[0]
+        runs = {each["step"]: pool.submit(reboot_host, asked, environ) for each, asked in group}
+    failed = [error for run in runs.values() if (error := run.exception()) is not None]
+    if len(failed) == 1 or not all(isinstance(error, DeviceError) for error in failed):
+        raise failed[0]
+    if failed:
         raise DeviceError("\n".join(map(str, failed)))
-    return [run.result() for run in runs]
+    return {step: run.result() for step, run in runs.items()}
 
 
 def reboot_host(request: HostReboot, environ: Mapping[str, str]) -> str:

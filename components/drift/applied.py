@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from pydantic import JsonValue
 
 from components.model.cluster import ClusterSpec
-from components.remote.sending import split_parts
+from components.remote.sending import read_records, split_parts
 
 INSTANCE_STEP: Final = "-await"
 """End of the name of the step that waits for a cloud instance and prints its facts."""
@@ -81,17 +81,30 @@ class Applied:
 
         The longest name counts: `leaf-a-apply` belongs to `leaf-a`, and not to `leaf`.
         """
+        found = self.names_of_devices(spec)
+        return {name: device_of(name, found) for name in self.steps}
+
+    def names_of_devices(self, spec: ClusterSpec) -> frozenset[str]:
+        """Return the names of all devices of the file or of the state."""
         found = {each.name for each in (*spec.hosts, *spec.switches)} | {*spec.renamed.all.values()}
         for name in self.steps:
             found |= {name.removesuffix(end) for end in _ONE_EACH if name.endswith(end)}
-        return {
-            name: max((each for each in found if name.startswith(f"{each}-")), key=len, default="")
-            for name in self.steps
-        }
+        return frozenset(found)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The names of all recorded resources of steps, objects and charts."""
+        steps = {self.within.get(name, name) for name in self.steps}
+        return frozenset({*steps, *self.objects, *self.releases})
 
     def step(self, name: str) -> AppliedStep | None:
         """Return the recorded step, or None if it was never applied."""
         return self.steps.get(name)
+
+
+def device_of(name: str, devices: Iterable[str]) -> str:
+    """Return the device in the name of a step or of a resource; empty without one."""
+    return max((each for each in devices if name.startswith(f"{each}-")), key=len, default="")
 
 
 def _text(value: object) -> str:
@@ -113,9 +126,12 @@ def _steps(name: str, outputs: Mapping[str, object]) -> dict[str, AppliedStep]:
     parts = split_parts(stdin)
     if not parts:
         return {name: AppliedStep(stdin, create, stdout)}
-    alone = len(parts) == 1
+    if len(parts) == 1:
+        return {part.step: AppliedStep(part.stdin, part.create, stdout) for part in parts}
+    printed = {step: output for step, (_, output) in read_records(stdout).items()}
     return {
-        part.step: AppliedStep(part.stdin, part.create, stdout if alone else "") for part in parts
+        part.step: AppliedStep(part.stdin, part.create, printed.get(part.step, "").rstrip())
+        for part in parts
     }
 
 

@@ -45,6 +45,9 @@ class Remote:
     stack: str = ""
     """The stack's name on devices; empty: its own. Pieces of a site use the name of the site."""
 
+    kept: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Step to its recorded stdin, for steps outside of the scope of this run."""
+
     def note(self, step: str) -> str:
         """Return the repair note of a step, or an empty text."""
         return self.notes.get(step, "")
@@ -108,7 +111,7 @@ class LocalCall:
 
     name: str
     create: str
-    """Arguments of `railyard`, or a complete line that calls it."""
+    """Arguments of `railyard`."""
     stdin: pulumi.Input[str]
     environment: Mapping[str, pulumi.Input[str]]
     delete: str | None = None
@@ -125,8 +128,8 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
         opts = Options.merge(opts, SEALED)
     return local.Command(
         call.name,
-        create=_line(call.create),
-        delete=_line(call.delete) if call.delete else None,
+        create=f"{railyard_program()} {call.create}",
+        delete=f"{railyard_program()} {call.delete}" if call.delete else None,
         stdin=call.stdin,
         environment=dict(call.environment),
         logging=local.Logging.NONE,
@@ -134,11 +137,6 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
         triggers=list(call.triggers) or None,
         opts=opts,
     )
-
-
-def _line(words: str) -> str:
-    program = railyard_program()
-    return words if words.startswith(f"{program} ") else f"{program} {words}"
 
 
 def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:

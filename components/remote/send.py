@@ -29,6 +29,7 @@ from components.remote.lines import parse_lines, read_request
 from components.remote.sending import (
     FILES_DEADLINE_S,
     FILES_REQUEST,
+    PREVIOUS_OUTPUT,
     REQUEST,
     SEND_DEADLINE_S,
     FilesRequest,
@@ -290,20 +291,23 @@ class StepsRun:
         The state does not have a resource whose first run failed, so no `destroy` would undo its
         work. Therefore the steps before `main` are then undone.
         """
-        was, before, said = read_records(self.environ), list[Part](), ""
+        printed = self.environ.get(PREVIOUS_OUTPUT, "")
+        was, before, said = read_records(printed), list[Part](), ""
         names = {part.step for part in self.parts}
-        gone = [record for name, record in was.items() if name not in names]
+        gone = [record for name, (record, _) in was.items() if name not in names]
         on = next((part.on for part in self.parts if part.step == main), "")
         answer = await self.undo([_left(record, on) for record in gone])
         for part in self.parts:
             record = record_of(part)
-            if part.secret or was.get(part.step) != record:
+            last, output = was.get(part.step, ({}, ""))
+            if part.secret or last != record:
                 answer = await self._try(part, [] if was else before)
-                said += answer.stdout
+                output = answer.stdout
             if answer.exit_status:
                 return answer
             before = [] if part.step == main else [*before, part]
-            said += render_record(record) if len(self.parts) > 1 else ""
+            output = f"{output.rstrip()}\n" if output else ""
+            said += render_record(record, output) if len(self.parts) > 1 else output
         return HostAnswer(said, "", 0)
 
     async def undo(self, parts: Sequence[Part]) -> HostAnswer:

@@ -207,13 +207,25 @@ def record_of(part: Part) -> Record:
     return {"step": part.step, "digest": digest} | undo
 
 
-def render_record(record: Record) -> str:
-    """Render a line for the output of a run."""
-    return f"{_HEAD}{json.dumps(record)}\n"
+PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
+"""Variable with the output of the last run of the same resource; it is missing in the first one."""
 
 
-def read_records(environ: Mapping[str, str]) -> dict[str, Record]:
-    """Return the records of the resource's last run by step; empty in its first run."""
-    printed = environ.get("PULUMI_COMMAND_STDOUT", "").splitlines()
-    found = (json.loads(line.removeprefix(_HEAD)) for line in printed if line.startswith(_HEAD))
-    return {each["step"]: each for each in found}
+def render_record(record: Record, printed: str = "") -> str:
+    """Render a step's record and its output, for the output of a run."""
+    return f"{_HEAD}{json.dumps(record)}\n{printed}"
+
+
+def read_records(printed: str) -> dict[str, tuple[Record, str]]:
+    """Return each step's record and output, from the output of a run of several steps."""
+    found: dict[str, tuple[Record, str]] = {}
+    step = ""
+    for line in printed.splitlines(keepends=True):
+        if line.startswith(f"{_HEAD}{{"):
+            record = cast("Record", json.loads(line.removeprefix(_HEAD)))
+            step = record["step"]
+            found[step] = record, ""
+        elif step:
+            record, before = found[step]
+            found[step] = record, f"{before}{line}"
+    return found

@@ -48,6 +48,12 @@ class Looks:
 
     beside: Beside = nothing_more
     switch: ReadSwitch = observe_switch
+    only: frozenset[str] = frozenset()
+    """Names of the devices to read, without the cluster; empty for all."""
+
+    def takes(self, device: str) -> bool:
+        """Whether to read this device."""
+        return not self.only or device in self.only
 
 
 def observe_site(
@@ -57,6 +63,7 @@ def observe_site(
 
     `applied` has the addresses of cloud instances. `looks` are functions that read devices; the
     default is that of an update.
+    `looks.only` names the devices to read, without the cluster.
 
     Returns:
         The facts, or why a device could not be read; instances that are gone or stopped stay
@@ -74,15 +81,16 @@ async def _observe_all(
     plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, cloud: CloudFacts, how: Looks
 ) -> tuple[dict[str, Facts], ClusterLook | Unreachable | None]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
-    switches = [
-        asyncio.to_thread(_switch, switch, secrets, applied, how.switch) for switch in plan.switches
-    ]
+    chosen = [switch for switch in plan.switches if how.takes(switch.name)]
+    switches = [asyncio.to_thread(_switch, each, secrets, applied, how.switch) for each in chosen]
     known = applied.instances
     there = [each.known(known) for each in plan.watched]
     there = [
         each
         for each in there
-        if each.step.endpoint.reachable and each.step.endpoint.device not in silent
+        if each.step.endpoint.reachable
+        and each.step.endpoint.device not in silent
+        and how.takes(each.step.endpoint.device)
     ]
     slots = asyncio.Semaphore(AT_ONCE)
     looks = [_Look(each, asked_of_step(each, applied), plan.look_s) for each in there]
@@ -96,17 +104,17 @@ async def _observe_all(
         facts, found, cluster = await asyncio.gather(
             asyncio.gather(*switches),
             asyncio.gather(*hosts),
-            asyncio.to_thread(_cluster, plan, secrets, applied),
+            asyncio.to_thread(_cluster, plan, secrets, applied, how),
         )
-    seen = dict(zip((switch.name for switch in plan.switches), facts, strict=True))
+    seen = dict(zip((switch.name for switch in chosen), facts, strict=True))
     devices = {**seen, **{name: each for host in found for name, each in host.items()}}
     return devices, cluster
 
 
 def _cluster(
-    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, how: Looks
 ) -> ClusterLook | Unreachable | None:
-    asked = asked_of_cluster(plan, applied, secrets)
+    asked = None if how.only else asked_of_cluster(plan, applied, secrets)
     if asked is None or plan.acceptance.access is None:
         return None
     access = plan.acceptance.access.known(applied.instances)

@@ -118,8 +118,7 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
 
     `registered` are the names of all resources that this update keeps or makes.
     """
-    steps = {applied.within.get(name, name) for name in applied.steps}
-    count = len({*steps, *applied.objects, *applied.releases} - registered)
+    count = len(applied.resources - registered)
     if not count:
         return ""
     what = counted(count, "deletion")
@@ -239,3 +238,52 @@ def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> 
     asked = {(each.probe.name, each.probe.nodes) for each in part.probes}
     left = [each.probe for each in whole.probes if (each.probe.name, each.probe.nodes) not in asked]
     return replace(part, left_out=tuple(left))
+
+
+SCOPE: Final = "RAILYARD_SCOPE"
+_SCOPED: Final[Mapping[str, Callable[[ClusterSpec], Mapping[str, tuple[str, ...]]]]] = {
+    "host": lambda spec: {host.name: (host.name,) for host in spec.reached},
+    "leaf": lambda spec: {switch.name: (switch.name,) for switch in spec.switches},
+    "unit": lambda spec: {
+        host.domain: tuple(each.name for each in spec.reached if each.domain == host.domain)
+        for host in spec.reached
+        if host.domain
+    },
+}
+"""What a scope may name, and the devices that it means; a unit is a `domain` of hosts."""
+
+
+def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
+    """Return the devices of a scope, such as `host=gpu01,gpu02,leaf=leaf-01`; empty without one.
+
+    Raises:
+        UsageError: A word names no device.
+    """
+    kind, found = "", set[str]()
+    for word in text.split(",") if text else ():
+        head, sign, name = word.strip().rpartition("=")
+        kind = head if sign else kind
+        known = _SCOPED[kind](spec) if kind in _SCOPED else {}
+        if name not in known:
+            there = ", ".join(sorted(known)) or ", ".join(f"{key}=NAME" for key in _SCOPED)
+            raise UsageError(
+                f'the scope: "{word.strip()}" names no device of this site.\n  fix    take: {there}'
+            )
+        found |= {*known[name]}
+    return frozenset(found)
+
+
+def part_of(plan: ClusterPlan, only: frozenset[str]) -> ClusterPlan:
+    """Return the plan with only the devices of the scope, or all of it without a scope."""
+    if not only:
+        return plan
+    groups = (
+        replace(group, steps=tuple(s for s in group.steps if s.request.endpoint.device in only))
+        for group in plan.reboots
+    )
+    return replace(
+        plan,
+        switches=tuple(each for each in plan.switches if each.name in only),
+        hosts=tuple(each for each in plan.hosts if each.name in only),
+        reboots=tuple(group for group in groups if group.steps),
+    )

@@ -283,3 +283,35 @@ def test_an_engine_that_fails_is_told_above_the_recorded_state(
     assert "! pulumi preview failed, and an update would: " in out
     assert "the cluster does not answer" in out
     assert "      mtu_bytes: 9000 -> 9216" in out
+
+
+def test_a_scope_shows_its_devices_alone_and_hands_itself_to_the_engine(
+    railyard: Call, folder: Path
+) -> None:
+    put_stack(folder, json.dumps({"steps": [], "diagnostics": []}))
+    program = folder / "bin" / "pulumi"
+    program.write_text(program.read_text().replace('"$*"', '"$* $RAILYARD_SCOPE"'))
+    out = railyard("preview", "dev", "--scope", "host=gpu01").out
+    assert "sees them; of host=gpu01 alone" in out
+    assert "leaf-01" not in out
+    called = (folder / "calls").read_text().splitlines()
+    assert next(line for line in called if line.startswith("preview")).endswith(" host=gpu01")
+    out = railyard("preview", "dev", "--scope", "leaf=leaf-01", "--offline").out
+    assert "      mtu_bytes: 9000 -> 9216" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--scope", "host=gpu09"), 'the scope: "host=gpu09" names no device of this site.'),
+        (("--scope", "host=gpu01", "--against", "HEAD"), "a comparison of two files has no scope"),
+    ],
+)
+def test_a_wrong_scope_is_a_report(
+    railyard: Call, folder: Path, options: tuple[str, ...], words: str
+) -> None:
+    put_stack(folder, "")
+    done = railyard("preview", "dev", *options)
+    assert done.code == 2
+    assert words in done.err
+    assert "fix" in done.err

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pulumi
 import pytest
 
 from components.containers import Payload
+from components.core.problem import Json
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
-from components.testing import Graph, Run, record_program
+from components.testing import SECRET_KEY, Graph, Run, record_program
+from components.testing.engine import unwrap
 from tests.containers.site import load_plan
 from tests.graph.vault import SEALED, Vault
 
@@ -34,8 +38,10 @@ def test_keys_are_made_once_and_are_secret(recorded: tuple[Graph, Vault]) -> Non
     assert keys.options["ignoreChanges"] == ["*"]
     assert "stdout" in keys.secret_outputs
     store = graph.named("vm03-payload-keys")
-    assert store.is_secret("stdin")
-    assert store.plain("stdin") == KEYS
+    sealed = cast("dict[str, Json]", store.inputs["environment"])["RAILYARD_SECRET_PAYLOAD_KEYS"]
+    assert isinstance(sealed, dict)
+    assert SECRET_KEY in sealed
+    assert unwrap(sealed) == KEYS
     assert secrets.asked == {"ssh_private_key", "registry_password", "ngc_api_key"}
 
 

@@ -15,7 +15,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.hosts.host_plan import HostPlan
 from components.plan.make import ClusterPlan, make_plan
-from components.update.observe import observe_site
+from components.update.observe import Looks, observe_site
 
 pytestmark = pytest.mark.lab
 HOSTS = 3
@@ -44,6 +44,16 @@ def test_a_run_with_nothing_to_do_opens_one_connection_a_host(room: HostRoom) ->
     assert room.counted().connections - before == HOSTS
     assert len(seen.devices) == len(plan.watched) == 2 * HOSTS
     assert not [facts for facts in seen.devices.values() if isinstance(facts, Unreachable)]
+
+
+def test_a_scope_opens_one_connection_to_each_of_its_hosts(room: HostRoom) -> None:
+    plan = _plan(room)
+    chosen = {plan.hosts[1].name, plan.hosts[2].name}
+    before = room.counted().connections
+    seen = observe_site(plan, room.secrets, Applied(), Looks(only=frozenset(chosen)))
+    assert room.counted().connections - before == len(chosen)
+    assert {name.partition(" ")[0] for name in seen.devices} == chosen
+    assert seen.cluster is None
 
 
 def test_first_run_is_one_connection_more_and_the_next_converges_no_host(room: HostRoom) -> None:

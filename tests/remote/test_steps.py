@@ -10,10 +10,11 @@ from typing import cast
 import pytest
 
 from components.core.errors import DeviceError, UsageError
+from components.drift.applied import applied_from_outputs
 from components.remote import send
 from components.remote.host_session import HostAnswer, HostSession
 from components.remote.send import run_steps
-from components.remote.sending import Part, render_parts, split_parts
+from components.remote.sending import Part, read_records, render_parts, split_parts
 from components.remote.step import Endpoint, RemoteStep, env_name, render_endpoint
 from components.remote.tools import ToolCall, make_tool
 
@@ -107,6 +108,20 @@ def test_only_a_changed_step_and_a_secret_run_again(hosts: Hosts) -> None:
     moved = replace(install, on=render_endpoint(replace(OWN, host_key="ssh-ed25519 BBBB")))
     apply((token, moved, replace(node, stdin="node=other\n")), again.stdout)
     assert hosts.lines == ["do gpu01-k3s-token", "do gpu01-k3s"]
+
+
+def test_the_output_of_each_step_stays_until_it_runs_again(hosts: Hosts) -> None:
+    """The last update's identity of a host is in the output of its settings."""
+    was = apply(NODE).stdout
+    printed = {name: text for name, (_, text) in read_records(was.rstrip("\n")).items()}
+    assert printed["gpu01-k3s"] == "did do gpu01-k3s\n"
+    hosts.ran.clear()
+    again = apply(NODE, was.rstrip("\n"))
+    assert hosts.lines == ["do gpu01-k3s-token"]
+    assert again.stdout == was
+    outputs = {"command:local:Command::gpu01-k3s": {"stdin": text_of(*NODE), "stdout": was}}
+    step = applied_from_outputs(outputs).steps["gpu01-k3s"]
+    assert (step.stdin, step.stdout) == ("node=gpu01-k3s\n", "did do gpu01-k3s")
 
 
 def test_a_step_that_is_gone_is_undone(hosts: Hosts) -> None:
