@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from components.acceptance.report.metrics import Sample, audit_samples, render_metrics
 from components.checks.render import render_sarif
 from components.cli.app import command_app, say
 from components.cli.stack import load_file
@@ -23,7 +24,9 @@ app = command_app()
 @app.command()
 def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
-    form: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
+    form: Annotated[
+        Literal["text", "json", "sarif", "prometheus"], typer.Option("--format")
+    ] = "text",
 ) -> None:
     """Compare every device and the cluster with a site file; reads only, works without a stack.
 
@@ -36,9 +39,16 @@ def audit(
     if form == "sarif":
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
+    elif form == "prometheus":
+        say(render_metrics(found.site, samples_of(found)), nl=False)
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
+
+
+def samples_of(found: Audit) -> Iterator[Sample]:
+    """Yield the metrics of an audit."""
+    return audit_samples(found.read, ((each.device, each.kind) for each in found.deviations))
 
 
 def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
