@@ -141,6 +141,12 @@ class AcceptancePlan:
     """Where machines share the evidence; None for the archive of each."""
 
     @property
+    def objects(self) -> tuple[Body, ...]:
+        """The objects of all probes in the cluster."""
+        probes = (*self.images, *self.probes)
+        return (*self.memlock, *(body for each in probes if each.job for body in each.job.objects))
+
+    @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every device that acceptance reaches directly: counters, and commands on hosts."""
         hosts = [probe.host for probe in self.probes if probe.host is not None]

@@ -23,7 +23,7 @@ from components.acceptance.report.archive import (
     latest_evidence,
     run_folder,
 )
-from components.acceptance.report.metrics import proof_samples, render_metrics
+from components.acceptance.report.publish import proof_samples, render_metrics
 from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report
 from components.cli.app import StackName, command_app, say

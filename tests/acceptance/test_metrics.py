@@ -9,7 +9,7 @@ import pytest
 
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.metrics import (
+from components.acceptance.report.publish import (
     METRICS,
     Sample,
     audit_samples,

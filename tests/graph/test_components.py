@@ -14,7 +14,7 @@ from components.fabric import Fabric
 from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
-from components.kubernetes.handoffs import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
+from components.kubernetes.objects import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan
 from components.operators import Operators
 from components.operators.component import Repairs

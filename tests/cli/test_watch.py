@@ -1,0 +1,139 @@
+"""`railyard watch`: what it prints and publishes, also if nothing answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from components.kubernetes.client import open_session, read_kubeconfig
+from components.kubernetes.kubeconfig import POD_ACCESS, pod_access
+from components.kubernetes.planes.base import ClusterRef
+from tests.cli.conftest import Call
+from tests.cli.test_audit import closed
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """A Pushgateway: it keeps what it got, or refuses it."""
+
+    got: tuple[str, str, str] | None = None
+    status = 200
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        type(self).got = (self.command, self.path, body)
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(b"text format parsing error in line 1\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+        del format, args
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[type[Gateway], str]]:
+    class Own(Gateway):
+        pass
+
+    server = HTTPServer(("127.0.0.1", 0), Own)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Own, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site whose devices do not answer, in a folder of its own."""
+    monkeypatch.setenv("RAILYARD_SECRET_SWITCH_PASSWORD", "p")
+    monkeypatch.setenv("RAILYARD_SECRET_SSH_PRIVATE_KEY", "no key")
+    monkeypatch.chdir(tmp_path)
+    return closed(tmp_path)
+
+
+def watched(site: Path, more: str) -> str:
+    words = 'watch: {schedule: "0 3 * * *", image: "registry.example/railyard:0.1.0", secret: s'
+    site.write_text(f"{site.read_text()}\n{words}, {more}}}\n")
+    return str(site)
+
+
+def test_nothing_answers_and_the_metrics_say_so(railyard: Call, site: Path) -> None:
+    done = railyard("watch", str(site), "--metrics", "all.prom")
+    assert done.code == 4
+    assert "leaf-01      not read" in done.out
+    text = Path("all.prom").read_text()
+    assert 'railyard_device_read{site="dgx-roce",device="leaf-01"} 0' in text
+    assert 'railyard_run_success{site="dgx-roce",part="audit"} 0' in text
+    assert 'railyard_run_success{site="dgx-roce",part="accept"} 0' in text
+    last = 'railyard_rail_last_proof_timestamp_seconds{site="dgx-roce",host="gpu01",rail="rail-0"}'
+    assert f"{last} 0\n" in text
+    assert Path("all.prom").stat().st_mode & 0o777 == 0o644
+    assert [*Path(".railyard/site").glob("run-*/report.html")]
+
+
+def test_with_a_hyphen_only_metrics_are_printed(railyard: Call, site: Path) -> None:
+    done = railyard("watch", str(site), "--no-accept", "--metrics", "-")
+    assert done.out.startswith("# HELP railyard_run_timestamp_seconds ")
+    assert 'part="accept"' not in done.out
+    assert not Path("-").exists()
+
+
+def test_a_pushgateway_gets_the_metrics_of_this_site_whole(
+    railyard: Call, site: Path, gateway: tuple[type[Gateway], str]
+) -> None:
+    got, address = gateway
+    railyard("watch", watched(site, f"accept: false, push: '{address}/'"))
+    assert got.got is not None
+    method, path, text = got.got
+    assert (method, path) == ("PUT", "/metrics/job/railyard/site/dgx-roce")
+    assert text.endswith("\n")
+    assert "railyard_run_success" in text
+
+
+def test_a_refusal_of_the_pushgateway_is_named(
+    railyard: Call, site: Path, gateway: tuple[type[Gateway], str]
+) -> None:
+    got, address = gateway
+    got.status = 400
+    done = railyard("watch", watched(site, f"accept: false, push: '{address}'"))
+    assert f"the Pushgateway {address} refused the metrics: 400 text format" in done.err
+    assert done.code == 4
+
+
+def test_a_silent_pushgateway_and_a_missing_folder_are_named_together(
+    railyard: Call, site: Path
+) -> None:
+    more = "accept: false, push: 'http://127.0.0.1:9', folder: /no/such/folder, node: mgmt01"
+    done = railyard("watch", watched(site, more))
+    assert "/no/such/folder/railyard-dgx-roce.prom: the metrics were not written" in done.err
+    assert "the Pushgateway http://127.0.0.1:9 did not answer" in done.err
+    assert not Path("/no").exists()
+
+
+def test_conditions_without_a_cluster_are_named(railyard: Call, site: Path) -> None:
+    done = railyard("watch", watched(site, "accept: false, conditions: true"))
+    assert "the node conditions were not written" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_pod_uses_its_own_service_account(tmp_path: Path) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    assert pod_access(environ, account) == {}
+    (account / "token").write_text("secret-token\n")
+    (account / "ca.crt").write_text("")
+    found = pod_access(environ, account)
+    text = found[POD_ACCESS]
+    assert "secret-token" not in text
+    assert "server: https://[fd00::1]:6443" in text
+    assert pod_access({}, account) == {}
+    own = ClusterRef("site", (), kubeconfig_secret="kubeconfig")
+    run = pytest.fail
+    assert read_kubeconfig(own, run, found) == text  # pyright: ignore[reportArgumentType] - not called
+    assert open_session(text)
