@@ -42,6 +42,7 @@ from components.kubernetes.client import KubernetesCalls, read_kubeconfig
 from components.kubernetes.kubeconfig import pod_access
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
+from components.project.lab_marks import devices_outside_lab
 from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
 from components.update.audit import Audit, run_audit
@@ -143,7 +144,9 @@ def _prove(site: Stack, secrets: Mapping[str, str], run: int) -> Report:
     settings = site.spec.acceptance.model_copy(update=_SUITE)
     spec = site.spec.model_copy(update={"acceptance": settings})
     plan = make_plan(spec, site.name, site.lock).acceptance
-    request = AcceptRequest(site.plan.digest, site.name, "real", plan, plan.shared)
+    has_devices = bool(spec.switches or spec.reached)
+    provenance = "lab" if has_devices and not devices_outside_lab(spec) else "real"
+    request = AcceptRequest(site.plan.digest, site.name, provenance, plan, plan.shared)
     folder = run_folder(site.name, run)
     evidence = collect_evidence(request, run, secrets, folder)
     keep_evidence(site.name, evidence)

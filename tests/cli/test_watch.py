@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from components.acceptance.evidence import Evidence
+from components.acceptance.handover import AcceptRequest
+from components.acceptance.report.archive import MOST_RUNS
 from components.kubernetes.client import open_session, read_kubeconfig
 from components.kubernetes.kubeconfig import POD_ACCESS, pod_access
 from components.kubernetes.planes.base import ClusterRef
+from components.update.audit import Audit
 from tests.cli.conftest import Call
 from tests.cli.test_audit import closed
+from tests.lab_physics.site import Site, take_evidence
 
 
 class Gateway(BaseHTTPRequestHandler):
@@ -119,6 +125,40 @@ def test_conditions_without_a_cluster_are_named(railyard: Call, site: Path) -> N
     done = railyard("watch", watched(site, "accept: false, conditions: true"))
     assert "the node conditions were not written" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_good_night_proves_each_rail_and_forgets_the_oldest_run(
+    railyard: Call, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[AcceptRequest] = []
+
+    def collect(request: AcceptRequest, run: int, *_: object) -> Evidence:
+        asked.append(request)
+        return take_evidence(Site()).model_copy(update={"run": run})
+
+    text = site.read_text().replace("acceptance:", "acceptance:\n  suite: full\n  when_busy: fail")
+    site.write_text(text)
+    monkeypatch.setattr("components.cli.audit.collect_evidence", collect)
+    monkeypatch.setattr("components.cli.audit.run_audit", lambda name, *_: Audit(name, ("x",), ()))
+    for number in range(MOST_RUNS + 1):
+        old = Path(f".railyard/site/run-{number:04d}")
+        old.mkdir(parents=True)
+        (old / "evidence.json").write_text("{}")
+        os.utime(old / "evidence.json", (number, number))
+    done = railyard("watch", str(site), "--metrics", "all.prom")
+    assert (done.code, done.err) == (0, "")
+    assert "PASSED" in done.out
+    (request,) = asked
+    assert (request.provenance, request.stack) == ("lab", "site")
+    assert request.acceptance.policy.when_busy == "warn"
+    assert request.acceptance.budget is not None
+    assert request.acceptance.budget.suite == "quick"
+    metrics = Path("all.prom").read_text()
+    assert 'railyard_rail_passed{site="dgx-roce",host="gpu02",rail="rail-1"} 1' in metrics
+    assert 'railyard_run_success{site="dgx-roce",part="accept"} 1' in metrics
+    left = sorted(Path(".railyard/site").glob("run-*"))
+    assert len(left) == MOST_RUNS
+    assert left[0].name == "run-0002"
 
 
 def test_a_pod_uses_its_own_service_account(tmp_path: Path) -> None:
