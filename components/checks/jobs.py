@@ -12,7 +12,6 @@ from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs
 from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
-from components.jobs.job_plan import own_namespaces
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
@@ -308,24 +307,40 @@ def check_watch_secrets(spec: ClusterSpec) -> Findings:
         what = f"watch has no secret, but the devices need {', '.join(logins)}."
         fix = f"make a Secret in the namespace {watch.namespace}, and write its name as secret."
         yield Finding(what, places(spec, "watch"), fix)
-    if watch.namespace in {spec.pod_network.namespace, *own_namespaces(spec)}:
+    own = spec.jobs.own_pods
+    if watch.namespace in {spec.pod_network.namespace, *(own.namespaces if own else ())}:
         what = f"users make pods in {watch.namespace}, and these can read the devices' secrets."
         yield Finding(what, places(spec, "watch.namespace"), "give watch a namespace of its own.")
 
 
+def _too_large(spec: ClusterSpec) -> Findings:
+    if spec.watch is None:
+        return
+    from components.acceptance.watch_plan import MOST_BYTES, site_files  # noqa: PLC0415 - rarely needed
+    from components.artefacts.lock import Lock  # noqa: PLC0415 - rarely needed
+
+    size = len(site_files(spec, Lock())["site.yaml"])
+    if size > MOST_BYTES:
+        what = f"the site has {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}."
+        yield Finding(what, places(spec, "watch"), _BY_CRON)
+
+
+_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 RULES: Final = (
     rule(
         "watch-cluster",
         """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
 
-        The node exporter of another node would show old values beside the new ones.
+        The node exporter of another node would show old values beside the new ones. The job reads
+        the site from a ConfigMap, which has room for some 1,000 hosts.
         """,
         requires(
             "watch",
             "kubernetes",
             "the job is a CronJob",
-            "remove watch, and let cron or a systemd timer run `railyard watch`.",
+            _BY_CRON,
         ),
+        _too_large,
         requires(
             "watch.folder",
             "watch.node",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final, Literal
-from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -444,6 +443,8 @@ def _cron_field(text: str, field: tuple[str, int, int, str], written: str) -> se
 
 def _time_zone(name: str) -> str:
     """Refuse a name that the time zones of this machine lack; without any, accept all."""
+    from zoneinfo import available_timezones  # noqa: PLC0415 - rarely needed
+
     known = available_timezones()
     if name == "Local" or (known and name not in known):
         raise refuse(

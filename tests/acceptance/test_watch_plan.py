@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from components.acceptance.watch_plan import site_files
 from components.artefacts.lock import parse_lock
+from components.checks.registry import RULES
 from components.checks.site import load_checked_site
 from components.kubernetes.manifest import Body, Manifest, pods_in
 from components.model.cluster import ClusterSpec
@@ -147,6 +149,16 @@ def test_the_job_reads_a_site_with_the_same_plan(name: str, tmp_path: Path) -> N
         assert wrong == ()
     assert make_plan(again, "dev", lock).digest == make_plan(spec, "dev", checked.lock).digest
     assert site_files(again, lock) == files
+
+
+def test_a_site_that_no_config_map_holds_is_refused() -> None:
+    spec = watched("dgx-roce")
+    env = {f"APP_{number}": "x" * 1000 for number in range(1100)}
+    large = spec.model_copy(update={"jobs": spec.jobs.model_copy(update={"env": env})})
+    (rule,) = [each for each in RULES if each.name == "watch-cluster"]
+    (found,) = rule.check(large)
+    assert re.fullmatch(r"the site has 1,1\d\d,\d{3} bytes, and a ConfigMap .*", found.what)
+    assert [*rule.check(spec)] == []
 
 
 def names(manifests: tuple[Manifest, ...]) -> list[str]:
