@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from json import dumps
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +13,12 @@ from components.acceptance.watch_plan import site_files
 from components.artefacts.lock import parse_lock
 from components.checks.registry import RULES
 from components.checks.site import load_checked_site
-from components.kubernetes.manifest import Body, Manifest, pods_in
+from components.kubernetes.manifest import Body, Manifest, name_of, pods_in
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.reading.load import parse_site
+from components.update.audit import as_planned
+from components.update.cluster import asked_of_cluster
 from tests.golden.site import EXAMPLES, load_example
 
 WATCH: dict[str, Any] = {
@@ -149,6 +152,16 @@ def test_the_job_reads_a_site_with_the_same_plan(name: str, tmp_path: Path) -> N
         assert wrong == ()
     assert make_plan(again, "dev", lock).digest == make_plan(spec, "dev", checked.lock).digest
     assert site_files(again, lock) == files
+
+
+def test_an_edit_of_the_section_is_no_drift() -> None:
+    made, edited = plan_of(), plan_of(schedule="@daily")
+    asked = asked_of_cluster(edited, as_planned(made), {})
+    assert asked is not None
+    assert {dumps(each.body) for each in made.jobs.watch} <= {dumps(each) for each in asked.objects}
+    added = asked_of_cluster(edited, as_planned(make_plan(load_example("dgx-roce"), "dev")), {})
+    assert added is not None
+    assert not any(name_of(each).startswith("railyard-watch") for each in added.objects)
 
 
 def test_a_site_that_no_config_map_holds_is_refused() -> None:

@@ -136,10 +136,13 @@ def test_a_good_night_proves_each_rail_and_forgets_the_oldest_run(
         asked.append(request)
         return take_evidence(Site()).model_copy(update={"run": run})
 
+    def audit(name: str, *_: object) -> Audit:
+        return Audit(name, ("leaf-01",), ())
+
     text = site.read_text().replace("acceptance:", "acceptance:\n  suite: full\n  when_busy: fail")
     site.write_text(text)
     monkeypatch.setattr("components.cli.audit.collect_evidence", collect)
-    monkeypatch.setattr("components.cli.audit.run_audit", lambda name, *_: Audit(name, ("x",), ()))
+    monkeypatch.setattr("components.cli.audit.run_audit", audit)
     for number in range(MOST_RUNS + 1):
         old = Path(f".railyard/site/run-{number:04d}")
         old.mkdir(parents=True)
