@@ -26,7 +26,7 @@ from components.acceptance.report.publish import (
 )
 from components.core.plain_text import one_line
 from lab.cluster.process import wait_until
-from lab.debian import unpacked
+from lab.debian import MONITORING_PACKAGES, unpacked
 from tests.lab_physics.site import Site, take_evidence
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ _NAME = re.compile(r"\brailyard_\w+")
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
-    return unpacked(packages=("prometheus",)) / "usr/bin"
+    return unpacked(packages=MONITORING_PACKAGES) / "usr/bin"
 
 
 @pytest.fixture(scope="module")
