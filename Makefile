@@ -30,6 +30,7 @@ clean: down ## stop the lab and forget its state and the stack's; refuses where 
 
 test: setup ## the whole suite, as CI runs it
 	@$(PY) -m lab.engine.yaml_host # the workers of the suite have no network to fetch it
+	@$(PY) -c 'from lab import debian; debian.unpacked(packages=debian.MONITORING_PACKAGES)' # nor this
 	@$(PY) -m lab.suite
 
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`

@@ -31,6 +31,8 @@ BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash", "tcpdump")
 other VRRP routers."""
 ROUTING_PACKAGES: Final = ("frr", "lldpd", "dash")
 """FRR and lldpd of routed switches, and a shell that starts their daemons in order."""
+MONITORING_PACKAGES: Final = ("prometheus",)
+"""Prometheus and promtool, which judge the metrics and alerts of `railyard watch`."""
 WHOLE_RELEASE: Final = "trixie"
 """Debian 13. The ibsim 0.10 of Debian 12 knows no link faster than HDR; 0.12 knows NDR."""
 DOWNLOAD_DEADLINE_S: Final = 300.0

@@ -12,8 +12,7 @@ from components.containers.component import Payload
 from components.disruption.component import Upgrades
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
-from components.kubernetes.handoffs import JobsReady
-from components.kubernetes.objects import ask_before_deletion
+from components.kubernetes.objects import JobsReady, ask_before_deletion
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators, Repairs
 from components.plan.make import ClusterPlan

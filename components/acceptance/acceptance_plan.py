@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal, get_args
 
-from components.acceptance.between_leaves import ports_between
 from components.acceptance.evidence import (
     MAX_AGE_DAYS,
     HopRole,
@@ -21,7 +20,7 @@ from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
 from components.acceptance.probes.probe_plan import list_unproven, plan_probes, worker_groups
-from components.acceptance.probes.suites import Budget
+from components.acceptance.probes.suites import Budget, ports_between
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.fabric_plan import switch_endpoint
@@ -140,6 +139,12 @@ class AcceptancePlan:
     """The coverage of the suite and its duration; None for a site without Kubernetes."""
     store: EvidenceStore | None = field(default=None, metadata=OMIT_EMPTY)
     """Where machines share the evidence; None for the archive of each."""
+
+    @property
+    def objects(self) -> tuple[Body, ...]:
+        """The objects of all probes in the cluster."""
+        probes = (*self.images, *self.probes)
+        return (*self.memlock, *(body for each in probes if each.job for body in each.job.objects))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -15,7 +15,7 @@ from components.acceptance.handover import (
     hand_over,
     render_accept_request,
 )
-from components.kubernetes.handoffs import JobsReady
+from components.kubernetes.objects import JobsReady
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import AcceptanceReport, PayloadReady
 from components.remote.step import env_name

@@ -224,6 +224,8 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     yield spec.jobs.image, ("jobs", "image")
     if spec.jobs.deepspeed is not None:
         yield spec.jobs.deepspeed.image, ("jobs", "deepspeed", "image")
+    if spec.watch is not None:
+        yield spec.watch.image, ("watch", "image")
 
 
 def network_device_plugin(release: str, mode: str) -> str:

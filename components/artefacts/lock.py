@@ -154,15 +154,19 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
-    """Write a lock whole or not at all, with entries in the order of kind and name."""
+def render_lock(entries: Mapping[tuple[str, str], Entry]) -> str:
+    """The text of a lock, with entries in the order of kind and name."""
     ordered = sorted(entries.values(), key=lambda entry: entry.key)
     written = [entry.model_dump(exclude_defaults=True) for entry in ordered]
     whole = {"version": 1, "artefacts": written}
-    body = yaml.dump(whole, Dumper=_Plain, sort_keys=False, width=1000)
+    return _HEAD + yaml.dump(whole, Dumper=_Plain, sort_keys=False, width=1000)
+
+
+def write_lock(path: Path, entries: Mapping[tuple[str, str], Entry]) -> None:
+    """Write a lock whole or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(_HEAD + body, "utf-8")
+        draft.write_text(render_lock(entries), "utf-8")
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -63,6 +63,8 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
             for group in spec.host_groups
         ),
     }
+    if spec.watch is not None:
+        changes["watch"] = _with(spec.watch, image=_pulled(spec, lock, spec.watch.image))
     if spec.k3s is not None:
         changes["kubernetes"] = _with(spec.k3s, source=_k3s(spec, lock))
     if (containers := spec.containers) is not None:

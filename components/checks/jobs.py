@@ -16,6 +16,7 @@ from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
 from components.model.places import has_way
+from components.model.secret_refs import device_secrets
 from components.model.texts import fold_names
 from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
 from components.pod_network.attachment import pod_attachment
@@ -292,7 +293,61 @@ def _floor(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, "set nccl_algo to RING.")
 
 
+def check_watch_secrets(spec: ClusterSpec) -> Findings:
+    """The job of `watch` gets the secrets of the devices, in a namespace without pods of users.
+
+    Without them it reads no device. Whoever may make a pod in a namespace can read all of its
+    secrets.
+    """
+    watch = spec.watch
+    if watch is None:
+        return
+    logins = dict.fromkeys(reference.name for reference, _ in device_secrets(spec))
+    if logins and watch.secret is None:
+        what = f"watch has no secret, but the devices need {', '.join(logins)}."
+        fix = f"make a Secret in the namespace {watch.namespace}, and write its name as secret."
+        yield Finding(what, places(spec, "watch"), fix)
+    own = spec.jobs.own_pods
+    if watch.namespace in {spec.pod_network.namespace, *(own.namespaces if own else ())}:
+        what = f"users make pods in {watch.namespace}, and these can read the devices' secrets."
+        yield Finding(what, places(spec, "watch.namespace"), "give watch a namespace of its own.")
+
+
+def _too_large(spec: ClusterSpec) -> Findings:
+    if spec.watch is None:
+        return
+    from components.acceptance.watch_plan import MOST_BYTES, site_files  # noqa: PLC0415 - rarely needed
+    from components.artefacts.lock import Lock  # noqa: PLC0415 - rarely needed
+
+    size = len(site_files(spec, Lock())["site.yaml"])
+    if size > MOST_BYTES:
+        what = f"the site has {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}."
+        yield Finding(what, places(spec, "watch"), _BY_CRON)
+
+
+_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 RULES: Final = (
+    rule(
+        "watch-cluster",
+        """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
+
+        The node exporter of another node would show old values beside the new ones. The job reads
+        the site from a ConfigMap, which has room for some 1,000 hosts.
+        """,
+        requires(
+            "watch",
+            "kubernetes",
+            "the job is a CronJob",
+            _BY_CRON,
+        ),
+        _too_large,
+        requires(
+            "watch.folder",
+            "watch.node",
+            "each run could write on another node",
+            "name the node of that folder as node, or use push.",
+        ),
+    ),
     rule(
         "mpi-operator",
         "The MPI operator is installed: the NCCL acceptance test is an MPIJob.",

@@ -215,7 +215,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
             "exec-reach",
             "agent-token",
         }
-        | {"external-partition"}
+        | {"external-partition", "watch-secrets"}
     ),
     "without it an update can cut off its own way to a device": frozenset(
         {"management-port", "partition-key", "port-function", "api-from"}

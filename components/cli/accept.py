@@ -23,6 +23,7 @@ from components.acceptance.report.archive import (
     latest_evidence,
     run_folder,
 )
+from components.acceptance.report.publish import proof_samples, render_metrics
 from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report
 from components.cli.app import StackName, command_app, say
@@ -162,12 +163,16 @@ def report(
         int | None, typer.Option(help="number of another run of this stack to compare with")
     ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
+    form: Annotated[Literal["text", "prometheus"], typer.Option("--format")] = "text",
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""
     named = _named(stack)
     secrets = _store_secrets(named, stack)
     evidence = parse_evidence(read_proof(named, secrets)) if named else _last_here(stack)
     judged = as_of(judge_evidence(evidence), datetime.now(UTC))
+    if form == "prometheus":
+        say(render_metrics(evidence.cluster, proof_samples(judged)), nl=False)
+        return
     page = (run_folder(stack, evidence.run) / "report.html").absolute()
     other = None if against is None else judge_evidence(_run(stack, against, named, secrets))
     if other is not None or not page.exists():

@@ -1,20 +1,50 @@
-"""`railyard audit FILE`: compare devices and cluster with a site file; no stack, no ownership."""
+"""`railyard audit FILE` and `railyard watch FILE`: a cluster beside its file, without a stack.
+
+`watch` is the work of the CronJob: an audit, the quick suite on idle nodes, and their results as
+metrics and node conditions.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
+from components.acceptance.collect.probe_runs import collect_evidence
+from components.acceptance.handover import AcceptRequest
+from components.acceptance.judge.site import Report, judge_evidence
+from components.acceptance.report.archive import forget_oldest, keep_evidence, run_folder
+from components.acceptance.report.publish import (
+    RailFault,
+    Sample,
+    audit_samples,
+    find_faults,
+    proof_samples,
+    push_metrics,
+    render_metrics,
+    write_conditions,
+    write_readable,
+)
+from components.acceptance.report.text import render_table
+from components.acceptance.report.write import write_report
 from components.checks.render import render_sarif
 from components.cli.app import command_app, say
-from components.cli.stack import load_file
+from components.cli.stack import Stack, load_file
+from components.core.errors import DeviceError
 from components.core.problem import Finding, Place, SpecPath
+from components.kubernetes.client import KubernetesCalls, read_kubeconfig
+from components.kubernetes.kubeconfig import pod_access
 from components.model.cluster import ClusterSpec
+from components.plan.make import make_plan
+from components.project.lab_marks import devices_outside_lab
+from components.remote.host_session import run_on_hosts
+from components.remote.step import env_name
 from components.update.audit import Audit, run_audit
 
 app = command_app()
@@ -23,7 +53,9 @@ app = command_app()
 @app.command()
 def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
-    form: Annotated[Literal["text", "json", "sarif"], typer.Option("--format")] = "text",
+    form: Annotated[
+        Literal["text", "json", "sarif", "prometheus"], typer.Option("--format")
+    ] = "text",
 ) -> None:
     """Compare every device and the cluster with a site file; reads only, works without a stack.
 
@@ -36,9 +68,16 @@ def audit(
     if form == "sarif":
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
+    elif form == "prometheus":
+        say(render_metrics(found.site, samples_of(found)), nl=False)
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
+
+
+def samples_of(found: Audit) -> Iterator[Sample]:
+    """Yield the metrics of an audit."""
+    return audit_samples(found.read, ((each.device, each.rule) for each in found.findings))
 
 
 def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
@@ -50,3 +89,118 @@ def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
         place = Place(paths.get(each.device.partition(" ")[0], ()))
         what = f"{each.device}: {each.what}."
         yield replace(each, what=what, where=(place,), fix=fix, rule=f"audit-{each.rule}")
+
+
+watch_app = command_app()
+UNSURE: Final = 4
+"""Something could not be read, judged or published."""
+_SUITE: Final = {"suite": "quick", "accept": "always", "scope": "all", "when_busy": "warn"}
+
+
+@watch_app.command()
+def watch(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
+    *,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Write the metrics to this file too; - prints only them.")
+    ] = None,
+    accept: Annotated[
+        bool | None, typer.Option("--accept/--no-accept", help="Whether the quick suite runs.")
+    ] = None,
+) -> None:
+    """Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.
+
+    The section `watch` of the file says what is published; without it only this command's options
+    count. Secrets come from the environment as RAILYARD_SECRET_NAME. Exit codes: 0 all is well, 1
+    the file has problems or a proof failed, 3 something differs, 4 something could not be judged.
+    """
+    site = load_file(file)
+    asked, begun = site.spec.watch, datetime.now(UTC)
+    secrets = site.all_secrets | pod_access(os.environ)
+    is_quiet = metrics == Path("-")
+    found = run_audit(site.spec.name, site.plan, secrets)
+    times = {"audit": datetime.now(UTC)}
+    if not is_quiet:
+        say(found.render(), paint=True)
+    report = None
+    if accept if accept is not None else asked is None or asked.accept:
+        report = _prove(site, secrets, int(begun.timestamp()) // 60)
+        times["accept"] = datetime.now(UTC)
+        if not is_quiet:
+            say(render_table(report), paint=True)
+    text = render_metrics(site.spec.name, _samples(found, report, begun, times))
+    lines = _publish(site, text, metrics)
+    if asked is not None and asked.conditions:
+        differences = [(each.device, each.rule, each.what) for each in found.findings]
+        lines += _set_conditions(site, secrets, find_faults(site.spec, report, differences))
+    for line in lines:
+        say(line, err=True)
+    codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
+    raise typer.Exit(1 if 1 in codes else max(codes))
+
+
+def _prove(site: Stack, secrets: Mapping[str, str], run: int) -> Report:
+    """Run the quick suite on nodes that no other pod uses; archive and judge its evidence."""
+    settings = site.spec.acceptance.model_copy(update=_SUITE)
+    spec = site.spec.model_copy(update={"acceptance": settings})
+    plan = make_plan(spec, site.name, site.lock).acceptance
+    has_devices = bool(spec.switches or spec.reached)
+    provenance = "lab" if has_devices and not devices_outside_lab(spec) else "real"
+    request = AcceptRequest(site.plan.digest, site.name, provenance, plan, plan.shared)
+    folder = run_folder(site.name, run)
+    evidence = collect_evidence(request, run, secrets, folder)
+    keep_evidence(site.name, evidence)
+    report = judge_evidence(evidence)
+    write_report(report, folder)
+    forget_oldest(site.name)
+    return report
+
+
+def _samples(
+    found: Audit, report: Report | None, begun: datetime, times: Mapping[str, datetime]
+) -> Iterator[Sample]:
+    yield Sample("railyard_run_timestamp_seconds", {}, int(begun.timestamp()))
+    success = {"audit": found.exit_code < UNSURE, "accept": report and report.verdict != "error"}
+    for part, ended in times.items():
+        seconds = round((ended - begun).total_seconds(), 3)
+        yield Sample("railyard_run_duration_seconds", {"part": part}, seconds)
+        yield Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
+        begun = ended
+    yield from samples_of(found)
+    yield from proof_samples(report) if report else ()
+
+
+def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
+    """Write and push the metrics; give a line for each place that did not take them."""
+    asked, lines = site.spec.watch, list[str]()
+    if metrics == Path("-"):
+        say(text, nl=False)
+    files = [metrics] if metrics is not None and metrics != Path("-") else []
+    if asked is not None and asked.folder is not None:
+        files.append(Path(asked.folder) / f"railyard-{site.spec.name}.prom")
+    for each in files:
+        try:
+            write_readable(each, text)
+        except OSError as error:
+            lines.append(f"{each}: the metrics were not written: {error.strerror}")
+    if asked is not None and asked.push is not None:
+        try:
+            push_metrics(asked.push, site.spec.name, text)
+        except DeviceError as error:
+            lines.append(str(error))
+    return lines
+
+
+def _set_conditions(
+    site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[RailFault]]
+) -> list[str]:
+    access = site.plan.acceptance.access
+    keys = {env_name(name): value for name, value in secrets.items()}
+    try:
+        run = run_on_hosts((each.endpoint for each in access.servers) if access else (), keys)
+        kubeconfig = read_kubeconfig(access, run, secrets) if access else None
+        if kubeconfig is None:
+            return ["the node conditions were not written: no server has a kubeconfig"]
+        return write_conditions(KubernetesCalls(kubeconfig), site.spec, faults, datetime.now(UTC))
+    except DeviceError as error:
+        return [f"the node conditions were not written: {error}"]

@@ -58,6 +58,7 @@ rbac      Print the roles that an existing cluster's owner gives to Railyard; no
 preview   Show the effects of an update: old and new settings, and interruptions.
 drift     Compare every device and every object of Kubernetes with its last applied state.
 audit     Compare every device and the cluster with a site file; reads only, works without a stack.
+watch     Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.
 ready     List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
 discover  Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 rename    Give a host or a switch another name; its resources and its settings stay.
@@ -78,7 +79,7 @@ payload   Called by the step of the containers' SSH keys.
 _MODULES: Final = {
     "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
     "payload": "evidence", "preflight": "discover", "rbac": "plan", "ready": "accept",
-    "rename": "discover", "report": "accept", "schema": "check",
+    "rename": "discover", "report": "accept", "schema": "check", "watch": "audit",
 }  # fmt: skip
 """Command to its module of this package, if the names differ."""
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pulumi
 
 from components.jobs.job_plan import JobsPlan
-from components.kubernetes.handoffs import JobsReady, PodNetworkReady
-from components.kubernetes.objects import apply_manifests
+from components.kubernetes.objects import JobsReady, PodNetworkReady, apply_manifests
 from components.remote.handoffs import gate
 
 
 class Jobs(pulumi.ComponentResource):
-    """Install the MPI operator."""
+    """Install the MPI operator, and the job of `watch`."""
 
     ready: JobsReady
 
@@ -22,8 +21,8 @@ class Jobs(pulumi.ComponentResource):
         pods: PodNetworkReady,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("railyard:jobs:Jobs", name, {"manifests": len(plan.manifests)}, opts)
+        super().__init__("railyard:jobs:Jobs", name, {"manifests": len(plan.all_manifests)}, opts)
         access = pods.access
-        made = apply_manifests(name, plan.manifests, self, access, [pods.gate])
+        made = apply_manifests(name, plan.all_manifests, self, access, [pods.gate])
         self.ready = JobsReady(gate(name, self, made), access)
         self.register_outputs({})

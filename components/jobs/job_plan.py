@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
+from components.core.to_json import HIDDEN
 from components.jobs.environment import job_environment, job_script, keep_devices, on_devices
 from components.jobs.mpi import MpiWorkers, mpi_job
 from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
@@ -376,9 +377,16 @@ _GROUPS: Final = {"Namespace": 0, "Deployment": 2}
 
 @dataclass(frozen=True, slots=True)
 class JobsPlan:
-    """The MPI operator, and the sample jobs of the file."""
+    """The MPI operator, the sample jobs of the file, and the objects of `watch`."""
 
     manifests: tuple[Manifest, ...]
+    watch: tuple[Manifest, ...] = field(default=(), metadata=HIDDEN)
+    """No change here repeats acceptance."""
+
+    @property
+    def all_manifests(self) -> tuple[Manifest, ...]:
+        """Every object of this stage."""
+        return (*self.manifests, *self.watch)
 
 
 def plan_jobs(spec: ClusterSpec) -> JobsPlan:

@@ -9,9 +9,9 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.core.errors import Bug
-from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.manifest import login_value
+from components.kubernetes.objects import ClusterAccess
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_again
 from components.kubernetes.planes.members import CLUSTER_FOUND

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import yaml
@@ -148,3 +150,30 @@ def renewal_note(kubeconfig: str, now: datetime | None = None) -> str:
     if end - (now or datetime.now(UTC)) > RENEWAL_WINDOW:
         return ""
     return f"the client certificate ends on {end:%Y-%m-%d}"
+
+
+POD_ACCESS: Final = "the pod's own access"
+"""Name of the kubeconfig of a pod among the secrets; no site can name a secret so."""
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where every pod has its token (Kubernetes, "Accessing the Kubernetes API from a Pod")."""
+
+
+def pod_access(environ: Mapping[str, str], account: Path = _ACCOUNT) -> dict[str, str]:
+    """The kubeconfig of the service account of this pod, as a secret; empty outside of a pod."""
+    host, token = environ.get("KUBERNETES_SERVICE_HOST", ""), account / "token"
+    if not host or not token.is_file():
+        return {}
+    place = f"[{host}]" if ":" in host else host
+    server = f"https://{place}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}"
+    authority = str(account / "ca.crt")
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "pod",
+        "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod"}}],
+        "clusters": [
+            {"name": "pod", "cluster": {"server": server, "certificate-authority": authority}}
+        ],
+        "users": [{"name": "pod", "user": {"tokenFile": str(token)}}],
+    }
+    return {POD_ACCESS: yaml.safe_dump(document)}

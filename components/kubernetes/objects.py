@@ -1,19 +1,74 @@
-"""Kubernetes objects as Pulumi resources: any kind, from a plain manifest."""
+"""Kubernetes objects as Pulumi resources, and the handoffs of the stages before them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pulumi
 
 from components.kubernetes.client import KEEP, LEAVE, STEP, LeaveRequest
-from components.kubernetes.handoffs import ClusterAccess
-from components.kubernetes.manifest import LOGIN_DATA, Manifest, outlives, repaired
-from components.kubernetes.planes.base import ClusterRef
+from components.kubernetes.manifest import (
+    AGAIN,
+    HELD,
+    LOGIN_DATA,
+    Manifest,
+    outlives,
+    repaired,
+)
+from components.kubernetes.planes.base import ClusterRef, KubernetesPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
 from components.remote.step import env_name
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """Kubernetes answers; `kubeconfig` contains the address that reaches it from here."""
+
+    gate: pulumi.Resource
+    plan: KubernetesPlan
+    kubeconfig: pulumi.Output[str]
+    provider: pulumi.ProviderResource
+    login: pulumi.Output[str] | None = None
+    """The value of the Secrets with which pods pull; None if the registry wants no login."""
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Repair notes of this run; those for objects use the names of their resources."""
+
+    def options(self, name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+        """The options of an object or a chart, changed by the repair notes of this run."""
+        own = pulumi.ResourceOptions(provider=self.provider)
+        if HELD in self.notes:
+            own.ignore_changes = ["*"]
+        elif name + AGAIN in self.notes:
+            own.replace_on_changes, own.delete_before_replace = ["metadata"], True
+        return pulumi.ResourceOptions.merge(opts, own)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReady:
+    """The GPUs are resources of the cluster."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class PodNetworkReady:
+    """Pods can be attached to the rails."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReady:
+    """MPI jobs run."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
 
 MANY: Final = 20
 """From this number of names in the state, a gate takes less space: it costs some six names."""

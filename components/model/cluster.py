@@ -13,7 +13,7 @@ from components.model.fabric import OtherSwitch, Rail, Rdma, Switch
 from components.model.guard_spec import Guards
 from components.model.hosts import Host, HostDefaults, HostGroup, HostName
 from components.model.infiniband import InfiniBand
-from components.model.jobs import Acceptance, Containers, Jobs
+from components.model.jobs import Acceptance, Containers, Jobs, Watch
 from components.model.kubernetes import K3sPlane, Kubernetes, KubesprayPlane
 from components.model.once import once
 from components.model.operators import Operators, with_version_set
@@ -213,6 +213,8 @@ class ClusterSpec(Frozen):
     """The required proofs, and the least numbers."""
     evidence_store: EvidenceStore | None = None
     """Where machines share the evidence of acceptance; default the folder `.railyard` of each."""
+    watch: Watch | None = None
+    """A CronJob that audits and proves the cluster on a schedule; None: none."""
 
     versions: VersionSetName | None = None
     """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts

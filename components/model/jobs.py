@@ -21,6 +21,7 @@ from components.model.units import (
     DnsLabel,
     EnvironmentName,
     Frozen,
+    NodeName,
     PinnedImage,
     ReleaseText,
     SecretRef,
@@ -380,3 +381,122 @@ class Acceptance(Frozen):
     """Deadline of one probe in seconds."""
     limits: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
     """How many packets may be lost, sent again, paused or marked on a probe's path."""
+
+
+CRON_FIELDS: Final = (
+    ("minute", 0, 59, ""),
+    ("hour", 0, 23, ""),
+    ("day of the month", 1, 31, ""),
+    ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    ("day of the week", 0, 6, "sun mon tue wed thu fri sat"),
+)
+"""Each field of cron with its limits and names, as Kubernetes' parser has them (robfig/cron v3.0.1,
+parser.go and spec.go): 7 is no Sunday there."""
+_CRON_WORDS: Final = r"@(yearly|annually|monthly|weekly|daily|midnight|hourly)"
+_CRON_PART: Final = re.compile(r"(\*|\?|[0-9a-z]+)(?:-([0-9a-z]+))?(?:/([0-9]+))?")
+_CRON_FIX: Final = 'write five fields of cron, such as "0 3 * * *" for 03:00 each day.'
+_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def _cron(text: str) -> str:
+    """Refuse what Kubernetes would refuse, and a date that no year has."""
+    if re.fullmatch(_CRON_WORDS, text):
+        return text
+    if text.startswith(("TZ=", "CRON_TZ=")):
+        raise refuse(
+            f"the schedule {text!r} names a time zone, which Kubernetes refuses there",
+            "write the zone as watch.time_zone.",
+        )
+    fields = text.lower().split()
+    if len(fields) != len(CRON_FIELDS):
+        raise refuse(f"the schedule {text!r} does not have five fields", _CRON_FIX)
+    _, _, days, months, _ = (
+        _cron_field(text, *each) for each in zip(CRON_FIELDS, fields, strict=True)
+    )
+    if fields[4] in {"*", "?"} and min(days) > max(_DAYS[month - 1] for month in months):
+        raise refuse(
+            f"the schedule {text!r} never comes: no such month has a day {min(days)}", _CRON_FIX
+        )
+    return text
+
+
+def _cron_field(text: str, field: tuple[str, int, int, str], written: str) -> set[int]:
+    name, least, most, words = field
+    numbers = {word: number for number, word in enumerate(words.split(), least)}
+    found: set[int] = set()
+    for part in written.split(","):
+        match = _CRON_PART.fullmatch(part)
+        first, last, step = match.groups() if match else ("", None, None)
+        ends = [numbers.get(end, int(end) if end.isdigit() else -1) for end in (first, last or "")]
+        if first in {"*", "?"} and not last:
+            ends = [least, most]
+        elif not last:
+            ends[1] = most if step else ends[0]
+        if not least <= ends[0] <= ends[1] <= most or step == "0":
+            raise refuse(
+                f"the {name} {part!r} of the schedule {text!r} is not from {least} to {most}",
+                _CRON_FIX,
+            )
+        found |= {*range(ends[0], ends[1] + 1, int(step or 1))}
+    return found
+
+
+def _time_zone(name: str) -> str:
+    """Refuse a name that the time zones of this machine lack; without any, accept all."""
+    from zoneinfo import available_timezones  # noqa: PLC0415 - rarely needed
+
+    known = available_timezones()
+    if name == "Local" or (known and name not in known):
+        raise refuse(
+            f"{name!r} is no time zone of the IANA database",
+            "write a name such as Europe/Berlin or Etc/UTC.",
+            sorted(known),
+        )
+    return name
+
+
+CRON_SCHEDULE: Final = r"^(@[a-z]+|[0-9A-Za-z*?/,_=+ -]+)$"
+TIME_ZONE: Final = r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
+GATEWAY: Final = (
+    r"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$"
+)
+
+
+class Watch(Frozen):
+    """A CronJob that looks at the cluster by itself: an audit, then the quick suite on idle nodes.
+
+    It changes no device, and takes no node from another pod. See docs/howto/watch.md.
+    """
+
+    schedule: Annotated[str, AfterValidator(_cron), form_schema(CRON_SCHEDULE)]
+    """When, as five fields of cron (`0 3 * * *`) or a word such as `@daily`."""
+    image: PinnedImage
+    """Image with the program `railyard` of this release, with a tag or digest."""
+    time_zone: Annotated[str, AfterValidator(_time_zone), form_schema(TIME_ZONE)] = "Etc/UTC"
+    """The time zone of the schedule, by its IANA name. Kubernetes' own default is the zone of
+    kube-controller-manager, which differs between clusters."""
+    accept: bool = True
+    """Whether the quick suite runs after the audit; it tests only nodes that no other pod uses."""
+    conditions: bool = False
+    """Whether each worker gets the node condition `RdmaRailProblem`."""
+    deadline_s: Annotated[int, Field(ge=60, le=86400)] = 7200
+    """Seconds after which Kubernetes ends a run. Default: the quick suite takes 15 minutes at most,
+    and slow devices and images need some time more (a choice)."""
+    keep: Annotated[int, Field(ge=1, le=100)] = 3
+    """How many finished runs of each outcome Kubernetes keeps, with their logs."""
+    namespace: DnsLabel = "railyard-watch"
+    """Namespace of the job, which the site makes. It is none of users, because pods there can read
+    the secrets of the devices."""
+    secret: DnsLabel | None = None
+    """Name of a Secret in that namespace. Its keys are environment variables:
+    `RAILYARD_SECRET_<NAME>` for each secret of the devices."""
+    claim: DnsLabel | None = None
+    """Name of a PersistentVolumeClaim in that namespace for evidence, logs and the dates of earlier
+    proofs; default none: each run begins without them."""
+    push: Annotated[str, StringConstraints(pattern=GATEWAY)] | None = None
+    """Address of a Prometheus Pushgateway for the metrics; default none."""
+    folder: AbsolutePath | None = None
+    """Folder of the node exporter's textfile collector on `node`; the user 65532 must be allowed to
+    write there. Default none."""
+    node: NodeName | None = None
+    """The node on which it runs, as `folder` needs; default any, control-plane nodes first."""

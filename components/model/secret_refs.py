@@ -24,6 +24,12 @@ def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
         yield reference, (*path, source)
 
 
+def device_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
+    """The references with which readings log in to devices."""
+    for _, ssh, path in each_ssh(spec):
+        yield from ssh_secrets(ssh, path)
+
+
 def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]]:
     """The references of one `ssh`, with their places."""
     for key in SSH_SECRETS:
@@ -33,8 +39,7 @@ def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]
 
 
 def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
-    for _, ssh, path in each_ssh(spec):
-        yield from ssh_secrets(ssh, path)
+    yield from device_secrets(spec)
     if spec.infiniband is not None and spec.infiniband.ufm is not None:
         yield spec.infiniband.ufm.password, ("infiniband", "ufm", "password")
     if (provision := crusoe_of(spec)) is not None:

@@ -9,8 +9,12 @@ import pulumi
 from pulumi.runtime import rpc
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
-from components.kubernetes.handoffs import ClusterAccess, GpuReady
-from components.kubernetes.objects import access_environment, apply_manifests
+from components.kubernetes.objects import (
+    ClusterAccess,
+    GpuReady,
+    access_environment,
+    apply_manifests,
+)
 from components.kubernetes.planes.base import ClusterRef
 from components.operators.operators_plan import ChartPlan, OperatorsPlan
 from components.operators.restore import VERB, RestoreRequest, restore_step_name

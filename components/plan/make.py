@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from components.acceptance.acceptance_plan import AcceptancePlan, plan_acceptance
+from components.acceptance.watch_plan import plan_watch, site_files
 from components.artefacts.lock import Lock
 from components.artefacts.resolve import resolved
 from components.cloud.cloud_plan import CloudPlan, plan_cloud
@@ -30,7 +31,7 @@ from components.hosts.keys.ask import Leftovers
 from components.hypervisor.hypervisor_plan import HypervisorPlan, plan_hypervisors
 from components.jobs.job_plan import JobsPlan, plan_jobs
 from components.kubernetes.kubernetes_plan import plan_kubernetes
-from components.kubernetes.manifest import outlives
+from components.kubernetes.manifest import Manifest, outlives
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Rdma
@@ -190,6 +191,12 @@ class ClusterPlan:
         )
 
     @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Every object in the cluster."""
+        rooms = (self.operators.manifests, self.pod_network.manifests, self.jobs.all_manifests)
+        return tuple(each for room in rooms for each in room)
+
+    @property
     def left_by_destroy(self) -> LeftByDestroy:
         """Settings that destroy cannot undo; derived from the plan, so not in the digest."""
         hosts = {host.name: host.left_by_destroy for host in self.hosts}
@@ -201,10 +208,8 @@ class ClusterPlan:
 
     @property
     def _shared_objects(self) -> tuple[str, ...]:
-        rooms = (self.operators, self.pod_network, self.jobs)
-        manifests = [each for room in rooms for each in room.manifests]
         foreign = self.kubernetes is not None and self.kubernetes.existing is not None
-        return tuple(f"{m.kind} {m.name}" for m in manifests if outlives(m, foreign=foreign))
+        return tuple(f"{m.kind} {m.name}" for m in self.manifests if outlives(m, foreign=foreign))
 
     def only(self, parts: Collection[Part]) -> ClusterPlan:
         """Keep only some parts of the site; the others are neither read nor judged."""
@@ -220,7 +225,7 @@ class ClusterPlan:
                 kubernetes=None,
                 operators=replace(plan.operators, charts=(), manifests=()),
                 pod_network=replace(plan.pod_network, manifests=()),
-                jobs=replace(plan.jobs, manifests=()),
+                jobs=replace(plan.jobs, manifests=(), watch=()),
                 acceptance=replace(plan.acceptance, access=None),
                 upgrades=(),
                 departures=None,
@@ -304,11 +309,12 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         UsageError: The name cannot name a folder on a device.
     """
     _check_stack(stack)
-    spec = resolved(spec, lock or Lock())
+    written, lock = spec, lock or Lock()
+    spec = resolved(spec, lock)
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)
     later = [step for room in (payload, kubernetes) if room for step in room.steps]
     hosts = with_tools(plan_hosts(spec, stack), later)
-    return ClusterPlan(
+    plan = ClusterPlan(
         name=spec.name,
         stack=stack,
         cloud=plan_cloud(spec),
@@ -330,3 +336,8 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),
     )
+    if spec.watch is None:
+        return plan
+    files = site_files(written, lock)
+    watch = plan_watch(spec, files, plan.acceptance, plan.operators, plan.manifests)
+    return replace(plan, jobs=replace(plan.jobs, watch=watch))

@@ -289,14 +289,18 @@ def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     for chart in plan.operators.charts:
         heading = f"Helm release {chart.release}: {chart.chart} {chart.version}"
         yield Section("operators", heading, as_lines(flatten(to_json(chart.values))))
-    rooms = {"operators": plan.operators, "pod-network": plan.pod_network, "jobs": plan.jobs}
+    rooms = {
+        "operators": plan.operators.manifests,
+        "pod-network": plan.pod_network.manifests,
+        "jobs": plan.jobs.all_manifests,
+    }
     for stage, room in rooms.items():
-        shown = {each.resource_name: tuple(_body(each, scripts=scripts)) for each in room.manifests}
-        for manifest in room.manifests:
+        shown = {each.resource_name: tuple(_body(each, scripts=scripts)) for each in room}
+        for manifest in room:
             if lines := shown[manifest.resource_name]:
                 family = "" if scripts else f"{stage} {manifest.kind}"
                 yield Section(stage, _heading(manifest), lines, family=family)
-        if named := [each for each in room.manifests if not shown[each.resource_name]]:
+        if named := [each for each in room if not shown[each.resource_name]]:
             heading = f"Also in {stage}, without decisions for the site"
             yield Section(stage, heading, tuple(map(_mention, named)))
 

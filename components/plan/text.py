@@ -149,14 +149,18 @@ def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
 def _counts(plan: ClusterPlan) -> dict[str, str]:
     """Count the parts of each stage, without empty stages."""
     steps = stages_of_steps(plan)
-    rooms = {"operators": plan.operators, "pod-network": plan.pod_network, "jobs": plan.jobs}
+    rooms = {
+        "operators": plan.operators.manifests,
+        "pod-network": plan.pod_network.manifests,
+        "jobs": plan.jobs.all_manifests,
+    }
     counted: dict[str, dict[str, int]] = {
         "cloud": {"object": len(plan.cloud.objects) if plan.cloud else 0},
         "fabric": {"switch": len(plan.switches)},
         "hypervisors": {"hypervisor": len(plan.hypervisors)},
         "hosts": {"host": len(plan.hosts)},
         **{stage: {} for stage in ("reboots", "containers", "kubernetes")},
-        **{stage: {"object": len(room.manifests)} for stage, room in rooms.items()},
+        **{stage: {"object": len(room)} for stage, room in rooms.items()},
         "acceptance": {"probe": len((*plan.acceptance.images, *plan.acceptance.probes))},
     }
     counted["operators"] = {"chart": len(plan.operators.charts), **counted["operators"]}

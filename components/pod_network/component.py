@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from components.kubernetes.handoffs import GpuReady, PodNetworkReady
-from components.kubernetes.objects import apply_manifests
+from components.kubernetes.objects import GpuReady, PodNetworkReady, apply_manifests
 from components.pod_network.pod_network_plan import PodNetworkPlan
 from components.remote.handoffs import gate
 

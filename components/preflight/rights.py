@@ -1,178 +1,51 @@
-"""List the permissions that Railyard needs: sudoers, switch roles, a cluster's kubeconfig. Pure.
-
-Sources: Kubernetes' documentation of RBAC ("Privilege escalation prevention": `escalate` on roles,
-`bind` on the roles of bindings), and the requests of each room.
-"""
+"""List the permissions that Railyard needs: sudoers, switch roles, a cluster's kubeconfig. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import yaml
 
 from components.catalogue.cluster_parts import TABLE
-from components.kubernetes.manifest import Body, map_at, name_of
+from components.kubernetes.manifest import Body
+from components.kubernetes.rights import (
+    LOOKS,
+    READS,
+    Right,
+    joined,
+    of_charts,
+    of_jobs,
+    of_object,
+    rule_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
 from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
-from components.operators.operators_plan import OperatorsPlan
 from components.plan.make import ClusterPlan
 from components.update.cluster import manifests_of, tried_pods
-
-READS: Final = ("get", "list", "watch")
-MAKES: Final = (*READS, "create", "patch", "delete")
-_NAMED: Final = ("get", "patch", "delete")
-"""Verbs that RBAC can limit to names; `list` and `create` have none."""
-_RBAC: Final = "rbac.authorization.k8s.io"
-_PLURALS: Final = {"NetworkAttachmentDefinition": "network-attachment-definitions"}
-"""Kinds with an irregular plural."""
-_LOOKS: Final = (
-    ("", "nodes"),
-    ("", "namespaces"),
-    ("", "pods"),
-    ("", "events"),
-    ("", "configmaps"),
-    ("", "resourcequotas"),
-    ("apps", "daemonsets"),
-    ("apps", "deployments"),
-    ("apps", "replicasets"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ("networking.k8s.io", "networkpolicies"),
-    ("node.k8s.io", "runtimeclasses"),
-)
-"""Resources that every reading of a cluster needs, for any site."""
-_OF_CHARTS: Final = (
-    ("", "serviceaccounts"),
-    ("", "secrets"),
-    ("", "configmaps"),
-    ("", "services"),
-    ("", "pods"),
-    ("apps", "daemonsets"),
-    ("apps", "deployments"),
-    ("batch", "jobs"),
-    (_RBAC, "roles"),
-    (_RBAC, "rolebindings"),
-)
-"""Resources that Helm creates from operators' charts in their namespaces, and its own records."""
-_OF_CHARTS_EVERYWHERE: Final = (
-    ("apiextensions.k8s.io", "customresourcedefinitions"),
-    (_RBAC, "clusterroles"),
-    (_RBAC, "clusterrolebindings"),
-    ("nfd.k8s-sigs.io", "nodefeaturerules"),
-    ("nvidia.com", "clusterpolicies"),
-    ("mellanox.com", "nicclusterpolicies"),
-)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Right:
-    """Verbs on one resource."""
-
-    namespace: str
-    """Empty for the whole cluster."""
-    group: str
-    resource: str
-    names: tuple[str, ...]
-    """Allowed object names; empty for all."""
-    verbs: tuple[str, ...]
-
-    def words(self) -> str:
-        """Describe the right: `create, patch daemonsets in kube-system`."""
-        named = f" {', '.join(self.names)}" if self.names else ""
-        place = f" in {self.namespace}" if self.namespace else ""
-        return f"{', '.join(self.verbs)} {self.resource}{named}{place}"
 
 
 def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
     """Return the permissions for an update, its readings and its acceptance, once each."""
-    return tuple(sorted(_joined(_rights(spec, plan))))
-
-
-def _joined(rights: Iterable[Right]) -> Iterator[Right]:
-    """Merge the verbs for the same resource and names."""
-    found: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
-    for each in rights:
-        key = (each.namespace, each.group, each.resource, each.names)
-        found.setdefault(key, {}).update(dict.fromkeys(each.verbs))
-    for (namespace, group, resource, names), verbs in found.items():
-        wide = [found.get((place, group, resource, ()), {}) for place in {"", namespace}]
-        granted = {verb for each in wide if each is not verbs for verb in each}
-        if left := tuple(verb for verb in verbs if verb not in granted):
-            yield Right(namespace, group, resource, names, left)
+    return tuple(sorted(joined(_rights(spec, plan))))
 
 
 def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    for group, resource in _LOOKS:
+    for group, resource in LOOKS:
         yield Right("", group, resource, (), READS)
     for part, row in TABLE.items():
         if row.status is not None and owners_of(spec)[part] != "none":
             group, _, resource = row.status.path.removeprefix("/apis/").split("/")
             yield Right("", group, resource, (), READS)
     for manifest in manifests_of(plan):
-        yield from _of_object(manifest.body)
+        yield from of_object(manifest.body)
     for namespace, _ in tried_pods(plan):
         yield Right(namespace, "", "pods", (), ("create",))
-    yield from _of_charts(plan.operators)
-    yield from _of_jobs(spec, plan)
+    yield from of_charts(chart.namespace for chart in plan.operators.charts)
+    yield from of_jobs(spec, plan.acceptance.objects)
     yield from _of_nodes(spec, plan)
-
-
-def _of_object(body: Body) -> Iterator[Right]:
-    """Yield the rights to create, change and delete an object, and to grant the rights in it."""
-    version, kind = str(body["apiVersion"]), str(body["kind"])
-    group = version.partition("/")[0] if "/" in version else ""
-    resource = _plural(kind)
-    namespace = str(map_at(body, "metadata").get("namespace") or "")
-    if kind == "Node":
-        return  # only labels are patched: see _of_nodes
-    if kind in {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}:
-        yield Right("", group, resource, (name_of(body),), _NAMED)
-        yield Right("", group, resource, (), ("list", "watch", "create"))
-    else:
-        yield Right(namespace, group, resource, (), MAKES)
-    if kind in {"ClusterRole", "Role"}:
-        yield Right(namespace, group, resource, (name_of(body),), ("escalate",))
-    if kind in {"ClusterRoleBinding", "RoleBinding"}:
-        role = map_at(body, "roleRef")
-        bound = f"{str(role['kind']).lower()}s"
-        yield Right(namespace, group, bound, (str(role["name"]),), ("bind",))
-
-
-def _plural(kind: str) -> str:
-    word = kind.lower()
-    regular = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return _PLURALS.get(kind, regular)
-
-
-def _of_charts(operators: OperatorsPlan) -> Iterator[Right]:
-    """Yield the rights to install charts; these contain roles, and the installer grants them."""
-    grants = {"roles": ("escalate", "bind"), "clusterroles": ("escalate", "bind")}
-    for chart in operators.charts:
-        for group, resource in _OF_CHARTS:
-            verbs = (*MAKES, "update", *grants.get(resource, ()))
-            yield Right(chart.namespace, group, resource, (), verbs)
-        yield Right("", "", "namespaces", (), ("create",))
-        yield Right("", "", "namespaces", (chart.namespace,), ("patch",))
-    for group, resource in _OF_CHARTS_EVERYWHERE if operators.charts else ():
-        yield Right("", group, resource, (), (*MAKES, "update", *grants.get(resource, ())))
-
-
-def _of_jobs(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    """Yield the rights for probes and users' jobs: create, watch, read and delete."""
-    probes = (*plan.acceptance.images, *plan.acceptance.probes)
-    bodies = (body for probe in probes if probe.job for body in probe.job.objects)
-    for body in (*plan.acceptance.memlock, *bodies):
-        yield from _of_object(body)
-    namespace = spec.pod_network.namespace
-    yield Right(namespace, "", "pods", (), MAKES)
-    yield Right(namespace, "", "pods/log", (), ("get",))
-    if owners_of(spec)["trainer"] != "none":
-        for definition in TABLE["trainer"].definitions:
-            resource, _, group = definition.name.partition(".")
-            yield Right(namespace, group, resource, (), MAKES)
 
 
 def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
@@ -284,7 +157,7 @@ def _documents(
             "metadata": {"name": account, "namespace": place},
         }
     for namespace in sorted({each.namespace for each in rights}):
-        rules = [_rule(each) for each in rights if each.namespace == namespace]
+        rules = [rule_of(each) for each in rights if each.namespace == namespace]
         kind = "Role" if namespace else "ClusterRole"
         metadata: Body = {"name": NAME, **({"namespace": namespace} if namespace else {})}
         yield {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": metadata, "rules": [*rules]}
@@ -295,12 +168,6 @@ def _documents(
             "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": NAME},
             "subjects": [_subject(user)],
         }
-
-
-def _rule(right: Right) -> Body:
-    names: Body = {"resourceNames": [*right.names]} if right.names else {}
-    verbs: Body = {"verbs": [*right.verbs]}
-    return {"apiGroups": [right.group], "resources": [right.resource], **names, **verbs}
 
 
 def _subject(user: str) -> Body:

@@ -21,7 +21,7 @@ from components.model import (
 )
 from components.model.fabric import RAIL_RESOURCE
 from components.model.hosts import DOMAIN_NAME
-from components.model.jobs import CASE_NAME
+from components.model.jobs import CASE_NAME, GATEWAY
 from components.model.kernel import SYSCTL_VALUE
 from components.model.switch_models import PCI_ID
 
@@ -91,6 +91,8 @@ PATTERNS: Final[dict[str, str]] = {
     units.K3S_RELEASE: "an exact release of K3s such as v1.36.3+k3s1",
     units.DRIVER_TAG: "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
     kubernetes.CPU_LIST: "a list of CPUs as Linux writes it, such as 0-1,64-65",
+    GATEWAY: "an http or https address without a user and a query, such as "
+    "http://pushgateway.monitoring:9091",
     kubernetes.CRON: "five fields of cron, such as 0 */12 * * *",
     kubespray.KUBERNETES_RELEASE: "an exact release of Kubernetes such as v1.35.4",
     kubespray.KUBESPRAY_TAG: "an exact release of kubespray such as v2.31.0",

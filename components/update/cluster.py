@@ -56,7 +56,7 @@ _LONGEST: Final = 400
 
 def manifests_of(plan: ClusterPlan) -> tuple[Manifest, ...]:
     """Return every object of the plan."""
-    return (*plan.operators.manifests, *plan.pod_network.manifests, *plan.jobs.manifests)
+    return plan.manifests
 
 
 def asked_of_cluster(
@@ -77,7 +77,11 @@ def asked_of_cluster(
             (str(each["name"]), str(each["namespace"])) for each in applied.releases.values()
         ]
     else:
-        objects = tuple(_with_login(plan, each.body, secrets) for each in manifests_of(plan))
+        # `watch` is not in the digest: its edit in the file is no drift.
+        watch = {each.resource_name for each in plan.jobs.watch}
+        made = [each.body for each in manifests_of(plan) if each.resource_name not in watch]
+        made += [body for name, body in applied.objects.items() if name in watch]
+        objects = tuple(_with_login(plan, body, secrets) for body in made)
         releases = [(chart.release, chart.namespace) for chart in plan.operators.charts]
     return Asked(
         objects=objects,
@@ -166,7 +170,7 @@ def hold_objects(plan: ClusterPlan, applied: Applied) -> ClusterPlan:
         plan,
         operators=replace(operators, charts=charts, manifests=there(operators.manifests)),
         pod_network=replace(plan.pod_network, manifests=there(plan.pod_network.manifests)),
-        jobs=replace(plan.jobs, manifests=there(plan.jobs.manifests)),
+        jobs=replace(plan.jobs, manifests=there(plan.jobs.manifests), watch=there(plan.jobs.watch)),
     )
 
 

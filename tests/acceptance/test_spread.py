@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.between_leaves import flows_for, is_telling
 from components.acceptance.evidence import (
     Hop,
     HopStatus,
@@ -14,6 +13,7 @@ from components.acceptance.evidence import (
     RoutingSeen,
 )
 from components.acceptance.judge.site import warn_spread
+from components.acceptance.probes.suites import flows_for, is_telling
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from components.fabric import Fabric
 from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
-from components.kubernetes.handoffs import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
+from components.kubernetes.objects import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan
 from components.operators import Operators
 from components.operators.component import Repairs
+from components.plan.make import make_plan
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
@@ -25,6 +26,7 @@ from components.remote.lines import parse_lines
 from components.remote.sending import split_parts
 from components.testing import Graph, Run, record_program
 from components.testing.engine import unwrap
+from tests.acceptance.test_watch_plan import watched
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.vault import Vault
 
@@ -171,6 +173,19 @@ def test_pod_network() -> None:
     attachments = names(graph, "kubernetes:k8s.cni.cncf.io/v1:NetworkAttachmentDefinition")
     assert len(attachments) == 4
     assert waits_for_what_was_before(graph)
+
+
+def test_the_job_of_watch_comes_after_its_rights() -> None:
+    plan = make_plan(watched("dgx-roce"), "dev")
+
+    def program() -> None:
+        cluster = access()
+        Jobs("my-jobs", plan.jobs, PodNetworkReady(cluster.gate, cluster))
+
+    graph = record_program(RUN, program)
+    assert {each.resource_name for each in plan.jobs.watch} <= {*names(graph, "kubernetes:")}
+    needed = graph.named("railyard-watch-cronjob").dependencies
+    assert {"railyard-watch-clusterrolebinding", "railyard-watch-configmap"} <= {*needed}
 
 
 def test_jobs() -> None:

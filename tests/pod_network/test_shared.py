@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.core.errors import SpecError
-from components.kubernetes.handoffs import GpuReady
 from components.kubernetes.manifest import Manifest
+from components.kubernetes.objects import GpuReady
 from components.model.cluster import ClusterSpec
 from components.pod_network import PodNetwork
 from components.pod_network.networks import shared_plugin_config

@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from components.acceptance.between_leaves import is_telling
 from components.acceptance.evidence import (
     Evidence,
     ForeignSettingSeen,
@@ -68,6 +67,7 @@ from components.acceptance.judge.workload_findings import (
 )
 from components.acceptance.logs.log_model import PerftestLog, Seen
 from components.acceptance.logs.perftest import NOT_READY
+from components.acceptance.probes.suites import is_telling
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Fraction of an even share below which a link is idle: other traffic such as BGP may cause it."""

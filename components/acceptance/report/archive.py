@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -155,6 +156,12 @@ def latest_evidence(stack: str) -> Evidence | None:
     """The evidence of a stack's last run on this machine."""
     runs = _newest_first(stack)
     return parse_evidence(runs[0].read_text()) if runs else None
+
+
+def forget_oldest(stack: str) -> None:
+    """Delete the runs that are no longer read, with their logs: a disk has an end."""
+    for path in _newest_first(stack)[MOST_RUNS:]:
+        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _newest_first(stack: str) -> list[Path]:

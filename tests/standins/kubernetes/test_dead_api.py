@@ -27,7 +27,7 @@ sys.path.insert(0, {str(ROOT)!r})
 import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi_command import local
-from components.kubernetes.handoffs import ClusterAccess
+from components.kubernetes.objects import ClusterAccess
 from components.kubernetes.manifest import make_manifest
 from components.kubernetes.objects import apply_manifests, ask_before_deletion
 from components.kubernetes.planes.base import ClusterRef

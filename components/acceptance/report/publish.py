@@ -1,0 +1,411 @@
+"""Publish results: metrics for Prometheus, and the node condition `RdmaRailProblem`.
+
+The metrics are in the text exposition format 0.0.4, which the node exporter's textfile collector
+and the Pushgateway read. All of them are gauges: each run replaces the values of the run before. A
+counter of Prometheus must never decrease, but a run shows only what its own probes added. Label
+values are names of the site file, of our judges, or of known counters. No text of a device becomes
+a label.
+
+node-problem-detector defines the form (v1.36.0-alpha.3, pkg/types/types.go): a condition is a
+problem, `True` says that the node has it, and the reason is one word. NVSentinel's own conditions
+(platform-connectors, process_node_events.go and health_event.proto at 264bfab85e3c) have the type
+with `IsHealthy` or `IsNotHealthy` as reason, and one `ErrorCode:… Rail:… … Recommended Action=…;`
+for each fault. A condition in both forms is read by the tools of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+from urllib.parse import quote
+
+from components.acceptance.evidence import Hop, Limits, Probe
+from components.acceptance.judge.site import Report
+from components.acceptance.judge.verdict import Verdict
+from components.acceptance.report.archive import write_whole
+from components.core.errors import DeviceError
+from components.core.plain_text import one_line
+from components.kubernetes.client import Calls
+from components.model.cluster import ClusterSpec
+
+Labels = Mapping[str, str]
+METRICS: Final[Mapping[str, str]] = {
+    "railyard_run_timestamp_seconds": "When the run began, in seconds since 1970.",
+    "railyard_run_duration_seconds": "Duration of a part of the run: audit or accept.",
+    "railyard_run_success": "1 if a part of the run could judge everything, 0 if not.",
+    "railyard_device_read": "1 if the audit read the device, 0 if it did not answer.",
+    "railyard_deviations": "Differences between a device and the site file, by kind.",
+    "railyard_probes": "Probes of the last acceptance, by verdict.",
+    "railyard_rail_passed": "1 if the tests of a host's rail passed, 0 if one did not.",
+    "railyard_rail_last_proof_timestamp_seconds": "When a host's rail last passed; 0 is never.",
+    "railyard_probe_bytes": "Bytes of the probes by class; planned says if the plan wants it.",
+    "railyard_probe_pause_frames": "PFC pause frames during the probes.",
+    "railyard_probe_ecn_marked_packets": "Packets with an ECN mark during the probes.",
+    "railyard_probe_errors": "Growth of an error or loss counter during the probes.",
+    "railyard_probe_hops_unobserved": "Ports whose counters could not be read, by probe.",
+}
+"""Each metric with its help, in the order of the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric."""
+
+    name: str
+    labels: Labels
+    value: float
+
+
+def render_metrics(site: str, samples: Iterable[Sample]) -> str:
+    """Write the samples by metric, each metric after its help and type."""
+    lines: dict[str, list[str]] = {name: [] for name in METRICS}
+    for each in samples:
+        pairs = {"site": site, **each.labels}.items()
+        labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in pairs)
+        number = int(each.value) if float(each.value).is_integer() else each.value
+        lines[each.name].append(f"{each.name}{{{labels}}} {number}\n")
+    return "".join(
+        f"# HELP {name} {METRICS[name]}\n# TYPE {name} gauge\n{''.join(found)}"
+        for name, found in lines.items()
+        if found
+    )
+
+
+def _escaped(value: str) -> str:
+    r"""Show control characters first: `\x1b` is no escape that Prometheus knows."""
+    return one_line(value).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def audit_samples(read: Iterable[str], found: Iterable[tuple[str, str]]) -> Iterator[Sample]:
+    """Yield what an audit found.
+
+    Args:
+        read: The devices that answered.
+        found: Device and kind of each deviation; `unread` is a device that did not answer.
+    """
+    counts = Counter(found)
+    silent = {device for device, kind in counts if kind == "unread"}
+    for device in dict.fromkeys((*read, *silent)):
+        yield Sample("railyard_device_read", {"device": device}, float(device not in silent))
+    for (device, kind), count in sorted(counts.items()):
+        if kind != "unread":
+            yield Sample("railyard_deviations", {"device": device, "kind": kind}, count)
+
+
+def proof_samples(report: Report) -> Iterator[Sample]:
+    """Yield what acceptance found: verdicts, rails, and the counters of its probes."""
+    probes = report.evidence.probes
+    verdicts = Counter(report.verdict_of(item.probe.name) for item in probes)
+    for verdict in get_args(Verdict):
+        yield Sample("railyard_probes", {"verdict": verdict}, verdicts[verdict])
+    yield from _rails(report)
+    yield from _Counted.of(report).samples()
+
+
+Place = tuple[str, str]
+"""A host and its rail, or a switch and the rail that crosses it."""
+
+
+def _rails(report: Report) -> Iterator[Sample]:
+    """Yield the verdict and the last proof of each rail of each host.
+
+    A collective over all hosts proves every rail that it used. If it fails, it accuses none: only
+    the tests between two hosts do.
+    """
+    evidence = report.evidence
+    passed: dict[Place, bool] = {}
+    proven: dict[Place, str] = {}
+    for item in evidence.probes:
+        verdict = report.verdict_of(item.probe.name)
+        for place in places_of(item.probe):
+            before = evidence.last_proofs.get(" ".join(place), "")
+            now = evidence.finished_at if verdict == "passed" else before
+            proven[place] = max(now, proven.get(place, before))
+            if verdict == "passed" or (verdict != "skipped" and item.probe.kind == "perftest"):
+                passed[place] = passed.get(place, True) and verdict == "passed"
+    for name in evidence.places_left_out:
+        host, _, rail = name.partition(" ")
+        proven.setdefault((host, rail), evidence.last_proofs.get(name, ""))
+    for (host, rail), is_good in sorted(passed.items()):
+        yield Sample("railyard_rail_passed", {"host": host, "rail": rail}, float(is_good))
+    for (host, rail), date in sorted(proven.items()):
+        labels = {"host": host, "rail": rail}
+        yield Sample("railyard_rail_last_proof_timestamp_seconds", labels, seconds_of(date))
+
+
+def places_of(probe: Probe) -> tuple[Place, ...]:
+    """The rails of hosts that a probe uses."""
+    return tuple((node, rail) for rail in probe.rails for node in probe.nodes)
+
+
+def seconds_of(date: str) -> float:
+    """A date of evidence as seconds since 1970; 0 for none."""
+    if not date:
+        return 0.0
+    then = datetime.fromisoformat(date)
+    return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
+
+
+_Slot = tuple[str, str, str, str]
+"""A round or a probe, a device, an interface, and a rail: the key of one reading of counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Growth by reading and label; two hops of one reading, as of a ring, are counted once."""
+
+    limits: Limits
+    growth: dict[tuple[str, _Slot, tuple[Place, ...]], int] = field(
+        default_factory=dict[tuple[str, _Slot, tuple[Place, ...]], int]
+    )
+
+    @classmethod
+    def of(cls, report: Report) -> _Counted:
+        found = cls(report.evidence.limits)
+        for item in report.evidence.probes:
+            when = f"round {item.round}" if item.round else item.probe.name
+            for hop in item.hops:
+                found.add((when, hop.device, hop.interface, hop.rail), hop)
+        return found
+
+    def add(self, slot: _Slot, hop: Hop) -> None:
+        if hop.status in {"not_observed", "not_counted", "unreachable"}:
+            self._keep("railyard_probe_hops_unobserved", slot, 1)
+            return
+        leaves = hop.role.endswith("_egress")
+        wanted = self.limits.traffic_class if leaves else self.limits.priority
+        way = ("direction", "sent" if leaves or hop.role == "sender_nic" else "received")
+        for number, count in hop.bytes_by_class.items():
+            planned = ("planned", "yes" if number == wanted else "no")
+            self._keep("railyard_probe_bytes", slot, count, way, ("class", str(number)), planned)
+        if hop.pause_frames is not None:
+            for word, each in (("received", hop.pauses_received), ("sent", hop.pauses_sent)):
+                count = sum(each.values())
+                self._keep("railyard_probe_pause_frames", slot, count, ("direction", word))
+        if hop.ecn_marked is not None:
+            self._keep("railyard_probe_ecn_marked_packets", slot, hop.ecn_marked)
+        losses = {
+            "discards": hop.discards,
+            "out_of_sequence": hop.out_of_sequence,
+            "retransmissions": hop.retransmissions,
+        }
+        for counter, count in {**losses, **hop.errors}.items():
+            if count is not None:
+                self._keep("railyard_probe_errors", slot, count, ("counter", counter))
+
+    def _keep(self, name: str, slot: _Slot, count: int, *labels: Place) -> None:
+        key = (name, slot, labels)
+        self.growth[key] = max(count, self.growth.get(key, 0))
+
+    def samples(self) -> Iterator[Sample]:
+        sums: Counter[tuple[str, tuple[Place, ...]]] = Counter()
+        for (name, (_, device, _, rail), labels), count in self.growth.items():
+            sums[name, (("device", device), ("rail", rail), *labels)] += count
+        for (name, labels), count in sorted(sums.items()):
+            yield Sample(name, dict(labels), count)
+
+
+PUSH_DEADLINE_S: Final = 30.0
+
+
+def write_readable(path: Path, text: str) -> None:
+    """Write a file whole or not at all, readable for the node exporter's user.
+
+    The collector reads only names that end in `.prom`, never the draft.
+
+    Raises:
+        OSError: The folder does not exist, or cannot be written.
+    """
+    path.parent.stat()
+    write_whole(path, text)
+    path.chmod(0o644)
+
+
+def push_metrics(gateway: str, site: str, text: str) -> None:
+    """Replace the metrics of this site in a Pushgateway (its README, "PUT method").
+
+    Raises:
+        DeviceError: It did not answer, or refused them.
+    """
+    import urllib3  # noqa: PLC0415 - most commands never need it
+
+    url = f"{gateway.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
+    try:
+        answer = urllib3.PoolManager(retries=False).request(
+            "PUT", url, body=text.encode(), timeout=PUSH_DEADLINE_S
+        )
+    except urllib3.exceptions.HTTPError as error:
+        reason = one_line(str(error))[:200]
+        raise DeviceError(f"the Pushgateway {gateway} did not answer: {reason}") from error
+    if answer.status >= 300:  # noqa: PLR2004 - every other status is a refusal
+        words = one_line(answer.data.decode(errors="replace").strip())[:200]
+        raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
+
+
+TYPE: Final = "RdmaRailProblem"
+HEALTHY: Final = "No Health Failures"
+"""NVSentinel's message of a healthy condition."""
+_ACTION: Final = "CONTACT_SUPPORT"
+"""The action of NVSentinel that restarts and resets nothing: a person looks at the cable first."""
+_LONGEST: Final = 200
+_MOST: Final = 5
+"""Faults in one message; `railyard audit` and the report have all."""
+_OK: Final = 200
+_CONFLICT: Final = 409
+_TRIES: Final = 5
+
+
+Difference = tuple[str, str, str]
+"""Device, kind and text of a difference that an audit found; `unread` is a silent device."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailFault:
+    """One fault of a rail on a node."""
+
+    code: str
+    rail: str
+    text: str
+
+    def render(self) -> str:
+        """The fault in NVSentinel's form; its own text cannot end it early."""
+        text = one_line(self.text).replace(";", ",")
+        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        return f"ErrorCode:{self.code} Rail:{self.rail} {text} Recommended Action={_ACTION};"
+
+
+def find_faults(
+    spec: ClusterSpec, report: Report | None, deviations: Sequence[Difference]
+) -> dict[str, tuple[RailFault, ...]]:
+    """The faults of each worker's rails; empty for a worker that was read and is well.
+
+    A worker is absent if a rail of it was not tested, or if a test failed and the fault may be at
+    another part: its condition stays as it is.
+    """
+    found: dict[str, list[RailFault]] = {host.name: [] for host in spec.workers}
+    for host, fault in (*_of_audit(spec, deviations), *_of_proof(spec, report)):
+        found[host].append(fault)
+    silent = {device for device, kind, _ in deviations if kind == "unread"}
+    doubtful = silent if report is None else silent | {*_doubtful(spec, report)}
+    return {host: tuple(own) for host, own in found.items() if own or host not in doubtful}
+
+
+def _of_audit(
+    spec: ClusterSpec, deviations: Sequence[Difference]
+) -> Iterator[tuple[str, RailFault]]:
+    """Yield the differences at a card of a rail, or at the switch port behind it."""
+    places: dict[str, list[tuple[str, str, str]]] = {}
+    for device, *place in _places(spec):
+        places.setdefault(device, []).append((place[0], place[1], place[2]))
+    for device, kind, text in deviations:
+        if kind != "unread":
+            own = places.get(device, ())
+            for host, rail in sorted({each[1:] for each in own if _mentions(text, each[0])}):
+                yield host, RailFault(f"AUDIT_{kind.upper()}", rail, text)
+
+
+def _places(spec: ClusterSpec) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each device and name of a card or port, with the worker and the rail there."""
+    workers = {host.name for host in spec.workers}
+    for host in spec.workers:
+        for nic in host.nics:
+            for name in filter(None, (nic.netdev, nic.pci, nic.rdma, nic.rail)):
+                yield host.name, name, host.name, nic.rail
+    for switch in spec.switches:
+        for port, each in switch.ports.items():
+            host, _, rail = each.to.partition("/")
+            if host in workers and rail:
+                yield switch.name, f"port {port}", host, rail
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w/:-]){re.escape(name)}(?![\w/:-]|\.\d)", text) is not None
+
+
+def _of_proof(spec: ClusterSpec, report: Report | None) -> Iterator[tuple[str, RailFault]]:
+    """Yield the parts of workers that most likely made tests bad."""
+    rails = {host.name: [nic.rail for nic in host.nics] for host in spec.workers}
+    for suspect in report.suspects if report else ():
+        for kind, name in suspect.parts:
+            host, _, rail = name.partition(" ")
+            if kind in {"link", "gpu", "host", "gpus"} and host in rails:
+                for each in [rail] if rail else rails[host]:
+                    yield host, RailFault(f"PROOF_{kind.upper()}", each, suspect.text)
+
+
+def _doubtful(spec: ClusterSpec, report: Report) -> Iterator[str]:
+    """Yield the workers with a rail that no test of this run proves."""
+    proven = {
+        place
+        for item in report.evidence.probes
+        if report.verdict_of(item.probe.name) == "passed"
+        for place in places_of(item.probe)
+    }
+    bad = {
+        place
+        for item in report.evidence.probes
+        if report.verdict_of(item.probe.name) in {"failed", "error"}
+        for place in places_of(item.probe)
+    }
+    for host in spec.workers:
+        if not {(host.name, nic.rail) for nic in host.nics} <= proven - bad:
+            yield host.name
+
+
+def write_conditions(
+    calls: Calls, spec: ClusterSpec, faults: Mapping[str, Sequence[RailFault]], now: datetime
+) -> list[str]:
+    """Write the condition of each node, and give a line for each one that could not be written."""
+    nodes = {host.name: host.node for host in spec.workers}
+    lines: list[str] = []
+    for host, own in faults.items():
+        try:
+            _write(
+                calls, nodes[host], own, now.isoformat(timespec="seconds").replace("+00:00", "Z")
+            )
+        except DeviceError as error:
+            lines.append(f"node {nodes[host]}: its condition {TYPE} was not written: {error}")
+    return lines
+
+
+def _write(calls: Calls, node: str, faults: Sequence[RailFault], now: str) -> None:
+    """Replace our condition alone; if another program wrote meanwhile, read the node again."""
+    path = f"/api/v1/nodes/{node}"
+    for _ in range(_TRIES):
+        answer = calls.call("GET", path)
+        if answer.status == _OK:
+            body = dict(answer.body)
+            status = dict(cast("Mapping[str, Any]", body.get("status") or {}))
+            status["conditions"] = merged(status.get("conditions") or [], faults, now)
+            answer = calls.call("PUT", f"{path}/status", {**body, "status": status})
+        if answer.status == _OK:
+            return
+        if answer.status != _CONFLICT:
+            raise DeviceError(answer.words)
+    raise DeviceError(f"other programs changed the node {_TRIES} times meanwhile")
+
+
+def merged(
+    conditions: Iterable[Mapping[str, Any]], faults: Sequence[RailFault], now: str
+) -> list[Mapping[str, Any]]:
+    """A node's conditions with ours; its time of transition changes only with its status."""
+    others = [each for each in conditions if each.get("type") != TYPE]
+    none: Mapping[str, Any] = {}
+    before = next((each for each in conditions if each.get("type") == TYPE), none)
+    status = "True" if faults else "False"
+    same = before.get("status") == status
+    more = f"and {len(faults) - _MOST} more" if len(faults) > _MOST else ""
+    own: Mapping[str, Any] = {
+        "type": TYPE,
+        "status": status,
+        "reason": f"{TYPE}{'IsNotHealthy' if faults else 'IsHealthy'}",
+        "message": "".join(each.render() for each in faults[:_MOST]) + more or HEALTHY,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if same else now,
+    }
+    return [*others, own]
