@@ -248,8 +248,8 @@ def _address_fault(address: str) -> str:
         return "the git repository has no remote, so the operator cannot fetch the program"
     if has_password(address):
         return "the address of the git repository contains a login; --git-token refers to a Secret"
-    ok = urlsplit(address).scheme in {"http", "https"} or _SSH.fullmatch(address)
-    return "" if ok else f"only this machine can fetch {address}"
+    ok = address.startswith("https://") or _SSH.fullmatch(address)
+    return "" if ok else f"the operator fetches by https and SSH alone, not {address}"
 
 
 def _file_faults(project: Path, needed: Sequence[str]) -> Iterator[str]:

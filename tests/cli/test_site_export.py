@@ -282,8 +282,9 @@ def test_all_reasons_why_the_operator_lacks_the_program_are_listed(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("/srv/git/sites.git", "only this machine can fetch /srv/git/sites.git"),
-        ("file:///srv/git/sites.git", "only this machine can fetch"),
+        ("/srv/git/sites.git", "by https and SSH alone, not /srv/git/sites.git"),
+        ("http://git.example.org/ops.git", "by https and SSH alone"),
+        ("file:///srv/git/sites.git", "by https and SSH alone"),
         ("https://canary@git.example.org/ops.git", "contains a login"),
         ("https://me:canary@git.example.org/ops.git", "contains a login"),
     ],
