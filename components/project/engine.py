@@ -229,9 +229,9 @@ FEW: Final = 500
 """So many resources with checkpoints take minutes on every backend."""
 MANY: Final = 1_500
 """From here on the checkpoints alone take more than five minutes of processor time."""
-BYTES_BY_SQUARE: Final = 20_000
+BYTES_BY_SQUARE: Final = 13_000
 """A first update with checkpoints writes so many bytes times the square of the resources to a file
-backend: two checkpoints a resource, each with its copy, of states of 10 KiB for each resource."""
+backend: two checkpoints a resource, each with its copy, of states of 6.5 KiB for each resource."""
 _GIB: Final = 2**30
 
 

@@ -13,13 +13,13 @@ from bench.runner import run_measured
 pytestmark = pytest.mark.engine
 HOSTS = 3
 LIMITS = {
-    # phase: connections and processes; the first update reads each host, and then changes it
-    "first update": (2 * HOSTS, 450 * HOSTS),
+    # phase: connections and processes; a first update reads, changes and restarts hosts
+    "first update": (3 * HOSTS, 450 * HOSTS),
     "nothing to do": (HOSTS, 70 * HOSTS),
-    "one host added": (HOSTS + 1 + 1, 70 * HOSTS + 450),
-    "one host drifted": (HOSTS + 1 + 1, 70 * (HOSTS + 1) + 250),
+    "one host added": (HOSTS + 1 + 2, 70 * HOSTS + 450),
+    "one host drifted": (HOSTS + 1 + 2, 70 * (HOSTS + 1) + 250),
 }
-STATE_KIB_OF_A_HOST = 40
+STATE_KIB_OF_A_HOST = 20
 """Of the state, which each checkpoint writes whole."""
 
 

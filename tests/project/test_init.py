@@ -341,7 +341,7 @@ def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -
         (
             1_000,
             "file:///srv/states",
-            ["1,000 resources", "19 GiB", "PULUMI_DIY_BACKEND_ZSTD=true"],
+            ["1,000 resources", "12 GiB", "PULUMI_DIY_BACKEND_ZSTD=true"],
         ),
         (1_000, "s3://ours", ["PULUMI_DIY_BACKEND_ZSTD=true", "near this machine"]),
         (1_501, "postgres://db/s", ["several stacks", "PULUMI_SKIP_CHECKPOINTS=true"]),
