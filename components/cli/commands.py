@@ -57,6 +57,7 @@ preflight Look at every device, artefact and API of a site, and name all that an
 rbac      Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.
 preview   Show the effects of an update: old and new settings, and interruptions.
 drift     Compare every device and every object of Kubernetes with its last applied state.
+status    Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
 audit     Compare every device and the cluster with a site file; reads only, works without a stack.
 watch     Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.
 ready     List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.

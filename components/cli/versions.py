@@ -19,6 +19,8 @@ from components.catalogue.operator_versions import (
     NEWER,
     STALE_DAYS,
     KubernetesRange,
+    find_line,
+    parse_numbers,
     show_version,
 )
 from components.catalogue.version_pairs import (
@@ -160,6 +162,16 @@ def version_problems(spec: ClusterSpec, lines: Lines) -> tuple[Finding, ...]:
         if rule.name in _RULES
         for problem in rule.problems(spec)
     )
+
+
+def list_outdated(spec: ClusterSpec) -> Iterator[str]:
+    """Yield each version of a site that is older than the set `conservative`."""
+    oldest = dict(zip(TITLES, asdict(VERSION_SETS["conservative"]).values(), strict=False))
+    for name, version in versions_of(spec).items():
+        numbers, line = parse_numbers(version), find_line(version, _LINES.get(name, ()))
+        if numbers < parse_numbers(oldest[name])[: len(numbers)]:
+            says = f"; its maker calls the line {line.status}" if line else ""
+            yield f"{TITLES[name]} {version}: the set `conservative` has {oldest[name]}{says}"
 
 
 def _render(title: str, table: Sequence[Sequence[str]]) -> str:

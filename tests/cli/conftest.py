@@ -6,10 +6,12 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from components.cli.main import main
+from tests.cli.put_stack import SeeFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,17 @@ def railyard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return Ended(code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, whose `pulumi` is what a test puts into `bin`."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.fixture
+def see(monkeypatch: pytest.MonkeyPatch) -> SeeFacts:
+    return SeeFacts(monkeypatch)

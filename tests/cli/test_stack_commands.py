@@ -4,52 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
-from components.acceptance.evidence import Evidence, dump_evidence
-from components.cli import drift as cli_drift
 from components.cli.stack import read_config
-from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
-from components.plan.make import ClusterPlan, make_plan
-from components.update.seen import Facts, Seen
 from tests.cli.conftest import Call
-from tests.golden.site import EXAMPLES, load_example
-from tests.lab_physics.site import Site, take_evidence
-
-PLAN = make_plan(load_example("dgx-roce"), "dev")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, whose `pulumi` is what a test puts into `bin`."""
-    (tmp_path / "bin").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    return tmp_path
-
-
-def put_pulumi(folder: Path, script: str) -> None:
-    program = folder / "bin" / "pulumi"
-    program.write_text(f'#!/bin/sh\necho "$* accept=$RAILYARD_ACCEPT" >> calls\n{script}\n')
-    program.chmod(0o755)
-
-
-def put_evidence(folder: Path, evidence: Evidence, place: str) -> None:
-    path = folder / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dump_evidence(evidence))
-
-
-def evidence(run: int) -> Evidence:
-    return take_evidence(Site()).model_copy(update={"run": run})
-
+from tests.cli.put_stack import PLAN, SeeFacts, evidence, put_evidence, put_pulumi, put_stack
+from tests.golden.site import EXAMPLES
 
 LAST = ".railyard/dev/run-0007/evidence.json"
 NEXT = ".railyard/dev/run-0008/evidence.json"
@@ -140,54 +105,6 @@ def test_a_stack_without_a_report_says_how_to_get_one(railyard: Call, folder: Pa
     done = railyard("report", "dev", "--no-open")
     assert (done.code, done.out) == (2, "")
     assert "run: pulumi up -s dev" in done.err
-
-
-def put_stack(folder: Path) -> None:
-    """A stack whose devices were all applied as planned."""
-    site = (EXAMPLES / "dgx-roce" / "site.yaml").read_text()
-    cluster = json.dumps(yaml.safe_load(site))
-    config = {"railyard:cluster": {"value": cluster}, "railyard:switch_password": {"value": "pw"}}
-    switch = PLAN.switches[0]
-    steps = {
-        switch.step: json.dumps({"desired": switch.desired.model_dump(mode="json"), "repair": ""}),
-        **{host.converge.name: host.converge.desired for host in PLAN.hosts},
-    }
-    resources = [
-        {
-            "urn": f"urn:pulumi:dev::railyard::x$command:x:Command::{name}",
-            "outputs": {"stdin": text},
-        }
-        for name, text in steps.items()
-    ]
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "export.json").write_text(json.dumps({"deployment": {"resources": resources}}))
-    put_pulumi(folder, 'case "$1" in config) cat config.json;; stack) cat export.json;; esac')
-
-
-@pytest.fixture
-def see(monkeypatch: pytest.MonkeyPatch) -> SeeFacts:
-    return SeeFacts(monkeypatch)
-
-
-class SeeFacts:
-    """Stands in for the one call that talks to devices."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.patch = patch
-        self.cluster: ClusterLook | Unreachable | None = None
-
-    def __call__(self, **changed: Facts) -> None:
-        facts: dict[str, Facts] = {switch.name: switch.desired for switch in PLAN.switches}
-        facts |= {host.name: host.desired for host in PLAN.hosts}
-        facts |= {name.replace("_", "-"): value for name, value in changed.items()}
-
-        def observed(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
-            del applied
-            assert plan.stack == "dev"
-            assert secrets["switch_password"] == "pw"
-            return Seen(facts, cluster=self.cluster)
-
-        self.patch.setattr(cli_drift, "observe_site", observed)
 
 
 def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: SeeFacts) -> None:

@@ -1,0 +1,348 @@
+"""`railyard status STACK`: one page about a stack, the worst first."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
+
+import typer
+
+from components.acceptance.evidence import days_since, parse_evidence
+from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, as_of, parse_named
+from components.acceptance.judge.site import Report, judge_evidence
+from components.acceptance.logs.lines import number
+from components.acceptance.report.archive import read_archived
+from components.acceptance.report.text import unproven_lines, unsettled_lines
+from components.checks.site_files import refused_unpinned
+from components.cli.accept import asked_of, connect
+from components.cli.app import StackName, command_app, say
+from components.cli.stack import Stack, load_stack, under_way
+from components.cli.versions import describe_age, list_outdated, version_problems
+from components.core.errors import RailyardError
+from components.core.plain_text import counted, plain_text
+from components.core.to_json import to_json
+from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
+from components.kubernetes.live.look import CLUSTER, ClusterDrift, find_not_ready
+from components.kubernetes.live.why import NotReady
+from components.model.owners import not_touched
+from components.model.texts import fold_names
+from components.project.engine import is_lab
+from components.project.under_way import UnderWay
+from components.update.cluster import judge_cluster
+from components.update.decide import judge_drift
+from components.update.observe import observe_site
+from components.update.seen import Seen
+
+app = command_app()
+SCHEMA_VERSION: Final = 1
+"""Version of the JSON form; it rises when a key changes its meaning or goes."""
+Verdict = Literal["failed", "error", "warning", "skipped", "passed"]
+_WORST_FIRST: Final[tuple[Verdict, ...]] = ("failed", "error", "warning", "skipped", "passed")
+_WIDTH: Final = 80
+"""Columns of the text, as the smallest usual terminal has them."""
+_SHOWN: Final = 6
+"""Most entries of a part, and most lines of an entry, in the text; JSON has all."""
+_COLUMN: Final = 13
+"""Columns of the names, as in `railyard drift`."""
+_NAMES: Final = 60
+"""Most characters of a list of names in the text."""
+_DAYS: Final = 2
+"""A proof of fewer days has its age in hours."""
+_UNREAD: Final = 4
+_DRIFT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One statement, and all names for which it is the same."""
+
+    names: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the page."""
+
+    name: str
+    verdict: Verdict
+    """`error`: it could not be read or judged. `skipped`: it was not looked at, or is absent."""
+    summary: str
+    entries: tuple[Entry, ...] = ()
+    fix: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole page."""
+
+    stack: str
+    cluster: str
+    at: str
+    """When it was made, in UTC."""
+    parts: tuple[Part, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 well, 1 something waits or is not proven, 3 drift, 4 something was not read."""
+        return max(part.exit_code for part in self.parts)
+
+    @property
+    def headline(self) -> str:
+        """Name the parts that are not well, the worst first."""
+        bad = [each.name for each in self.parts if each.verdict in _WORST_FIRST[:3]]
+        return f"{self.stack}: " + (f"look at {', '.join(bad)}" if bad else "all is well")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was read of the devices and the cluster."""
+
+    seen: Seen = field(default_factory=Seen)
+    running: UnderWay = field(default_factory=UnderWay)
+    """The work of an update that began in the meantime."""
+    waiting: tuple[NotReady, ...] | str | None = None
+    """The objects that are not ready; a text: why they were not read; None: nothing to read."""
+
+
+@app.command()
+def status(
+    stack: StackName = "",
+    *,
+    look: Annotated[
+        bool, typer.Option("--look/--no-look", help="Read devices and cluster, or the state alone.")
+    ] = True,
+    form: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
+
+    Changes nothing. Exit codes: 0 all is well, 1 something is not ready or not proven, 2 unknown
+    stack, 3 drift, 4 something could not be read, or an update is running; the highest counts.
+    """
+    loaded = load_stack(stack)
+    found = make_status(loaded, look_at(loaded) if look else None, datetime.now(UTC))
+    if form == "json":
+        head = {"schema_version": SCHEMA_VERSION, "exit_code": found.exit_code}
+        say(json.dumps({**head, **to_json(found)}, indent=1))
+    else:
+        say(render_text(found), paint=True)
+    raise typer.Exit(found.exit_code)
+
+
+def look_at(loaded: Stack) -> Look:
+    """Read the devices and the cluster of a stack as `drift` and `ready` do; changes nothing."""
+    seen = observe_site(loaded.plan, loaded.reach_secrets, loaded.applied)
+    waiting: tuple[NotReady, ...] | str | None = None
+    if loaded.plan.acceptance.access and (loaded.applied.objects or loaded.applied.releases):
+        try:
+            waiting = find_not_ready(connect(loaded), asked_of(loaded))
+        except RailyardError as error:
+            waiting = str(error)
+    return Look(seen, under_way(loaded.name), waiting)
+
+
+def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
+    """Judge what was read; None: only the state of the stack is known."""
+    plan, applied, name = loaded.plan, loaded.applied, loaded.name
+    seen = (look or Look()).seen
+    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
+    running = loaded.under_way if loaded.under_way.is_any or look is None else look.running
+    edited = tuple(dict.fromkeys(each.device for each in drifts if each.edited))
+    if look is None:
+        parts = [Part(part, "skipped", "not looked at") for part in ("devices", "drift", "cluster")]
+    else:
+        parts = [_devices(drifts, plan.unreached), _drift(name, drifts, cluster)]
+        parts.append(_cluster(name, look.waiting))
+    is_new = not any(each.applied for each in drifts)
+    parts += [_update(name, edited, running, is_new=is_new)]
+    parts += [_proof(loaded, "" if edited else plan.digest, now), _versions(loaded, now)]
+    parts.sort(key=lambda part: _WORST_FIRST.index(part.verdict))
+    return Status(name, loaded.spec.name, f"{now:%Y-%m-%d %H:%M}", tuple(parts))
+
+
+def _update(stack: str, edited: tuple[str, ...], running: UnderWay, *, is_new: bool) -> Part:
+    if running.is_any:
+        entry = Entry((), (running.render(stack),))
+        return Part("update", "error", "not finished", (entry,), "", _UNREAD)
+    if not edited:
+        return Part("update", "passed", "finished; the file changes no device")
+    what = "nothing was applied yet" if is_new else "the file changes these devices:"
+    return Part("update", "warning", what, (Entry(edited, ()),), f"pulumi preview -s {stack}")
+
+
+def _devices(drifts: Sequence[DeviceDrift], unreached: Sequence[str]) -> Part:
+    silent = {_host(each): _split(each.unreachable) for each in drifts if each.unreachable}
+    answered = {_host(each): None for each in drifts if each.observed}
+    summary = f"{len({*answered} - {*silent})} of {len({*answered} | {*silent})} answered"
+    entries = [*_grouped(silent.items(), alike=True)]
+    entries += [Entry(tuple(answered), ())] if answered else []
+    entries += [Entry((), (line,)) for line in not_touched(unreached)]
+    if silent:
+        return Part("devices", "error", summary, tuple(entries), "", _UNREAD)
+    return Part("devices", "passed" if answered else "skipped", summary, tuple(entries))
+
+
+def _host(drift: DeviceDrift) -> str:
+    return drift.device.partition(" ")[0]
+
+
+def _drift(stack: str, drifts: Sequence[DeviceDrift], cluster: ClusterDrift) -> Part:
+    known = [each for each in drifts if each.applied and each.observed]
+    codes = {each.device: drift_exit_code((each,)) for each in known}
+    wrong = [each for each in known if codes[each.device]]
+    found = [(each.device, _split(render_drift((replace(each, device=""),)))) for each in wrong]
+    lines = (*cluster.lost, *cluster.lines)
+    read = counted(len({*map(_host, known)}), "device")
+    if not found and not lines:
+        return Part("drift", "passed" if known else "skipped", f"{read} as last applied")
+    summary = f"{len({_host(each) for each in wrong})} of {read}{', the cluster' * bool(lines)}"
+    entries = (*_grouped(found), *([Entry((CLUSTER,), lines)] if lines else []))
+    verdict = "failed" if lines or _DRIFT in codes.values() else "error"
+    fix = f"`railyard drift {stack}` lists everything, `pulumi up -s {stack}` repairs it"
+    return Part("drift", verdict, summary, entries, fix, max(*codes.values(), _DRIFT))
+
+
+def _cluster(stack: str, waiting: tuple[NotReady, ...] | str | None) -> Part:
+    if waiting is None:
+        return Part("cluster", "skipped", "the stack has no objects in a cluster")
+    if isinstance(waiting, str):
+        entry = Entry((), _split(waiting))
+        return Part("cluster", "error", "it was not read", (entry,), "", _UNREAD)
+    if not waiting:
+        return Part("cluster", "passed", "all objects and Helm releases are ready")
+    entries = tuple(Entry((), _split(str(each))) for each in waiting)
+    fix = f"railyard ready {stack} --wait 600"
+    return Part("cluster", "failed", f"{len(entries)} not ready", entries, fix, 1)
+
+
+def _proof(loaded: Stack, asked: str, now: datetime) -> Part:
+    fix, step = f"railyard accept {loaded.name}", loaded.applied.step(EVIDENCE_STEP)
+    if not loaded.plan.acceptance.probes:
+        return Part("proof", "skipped", "the site plans no probe")
+    if step is None or not step.stdout:
+        return Part("proof", "failed", "never proven", (), fix, 1)
+    named = parse_named(step.stdout)
+    summary = f"run {named.run}, {_age(days_since(named.proven_at, now))}: {named.verdict.partition(': ')[2]}"
+    try:
+        evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(loaded.name)))
+    except RailyardError as error:
+        is_good = named.verdict.startswith("passed")
+        entry = Entry((), _split(str(error)))
+        return Part(
+            "proof", "warning" if is_good else "failed", summary, (entry,), fix, 1 - is_good
+        )
+    report = as_of(judge_evidence(evidence), now, asked)
+    entries = tuple(_of_report(report))
+    if report.verdict == "passed":
+        return Part("proof", "passed", summary, entries)
+    return Part(
+        "proof", "error" if report.verdict == "error" else "failed", summary, entries, fix, 1
+    )
+
+
+def _age(days: float | None) -> str:
+    if days is None:
+        return "of unknown age"
+    hours = max(round(days * 24), 0)
+    return f"{counted(hours, 'hour')} old" if days < _DAYS else f"{days:.0f} days old"
+
+
+def _of_report(report: Report) -> Iterator[Entry]:
+    """Yield the faults, then for each rail and kind of probe their number and the least value."""
+    yield from (Entry((), (line,)) for line in unsettled_lines(report))
+    groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for item in report.evidence.probes:
+        groups.setdefault((item.probe.rails, item.probe.kind), []).append(item.probe.name)
+    for (rails, kind), names in groups.items():
+        good = sum(report.verdict_of(name) == "passed" for name in names)
+        found = [each.actual for name in names if (each := report.measure_of(name))]
+        least = min(found, key=lambda text: number(text.partition(" ")[0]) or 0.0, default="")
+        words = f"{kind}: {good} of {len(names)} passed"
+        yield Entry(rails, (f"{words}, least {least}" if least else words,))
+    if unproven := unproven_lines(report):
+        yield Entry((), (f"{counted(len(unproven), 'probe')} not proven in this run",))
+
+
+def _versions(loaded: Stack, now: datetime) -> Part:
+    spec, lock, age = loaded.spec, loaded.lock, describe_age(now.date())
+    lines = [*list_outdated(spec), *(each.what for each in version_problems(spec, loaded.lines))]
+    lines += [age] if "Newer" in age else []
+    unpinned = refused_unpinned(spec, lock, lab=is_lab(loaded.secrets.get("lab")))
+    lines += [f"without a checksum: {len(unpinned.artefacts)} artefacts"] if unpinned else []
+    dates = sorted(each.pinned for each in lock.entries.values())
+    summary = f"{len(dates)} artefacts pinned, the oldest on {dates[0]}" if dates else "no pins"
+    if not lines:
+        return Part("versions", "passed", summary)
+    fix = unpinned.fix if unpinned else "`railyard versions FILE` lists what works together"
+    return Part("versions", "warning", summary, tuple(Entry((), (each,)) for each in lines), fix)
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(line.strip() for line in (text or "").splitlines())
+
+
+def _grouped(
+    found: Iterable[tuple[str, tuple[str, ...]]], *, alike: bool = False
+) -> tuple[Entry, ...]:
+    """Join names with the same lines; with `alike`, also if only their names and numbers differ."""
+    groups: dict[object, Entry] = {}
+    for name, lines in found:
+        key = re.sub(r"\d+", "", "\n".join(lines).replace(name, "")) if alike else lines
+        before = groups.get(key, Entry((), lines))
+        groups[key] = replace(before, names=(*before.names, name))
+    return tuple(groups.values())
+
+
+def render_text(found: Status) -> str:
+    """Write the page for a terminal of 80 columns."""
+    lines = [found.headline, f"{found.cluster}, {found.at} UTC", ""]
+    for part in found.parts:
+        lines += _wrap(f"{part.verdict.upper():<8} {part.name:<9}", part.summary)
+        for each in part.entries[:_SHOWN]:
+            lines += _entry(each)
+        lines += _more(len(part.entries))
+        lines += _wrap("  fix    ", part.fix) if part.fix else []
+    return "\n".join(lines)
+
+
+def _entry(each: Entry) -> Iterator[str]:
+    """Yield the names with the first line, or above it if they are long; then the other lines."""
+    names, rest = _shown_names(each.names), each.lines[:_SHOWN]
+    if len(names) < _COLUMN and rest:
+        yield from _wrap(f"  {names:<{_COLUMN}}", rest[0])
+        rest = rest[1:]
+    elif names:
+        yield from _wrap("  ", names)
+    for line in rest:
+        yield from _wrap(f"  {'':<{_COLUMN}}", line)
+    yield from _more(len(each.lines))
+
+
+def _wrap(head: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        plain_text(text), _WIDTH, initial_indent=head, subsequent_indent=" " * len(head),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _more(count: int) -> list[str]:
+    return [f"    and {count - _SHOWN} more"] if count > _SHOWN else []
+
+
+def _shown_names(names: Sequence[str]) -> str:
+    """Fold the names; services such as `gpu01 k3s` by their hosts."""
+    services: dict[str, list[str]] = {}
+    for name in names:
+        host, _, service = name.partition(" ")
+        services.setdefault(service, []).append(host)
+    folded = [f"{fold_names(hosts)} {service}".strip() for service, hosts in services.items()]
+    text = re.sub(r",(?![^\[]*\])", ", ", ",".join(folded))
+    if len(text) <= _NAMES:
+        return text
+    return f"{text[:_NAMES].rpartition(',')[0]},… ({len(names)} in all)"
