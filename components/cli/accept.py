@@ -120,7 +120,7 @@ def _pause(seconds: float) -> None:
 
 
 def asked_of(loaded: Stack) -> Asked:
-    """The objects and Helm releases of the plan, which must be ready."""
+    """Return the objects and Helm releases of the plan, which must be ready."""
     plan = loaded.plan
     return Asked(
         objects=tuple(
@@ -131,7 +131,7 @@ def asked_of(loaded: Stack) -> Asked:
 
 
 def connect(loaded: Stack) -> Calls:
-    """A client of the cluster's API.
+    """Connect to the API of the stack's cluster.
 
     Raises:
         UsageError: The site has no cluster, or none has started yet.

@@ -58,6 +58,7 @@ rbac      Print the roles that an existing cluster's owner gives to Railyard; no
 preview   Show the effects of an update: old and new settings, and interruptions.
 drift     Compare every device and every object of Kubernetes with its last applied state.
 status    Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
+support-bundle Pack what a colleague or vendor needs to help with a stack, without secrets.
 audit     Compare every device and the cluster with a site file; reads only, works without a stack.
 watch     Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.
 ready     List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
@@ -81,6 +82,7 @@ _MODULES: Final = {
     "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
     "payload": "evidence", "preflight": "discover", "rbac": "plan", "ready": "accept",
     "rename": "discover", "report": "accept", "schema": "check", "watch": "audit",
+    "support-bundle": "support",
 }  # fmt: skip
 """Command to its module of this package, if the names differ."""
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
 from components.cli.app import StackName, command_app, say, stack_names
-from components.cli.stack import load_stack, under_way
+from components.cli.stack import Stack, load_stack, under_way
 from components.core.errors import UsageError
 from components.core.limits import read_file
 from components.core.to_json import to_json
@@ -22,9 +22,11 @@ from components.drift.device_drift import drift_exit_code, render_drift
 from components.fabric.edit import baseline_file, read_baseline
 from components.fabric.state import SwitchState
 from components.model.owners import not_touched
+from components.project.under_way import UnderWay
 from components.update.cluster import judge_cluster
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
+from components.update.seen import Seen
 
 app = command_app()
 UNSURE = 4
@@ -48,24 +50,30 @@ def drift(
 def look_for_drift(stack: str, output: Literal["text", "json"] = "text") -> tuple[int, str]:
     """Compare a stack, and return the exit code and the report."""
     loaded = load_stack(stack)
-    plan, applied, secrets = loaded.plan, loaded.applied, loaded.reach_secrets
-    seen = observe_site(plan, secrets, applied)
-    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
-    running = loaded.under_way if loaded.under_way.is_any else under_way(stack)
-    code = UNSURE if running.is_any else max(drift_exit_code(drifts), cluster.exit_code)
-    words = f"{running.render(stack)}\n" if running.is_any else ""
+    seen = observe_site(loaded.plan, loaded.reach_secrets, loaded.applied)
+    body, text = report_drift(loaded, seen, under_way(stack))
     if output == "json":
-        body = {
-            "stack": stack,
-            "exit_code": code,
-            "under_way": words.rstrip(),
-            "no_login": list(plan.unreached),
-            "devices": to_json(drifts),
-            "cluster": to_json(cluster),
-        }
-        return code, json.dumps(body, indent=1, sort_keys=True) + "\n"
+        text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+    return body["exit_code"], text
+
+
+def report_drift(loaded: Stack, seen: Seen, running: UnderWay) -> tuple[dict[str, Any], str]:
+    """Return the report as JSON data and as text; `running` is the present work of an update."""
+    plan, applied = loaded.plan, loaded.applied
+    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
+    running = loaded.under_way if loaded.under_way.is_any else running
+    words = f"{running.render(loaded.name)}\n" if running.is_any else ""
+    found = max(drift_exit_code(drifts), cluster.exit_code)
+    body = {
+        "stack": loaded.name,
+        "exit_code": UNSURE if running.is_any else found,
+        "under_way": words.rstrip(),
+        "no_login": list(plan.unreached),
+        "devices": to_json(drifts),
+        "cluster": to_json(cluster),
+    }
     left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
-    return code, render_drift(drifts) + cluster.render() + left_out + words
+    return body, render_drift(drifts) + cluster.render() + left_out + words
 
 
 baseline_app = command_app(

@@ -36,6 +36,8 @@ class StackConfig:
 
     values: Mapping[str, str] = field(repr=False)
     """Key without its prefix to its text, secrets in clear."""
+    encrypted: tuple[str, ...] = field(default=(), repr=False)
+    """The values of all keys that the stack encrypts, also of other programs."""
 
     @property
     def cluster(self) -> Json:
@@ -149,7 +151,8 @@ def read_config(stack: str) -> StackConfig:
             key.removeprefix(PREFIX): _text_of(entry)
             for key, entry in entries.items()
             if key.startswith(PREFIX)
-        }
+        },
+        tuple(_text_of(entry) for entry in entries.values() if entry.get("secret")),
     )
 
 

@@ -71,7 +71,7 @@ class Part:
 
     name: str
     verdict: Verdict
-    """`error`: it could not be read or judged. `skipped`: it was not looked at, or is absent."""
+    """`error`: not read, or not judged. `skipped`: not asked for, or absent."""
     summary: str
     entries: tuple[Entry, ...] = ()
     fix: str = ""
@@ -95,20 +95,20 @@ class Status:
 
     @property
     def headline(self) -> str:
-        """Name the parts that are not well, the worst first."""
+        """Name the parts with a fault, the worst first."""
         bad = [each.name for each in self.parts if each.verdict in _WORST_FIRST[:3]]
         return f"{self.stack}: " + (f"look at {', '.join(bad)}" if bad else "all is well")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was read of the devices and the cluster."""
+    """The facts of devices and cluster."""
 
     seen: Seen = field(default_factory=Seen)
     running: UnderWay = field(default_factory=UnderWay)
     """The work of an update that began in the meantime."""
     waiting: tuple[NotReady, ...] | str | None = None
-    """The objects that are not ready; a text: why they were not read; None: nothing to read."""
+    """Objects not yet ready; a text: why none was read; None: the stack has none."""
 
 
 @app.command()
@@ -148,7 +148,7 @@ def look_at(loaded: Stack) -> Look:
 
 
 def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
-    """Judge what was read; None: only the state of the stack is known."""
+    """Judge the facts; None: the state alone."""
     plan, applied, name = loaded.plan, loaded.applied, loaded.name
     seen = (look or Look()).seen
     drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
@@ -204,7 +204,7 @@ def _drift(stack: str, drifts: Sequence[DeviceDrift], cluster: ClusterDrift) -> 
     summary = f"{len({_host(each) for each in wrong})} of {read}{', the cluster' * bool(lines)}"
     entries = (*_grouped(found), *([Entry((CLUSTER,), lines)] if lines else []))
     verdict = "failed" if lines or _DRIFT in codes.values() else "error"
-    fix = f"`railyard drift {stack}` lists everything, `pulumi up -s {stack}` repairs it"
+    fix = f"`railyard drift {stack}` lists all of it, `pulumi up -s {stack}` repairs it"
     return Part("drift", verdict, summary, entries, fix, max(*codes.values(), _DRIFT))
 
 
@@ -228,7 +228,8 @@ def _proof(loaded: Stack, asked: str, now: datetime) -> Part:
     if step is None or not step.stdout:
         return Part("proof", "failed", "never proven", (), fix, 1)
     named = parse_named(step.stdout)
-    summary = f"run {named.run}, {_age(days_since(named.proven_at, now))}: {named.verdict.partition(': ')[2]}"
+    age, counts = _age(days_since(named.proven_at, now)), named.verdict.partition(": ")[2]
+    summary = f"run {named.run}, {age}: {counts}"
     try:
         evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(loaded.name)))
     except RailyardError as error:

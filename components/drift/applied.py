@@ -23,7 +23,7 @@ _INPUTS: Final = "__inputs"
 """The provider's key for an object as the program requested it, next to the live one."""
 _RENAMED: Final = "x_kubernetes_"
 """How the provider spells `x-kubernetes-` in a definition."""
-_SEALED: Final = "4dabf18193072939515e22adb298388d"
+SEALED: Final = "4dabf18193072939515e22adb298388d"
 """The engine's key of an envelope around a secret (sdk/go/common/resource/sig)."""
 
 
@@ -174,7 +174,7 @@ def _is_sealed(value: object) -> bool:
     """Whether a value is secret, or a list with a secret: without it, other items would move up."""
     if isinstance(value, list):
         return any(_is_sealed(item) for item in cast("list[object]", value))
-    return isinstance(value, Mapping) and _SEALED in cast("Mapping[str, object]", value)
+    return isinstance(value, Mapping) and SEALED in cast("Mapping[str, object]", value)
 
 
 def _plain(value: object) -> JsonValue:

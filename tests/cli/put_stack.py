@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import yaml
@@ -21,6 +22,18 @@ from tests.golden.site import EXAMPLES, load_example
 from tests.lab_physics.site import Site, take_evidence
 
 PLAN = make_plan(load_example("dgx-roce"), "dev")
+
+
+_Value = TypeVar("_Value")
+
+
+def gives(value: _Value) -> Callable[..., _Value]:
+    """A function that ignores its arguments."""
+
+    def call(*_: object) -> _Value:
+        return value
+
+    return call
 
 
 def put_pulumi(folder: Path, script: str) -> None:

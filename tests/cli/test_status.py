@@ -21,7 +21,7 @@ from components.drift.device_drift import Unreachable
 from components.kubernetes.live.why import NotReady
 from components.update.audit import as_planned
 from tests.cli.conftest import Call
-from tests.cli.put_stack import PLAN, SeeFacts, evidence, put_evidence, put_pulumi, put_stack
+from tests.cli.put_stack import PLAN, SeeFacts, evidence, gives, put_evidence, put_pulumi, put_stack
 from tests.docs.markdown import ROOT, outputs
 
 PLACE = ".railyard/dev/run-0007/evidence.json"
@@ -108,8 +108,8 @@ def test_the_page_shows_what_is_printed(
     del applied_objects
     pod = "pod multus-7x2 on gpu02: multus ImagePullBackOff: registry.k8s.io: i/o timeout"
     waiting = (NotReady("DaemonSet kube-system/multus", "2 of 3 pods are ready", (pod,)),)
-    monkeypatch.setattr(cli_status, "connect", lambda _: None)
-    monkeypatch.setattr(cli_status, "find_not_ready", lambda *_: waiting)
+    monkeypatch.setattr(cli_status, "connect", gives(None))
+    monkeypatch.setattr(cli_status, "find_not_ready", gives(waiting))
     desired = PLAN.switches[0].desired
     ports = desired.ports | {"1/2": desired.ports["1/2"].model_copy(update={"mtu_bytes": 1500})}
     reason = "gpu02 (root@192.168.100.12:22): connection refused; nothing listens there"
@@ -142,7 +142,7 @@ def test_the_worst_comes_first_and_decides_the_exit_code(railyard: Call, site: S
         "FAILED   drift    1 of 2 devices",
         "  leaf-01      drift: 1 setting(s) differ from the last update",
         "               mtu_bytes of port 1/2 is 1500, want 9216",
-        "  fix    `railyard drift dev` lists everything, `pulumi up -s dev` repairs it",
+        "  fix    `railyard drift dev` lists all of it, `pulumi up -s dev` repairs it",
         "ERROR    devices  2 of 4 answered",
         "  gpu[01-02]   gpu01 (root@10.0.0.11:22): no answer within 10 s",
         "  leaf-01, mgmt01",
@@ -178,7 +178,7 @@ def test_the_cluster_is_what_railyard_ready_says(
             raise DeviceError(waiting)
         return waiting
 
-    monkeypatch.setattr(cli_status, "connect", lambda _: None)
+    monkeypatch.setattr(cli_status, "connect", gives(None))
     monkeypatch.setattr(cli_status, "find_not_ready", found)
     done = railyard("status", "dev")
     assert done.code == code
