@@ -13,17 +13,16 @@ from typing import Annotated, Final, Literal
 import typer
 
 from components.acceptance.evidence import days_since, parse_evidence
-from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, as_of, parse_named
+from components.acceptance.handover import EVIDENCE_STEP, as_of, parse_named, read_proof
 from components.acceptance.judge.site import Report, judge_evidence
 from components.acceptance.logs.lines import number
-from components.acceptance.report.archive import read_archived
 from components.acceptance.report.text import unproven_lines, unsettled_lines
 from components.checks.site_files import refused_unpinned
 from components.cli.accept import asked_of, connect
 from components.cli.app import StackName, command_app, say
 from components.cli.stack import Stack, load_stack, under_way
 from components.cli.versions import describe_age, list_outdated, version_problems
-from components.core.errors import RailyardError
+from components.core.errors import RailyardError, UsageError
 from components.core.plain_text import counted, plain_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
@@ -161,7 +160,10 @@ def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
         parts.append(_cluster(name, look.waiting))
     is_new = not any(each.applied for each in drifts)
     parts += [_update(name, edited, running, is_new=is_new)]
-    parts += [_proof(loaded, "" if edited else plan.digest, now), _versions(loaded, now)]
+    parts += [
+        _proof(loaded, "" if edited else plan.digest, now, look=look is not None),
+        _versions(loaded, now),
+    ]
     parts.sort(key=lambda part: _WORST_FIRST.index(part.verdict))
     return Status(name, loaded.spec.name, f"{now:%Y-%m-%d %H:%M}", tuple(parts))
 
@@ -221,7 +223,7 @@ def _cluster(stack: str, waiting: tuple[NotReady, ...] | str | None) -> Part:
     return Part("cluster", "failed", f"{len(entries)} not ready", entries, fix, 1)
 
 
-def _proof(loaded: Stack, asked: str, now: datetime) -> Part:
+def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
     fix, step = f"railyard accept {loaded.name}", loaded.applied.step(EVIDENCE_STEP)
     if not loaded.plan.acceptance.probes:
         return Part("proof", "skipped", "the site plans no probe")
@@ -231,7 +233,9 @@ def _proof(loaded: Stack, asked: str, now: datetime) -> Part:
     age, counts = _age(days_since(named.proven_at, now)), named.verdict.partition(": ")[2]
     summary = f"run {named.run}, {age}: {counts}"
     try:
-        evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(loaded.name)))
+        if named.store is not None and not look:
+            raise UsageError("the evidence store was not asked")
+        evidence = parse_evidence(read_proof(named, loaded.all_secrets if named.store else {}))
     except RailyardError as error:
         is_good = named.verdict.startswith("passed")
         entry = Entry((), _split(str(error)))

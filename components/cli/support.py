@@ -27,7 +27,7 @@ from urllib.parse import quote, quote_plus, unquote
 import typer
 import yaml
 
-from components.acceptance.handover import EVIDENCE_STEP, parse_named
+from components.acceptance.handover import EVIDENCE_STEP, parse_named, read_proof
 from components.acceptance.report.archive import latest_evidence, run_folder, write_whole
 from components.artefacts.lock import lock_path
 from components.cli.accept import connect
@@ -365,8 +365,9 @@ def _gather_stack(found: Gathered, stack: str, now: datetime, *, look: bool) -> 
     if loaded is not None:
         _gather_loaded(found, loaded, now, look=look)
     step = loaded.applied.step(EVIDENCE_STEP) if loaded else None
-    if step is not None and step.stdout:
-        attempt("report", lambda: _put_run(found, stack, parse_named(step.stdout).run))
+    if loaded is not None and step is not None and step.stdout:
+        printed = step.stdout
+        attempt("report", lambda: _put_proof(found, loaded, printed, look=look))
     elif last := attempt("report", lambda: latest_evidence(stack)):
         attempt("report", lambda: _put_run(found, stack, last.run))
 
@@ -434,9 +435,18 @@ def _events(loaded: Stack) -> list[dict[str, object]]:
     ]
 
 
+def _put_proof(found: Gathered, loaded: Stack, printed: str, *, look: bool) -> None:
+    named = parse_named(printed)
+    if named.store is not None and look:
+        found.put("report/evidence.json", read_proof(named, loaded.all_secrets))
+    _put_run(found, loaded.name, named.run)
+
+
 def _put_run(found: Gathered, stack: str, run: int) -> None:
     """Add the texts of an acceptance run; its page has the same content as the Markdown."""
     folder = run_folder(stack, run)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not on this machine")
     for path in sorted(folder.rglob("*")):
         if path.suffix in {".json", ".md", ".log", ".txt"}:
             name = f"report/{path.relative_to(folder)}"
