@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,101 @@ def test_dscp_trust_lost_is_named_by_acceptance_and_repaired_with_three_drifts(
     assert standing.settings() == left
     assert standing.preview().quiet
     assert audit(standing, 0) == []
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """One fault of the lab, and the only deviations that it may cause."""
+
+    device: str
+    change: tuple[str, ...]
+    kind: str
+    text: str
+    """A pattern of each deviation."""
+    undo: tuple[str, ...] = ()
+    """The opposite change, if no update repairs it."""
+
+
+PORT = "interface ethernet"
+INJECTED = (
+    Injected(
+        "leaf-01", ("mtu", "1/1", "1500"), "setting", "mtu_bytes of port 1/1 is 1500, want .*"
+    ),
+    Injected("leaf-01", ("trust", "1/2", "L2"), "setting", "trust of port 1/2 is L2, want L3"),
+    Injected(
+        "leaf-01",
+        ("cli", f"{PORT} 1/3 no traffic-class 3 congestion-control"),
+        "setting",
+        ".*ecn.* of port 1/3 is .*",
+    ),
+    Injected(
+        "leaf-01",
+        ("cli", f"{PORT} 1/4 switchport trunk allowed-vlan none"),
+        "setting",
+        "trunk_vlans of port 1/4 is .*, want 112",
+    ),
+    Injected(
+        "leaf-01",
+        ("cli", f"{PORT} 1/2 qos rewrite dscp"),
+        "foreign",
+        "rewrite_dscp of port 1/2 is on, .*",
+        ("cli", f"{PORT} 1/2 no qos rewrite dscp"),
+    ),
+    Injected(
+        "leaf-01",
+        ("cli", f"{PORT} 1/1 qos map dscp 26 to switch-priority 0"),
+        "foreign",
+        "dscp_26_priority of port 1/1 is 0, .*",
+        ("cli", f"{PORT} 1/1 qos map dscp 26 to switch-priority 3"),
+    ),
+    Injected(
+        "gpu02", ("mtu", "enp5s0", "1500"), "setting", "mtu_bytes of nic 0000:05:00.0 is 1500, .*"
+    ),
+    Injected(
+        "gpu02",
+        ("link-width", "enp132s0", "8"),
+        "placement",
+        ".*0000:84:00.0.*",
+        ("link-width", "enp132s0", "16"),
+    ),
+    Injected("gpu01", ("vfs-lost",), "setting", r"(?:vfs|vf_\w+) of nic 0000:\d\d:00.0 is .*"),
+    Injected("gpu01", ("module-lost", "nvidia_peermem"), "setting", ".*nvidia_peermem.*"),
+)
+"""Ten faults of ten kinds; two more are in the cluster."""
+ATTACHMENT = ("network-attachment-definitions.k8s.cni.cncf.io", "sriov111")
+EDITED = "NetworkAttachmentDefinition default/sriov111: .*"
+
+
+@pytest.mark.timeout(1800)  # an update of an engine, and twelve faults
+def test_an_audit_finds_twelve_injected_differences_and_nothing_else(
+    standing: Playground,
+) -> None:
+    left = standing.settings()
+    assert audit(standing, 0) == []
+    for each in INJECTED:
+        standing.fault(each.device, *each.change)
+    labels = '{"metadata": {"annotations": {"k8s.v1.cni.cncf.io/resourceName": "other/none"}}}'
+    standing.kubectl("patch", *ATTACHMENT, "--type", "merge", "--patch", labels).must()
+    standing.kubectl("cordon", "gpu02").must()
+    wanted = [(each.device, each.kind, each.text) for each in INJECTED]
+    wanted += [("cluster", "cluster", EDITED), ("cluster", "cluster", "node gpu02 is cordoned.*")]
+
+    found = [(each["device"], each["kind"], each["text"]) for each in audit(standing, 3)]
+    causes = [
+        [at for at, (name, kind, text) in enumerate(wanted)
+         if (name, kind) == each[:2] and re.fullmatch(text, each[2])]
+        for each in found
+    ]  # fmt: skip
+    assert [each for each, cause in zip(found, causes, strict=True) if not cause] == []
+    assert {at for cause in causes for at in cause} == {*range(len(wanted))}, found
+
+    standing.kubectl("uncordon", "gpu02").must()
+    for each in INJECTED:
+        if each.undo:
+            standing.fault(each.device, *each.undo)
+    assert "acceptance passed" in standing.up().must()
+    assert audit(standing, 0) == []
+    assert standing.settings() == left
 
 
 def audit(site: Playground, code: int) -> list[dict[str, str]]:
