@@ -66,7 +66,8 @@ _EVENTS: Final = 300
 _KEYED: Final = re.compile(
     r"(?i)(?P<key>[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key"
     r"|private[_-]?key|key-data|credential|community|salt|secure|\.dockerconfigjson)[\w.-]*"
-    r"[\"']?\s*[:=]\s*)(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"',{}\[\]&*!|>][^\s\"',}\]]*)"
+    r"[\"']?[ \t]*[:=][ \t]*)"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"',{}\[\]&*!|>][^\s\"',}\]]*)"
 )
 """A key whose name says that its value is secret, with a plain value."""
 _FORMS: Final = (
@@ -154,7 +155,7 @@ class Masks:
 
     secrets: set[str] = field(default_factory=set[str], repr=False)
     names: set[str] = field(default_factory=set[str])
-    """Names of the site's secrets, which stay."""
+    """Names of secrets and resources, which stay."""
     addresses: dict[str, str] | None = None
     """Address to its name in this bundle; None if addresses stay."""
     hosts: set[str] = field(default_factory=set[str])
@@ -164,6 +165,7 @@ class Masks:
     def add(self, values: Iterable[str], least: int = _LEAST) -> None:
         """Mask these secrets."""
         self.secrets |= {part for value in values for part in secret_parts(value, least)}
+        self.secrets -= self.names
         forms = {form for each in self.secrets for form in _encodings(each) if len(form) >= _LEAST}
         longest_first = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
@@ -374,6 +376,8 @@ def _gather_stack(found: Gathered, stack: str, now: datetime, *, look: bool) -> 
 
 def _gather_loaded(found: Gathered, loaded: Stack, now: datetime, *, look: bool) -> None:
     masks, attempt, own = found.masks, found.attempt, loaded.secrets
+    applied = loaded.applied
+    masks.names |= {*applied.steps, *applied.objects, *applied.releases}
     masks.add(own[name] for name in secret_names(loaded.spec) if name in own)
     read = attempt("secrets from outside", lambda: loaded.all_secrets) or {}
     masks.add(value for name, value in read.items() if own.get(name) != value)

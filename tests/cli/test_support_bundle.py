@@ -176,6 +176,23 @@ def test_no_secret_is_in_the_bundle(railyard: Call, folder: Path, canaries: dict
     assert "{secret: ssh_private_key}" in files["site.yaml"]
 
 
+def test_a_site_in_the_file_of_the_stack_keeps_its_words_and_loses_its_ciphers(
+    railyard: Call, folder: Path, canaries: dict[str, str]
+) -> None:
+    inline = "".join(f"    {line}\n" for line in (folder / "site.yaml").read_text().splitlines())
+    stack = (folder / "Pulumi.dev.yaml").read_text().replace("  railyard:site: site.yaml\n", "")
+    block = "      password:\n        secret: switch_password\n"
+    (folder / "Pulumi.dev.yaml").write_text(f"{stack}  railyard:cluster:\n{inline}{block}")
+    railyard("support-bundle", "dev", "--out", "b.tar.gz")
+    shown = unpack(folder / "b.tar.gz")["Pulumi.dev.yaml"]
+    assert block in shown
+    assert "private_key: {secret: ssh_private_key}" in shown
+    assert "railyard:k3s_token: {secure: [secret]}" in shown
+    assert "encryptionsalt: [secret]" in shown
+    for name, secret in canaries.items():
+        assert secret not in shown, name
+
+
 def test_the_manifest_lists_everything_and_what_is_left_out(
     railyard: Call, folder: Path, canaries: dict[str, str]
 ) -> None:

@@ -136,7 +136,7 @@ INJECTED = (
         "leaf-01",
         ("cli", f"{PORT} 1/4 switchport trunk allowed-vlan none"),
         "setting",
-        "trunk_vlans of port 1/4 is .*, want 112",
+        "trunk_vlan_112 of port 1/4 is absent, want allowed",
     ),
     Injected(
         "leaf-01",
