@@ -66,7 +66,7 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
 	@$(PY) -m bench.engine_cost
 
-bench-fleet: setup ## 100 and 1,000 emulated hosts through the engine, beside the bare engine; an hour on two idle cores
+bench-fleet: setup ## 100 and 1,000 emulated hosts through the engine, beside the bare engine; wants an idle machine
 	@$(PY) -m bench.fleet
 	@$(PY) -m bench.fleet --hosts 1000 --planned --kill
 
