@@ -155,7 +155,11 @@ try:
 except SystemExit:
     pass
 ours = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("components.")}
-theirs = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+theirs = {
+    name.split(".")[0]
+    for name, module in sys.modules.items()
+    if getattr(module, "__spec__", None) is not None  # a stand-in is not imported
+} - set(sys.stdlib_module_names)
 print(json.dumps([sorted(ours), sorted(theirs)]), file=sys.stderr)
 """
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from components.artefacts.lock import Lock, write_lock
-from components.cli import preflight as cli
+from components.cli import discover as cli
 from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
