@@ -64,7 +64,7 @@ class Site:
             capture_output=True,
             text=True,
             check=False,
-            timeout=600,
+            timeout=1200,
         )
 
     def ask(self, **body: object) -> dict[str, Any]:
