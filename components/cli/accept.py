@@ -30,6 +30,7 @@ from components.cli.app import StackName, command_app, say
 from components.cli.stack import (
     UPDATE_DEADLINE_S,
     Stack,
+    archive_of,
     config_flags,
     load_stack,
     pulumi,
@@ -64,7 +65,8 @@ def accept(
     Repairs nothing first, and leaves busy devices alone. Exit codes: 0 passed, 1 failed, 4 could
     not be judged.
     """
-    before = latest_evidence(stack)
+    archive = archive_of(stack)
+    before = latest_evidence(archive)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
     flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]
     done = run_pulumi(
@@ -72,13 +74,13 @@ def accept(
         environment={"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope},
         deadline_s=UPDATE_DEADLINE_S,
     )
-    found = latest_evidence(stack)
+    found = latest_evidence(archive)
     if found is None or found == before:
         words = f"acceptance did not run; pulumi ended with status {done.returncode}:"
         say(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
         raise typer.Exit(EXIT_CODES["error"])
     report = judge_evidence(found)
-    page = run_folder(stack, found.run) / "report.html"
+    page = run_folder(archive, found.run) / "report.html"
     say(f"{render_table(report)}\nreport: {page}", paint=True)
     raise typer.Exit(report.exit_code)
 
@@ -173,7 +175,7 @@ def report(
     if form == "prometheus":
         say(render_metrics(evidence.cluster, proof_samples(judged)), nl=False)
         return
-    page = (run_folder(stack, evidence.run) / "report.html").absolute()
+    page = (run_folder(archive_of(stack), evidence.run) / "report.html").absolute()
     other = None if against is None else judge_evidence(_run(stack, against, named, secrets))
     if other is not None or not page.exists():
         write_report(judged, page.parent, other)
@@ -188,7 +190,7 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
         from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
 
         return parse_evidence(open_store(named.store, secrets).fetch(named.stack, number))
-    path = run_folder(stack, number) / EVIDENCE
+    path = run_folder(archive_of(stack), number) / EVIDENCE
     try:
         return parse_evidence(path.read_text())
     except OSError:
@@ -212,7 +214,7 @@ def _store_secrets(named: Named | None, stack: str) -> Mapping[str, str]:
 
 def _last_here(stack: str) -> Evidence:
     """The last evidence of this machine, because the state cannot be read."""
-    evidence = latest_evidence(stack)
+    evidence = latest_evidence(archive_of(stack))
     if evidence is None:
         raise UsageError(
             f"this machine lacks the acceptance report of stack {stack}.\n  fix    run: pulumi up "

@@ -113,7 +113,8 @@ def _up(piece: Piece) -> tuple[int, str]:
             """Leave the user's selected stack as it is; every command names its own."""
 
     def tell(line: str) -> None:
-        say(f"{piece.stack}: {line}")
+        if line.strip():
+            say(f"{piece.stack}: {line}")
 
     flags = config_flags(piece.stack)
     project = automation.Stack.select(piece.stack, Project(work_dir=str(Path.cwd())))
@@ -124,7 +125,7 @@ def _up(piece: Piece) -> tuple[int, str]:
     except automation.CommandError:
         return 1, "FAILED, see above"
     changes = done.summary.resource_changes or {}
-    counts = [f"{count} {op.value}" for op, count in changes.items()]
+    counts = [f"{count} {automation.OpType(op).value}" for op, count in changes.items()]
     return 0, f"updated: {', '.join(counts)}"
 
 

@@ -145,7 +145,9 @@ def join(stack: StackName = "") -> None:
         _refuse_unfinished(name, state)
     backup = _keep(stack, "before-join", states)
     try:
-        _store(stack, join_states(states, stack))
+        # Each stack has its own key, so the secrets are opened here and sealed by the import.
+        opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
+        _store(stack, join_states(opened, stack))
     except BaseException as error:
         _import(stack, without_records(empty))
         if not isinstance(error, RailyardError):
@@ -260,8 +262,8 @@ def _is_stage(step: Mapping[str, Any]) -> bool:
     return step["op"] == "update" and not state.get("custom")
 
 
-def _export(stack: str) -> State:
-    return cast("State", json.loads(pulumi(["stack", "export", "--stack", stack])))
+def _export(stack: str, *flags: str) -> State:
+    return cast("State", json.loads(pulumi(["stack", "export", "--stack", stack, *flags])))
 
 
 def _import(stack: str, state: State) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
+import yaml
+
 from components.artefacts.lock import Lock
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
 from components.core.errors import UsageError
@@ -135,6 +137,16 @@ def config_flags(stack: str) -> list[str]:
     """The flags with which a `pulumi` command finds the configuration of this stack."""
     file = config_file(stack)
     return [] if file == Path(file.name) else ["--config-file", str(file)]
+
+
+def archive_of(stack: str) -> str:
+    """The name under which evidence is kept: of a piece of a split site, that of the site."""
+    try:
+        document = yaml.safe_load(config_file(stack).read_text())
+        piece = document["config"][f"{PREFIX}piece"]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+        return stack
+    return stack.removesuffix(f"-{piece}")
 
 
 def read_config(stack: str) -> StackConfig:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import pulumi
 
@@ -15,6 +14,7 @@ from components.disruption.disruption_plan import (
     RebootGroup,
     UpgradeGroup,
     UpgradeStep,
+    reboot_parts,
 )
 from components.disruption.leave_plan import DRAIN_VERB, STEP, DepartureStep
 from components.disruption.request import groups_file, groups_text
@@ -24,9 +24,6 @@ from components.remote.handoffs import HostsReady, NodesDrained, gate
 from components.remote.sending import render_parts
 from components.remote.step import RemoteStep
 from components.remote.tools import keep_current, keep_text
-
-HOSTS_A_STEP: Final = 100
-"""Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
 
 
 class Reboots(pulumi.ComponentResource):
@@ -54,8 +51,8 @@ class Reboots(pulumi.ComponentResource):
             for stack in {request.stack for request in asked}:
                 keep_current(groups_file(stack), groups_text(asked))
         previous = hosts.gate
-        for number, steps in enumerate(_parts(groups), 1):
-            previous = self._step(f"{name}-{number}", remote, steps, previous)
+        for part, steps in reboot_parts(groups).items():
+            previous = self._step(f"{name}-{part}", remote, steps, previous)
         self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
@@ -77,16 +74,6 @@ class Reboots(pulumi.ComponentResource):
         stdin = remote.filled(render_parts(noted))
         call = LocalCall(name, REBOOT_VERB, stdin, environment, previous_output=True)
         return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=[after]))
-
-
-def _parts(groups: Sequence[RebootGroup]) -> list[list[HostRebootStep]]:
-    """Put whole groups together, up to `HOSTS_A_STEP` hosts."""
-    parts: list[list[HostRebootStep]] = []
-    for group in groups:
-        if not parts or len(parts[-1]) + len(group.steps) > HOSTS_A_STEP:
-            parts.append([])
-        parts[-1] += group.steps
-    return parts
 
 
 class Upgrades(pulumi.ComponentResource):

@@ -11,12 +11,13 @@ upgrades (lab/sources.md#k3s).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.core.problem import Finding, Place, refusal
+from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
 from components.drift.applied import Applied
 from components.hosts.host_plan import HostPlan
@@ -67,11 +68,31 @@ class RebootGroup:
     number: int
     """From 1."""
     steps: tuple[HostRebootStep, ...]
+    unit: str = field(default="", metadata=OMIT_EMPTY)
+    """The unit of a split site; its stack has the group."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names, in file order."""
         return tuple(step.request.endpoint.device for step in self.steps)
+
+
+HOSTS_A_STEP: Final = 100
+"""Hosts of one resource: the engine hands its last output, 80 bytes a host, to the next run."""
+
+
+def reboot_parts(groups: Sequence[RebootGroup]) -> Mapping[str, list[HostRebootStep]]:
+    """Put whole groups of one unit together, up to `HOSTS_A_STEP` hosts, each under its name."""
+    parts: dict[str, list[HostRebootStep]] = {}
+    last: dict[str, int] = {}
+    for group in groups:
+        head = f"{group.unit}-" if group.unit else ""
+        number = last.setdefault(head, 1)
+        full = len(parts.get(f"{head}{number}", ())) + len(group.steps) > HOSTS_A_STEP
+        if full and f"{head}{number}" in parts:
+            last[head] = number = number + 1
+        parts.setdefault(f"{head}{number}", []).extend(group.steps)
+    return parts
 
 
 def group_hosts(
@@ -110,11 +131,13 @@ def plan_reboots(
     hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
     cluster = refer_to(spec, kubernetes)
     groups: list[RebootGroup] = []
-    apart = group_hosts(hosts, spec.disruption.max_unavailable, units_of_hosts(spec))
+    units = units_of_hosts(spec)
+    apart = group_hosts(hosts, spec.disruption.max_unavailable, units)
     for number, members in enumerate(apart, 1):
         names = tuple(host.node for host in members)
         steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
-        groups.append(RebootGroup(number, tuple(steps)))
+        unit = units.get(members[0].name, "")
+        groups.append(RebootGroup(number, tuple(steps), unit))
     return tuple(groups)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from components.artefacts.lock import Lock
 from components.core.errors import UsageError
 from components.core.to_json import json_pieces
+from components.disruption.disruption_plan import reboot_parts
 from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
 from components.plan.make import ClusterPlan, Part, make_plan
 
@@ -167,9 +168,8 @@ def names_of_piece(plan: ClusterPlan) -> frozenset[str]:
         )
     }
     hosts = {step.name for each in plan.hosts for step in (each.sending, *each.all_steps)}
-    reboots = {step.name for group in plan.reboots for step in group.steps}
-    gates = {f"reboots-{group.number}" for group in plan.reboots}
-    return frozenset(switches | hosts | reboots | gates)
+    reboots = {f"reboots-{part}" for part in reboot_parts(plan.reboots)}
+    return frozenset(switches | hosts | reboots)
 
 
 def digest_of_piece(plan: ClusterPlan) -> str:

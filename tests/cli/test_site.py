@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.cli.stack import archive_of
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.plan.pieces import names_of_piece, pieces_of, plan_piece
@@ -226,6 +227,12 @@ def test_the_stack_of_one_piece_is_not_the_site(railyard: Call, store: Store) ->
         "stack prod-a is the piece a of the site prod.\n  fix    name the stack of the site: prod"
         in done.err
     )
+
+
+def test_the_evidence_of_a_piece_is_kept_under_the_name_of_the_site(store: Store) -> None:
+    store()
+    names = ("prod-cluster", "prod", "another")
+    assert [archive_of(name) for name in names] == ["prod", "prod", "another"]
 
 
 def test_a_configuration_elsewhere_is_refused(

@@ -8,7 +8,7 @@ import pulumi
 import pytest
 import yaml
 
-from components.disruption import Reboots, Upgrades, component
+from components.disruption import Reboots, Upgrades, disruption_plan
 from components.disruption.disruption_plan import plan_upgrades
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
@@ -53,7 +53,7 @@ def test_one_worker_after_the_other() -> None:
 def test_no_group_is_split_between_two_resources(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(component, "HOSTS_A_STEP", 3)
+    monkeypatch.setattr(disruption_plan, "HOSTS_A_STEP", 3)
     spec = rail_site(most)
     groups, graph = groups_of(spec), record(spec)
     steps = graph.of_type("command:")
