@@ -29,7 +29,7 @@ class Key:
 
 
 def new_key(identifier: bytes = b"railyard") -> Key:
-    key = Ed25519PrivateKey.generate()
+    key = Ed25519PrivateKey.from_private_bytes(identifier * 4)
     public = key.public_key().public_bytes_raw()
     pair = identifier + key.private_bytes_raw() + public
     raw = b"Ed" + b"\0\0" + b"B2" + bytes(48) + pair + bytes(32)
