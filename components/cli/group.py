@@ -1,22 +1,116 @@
-"""`railyard`: the commands. Each module is imported only when its command is called."""
+"""`railyard`: the list of commands. Each module is imported only when its command is called.
+
+Help and completion read the table and import no command. A new command is one row of it, and an
+app in a module.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from components.cli.app import say
-from components.cli.commands import Entry, list_commands
 from components.core.errors import Bug
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
     from typer._click import Command, Context
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command of the top level."""
+
+    name: str
+    summary: str
+    """The first sentence of its help; a test checks that both are equal."""
+    module: str
+    """Module with `app`, a `typer.Typer`, or with `NAME_app` for a further command.
+
+    It is imported only when the command is called.
+    """
+    hidden: bool = False
+    """Only steps of an update call it, so the help leaves it out.
+
+    The states of stacks record its spelling, so it is an API and does not change.
+    """
+
+    @property
+    def installed(self) -> bool:
+        """Whether its module is installed; this imports nothing.
+
+        The repository contains the lab. The wheel does not, and a user's own `lab` is another one.
+        """
+        top, *rest = self.module.split(".")
+        if top == "lab" and not __name__.startswith("components"):
+            return False
+        spec = find_spec(top)
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)
+
+
+_SUMMARIES: Final = """\
+init      Write a project of your own, and list the steps before its first preview.
+check     Check site files and report all their problems, each with its line and a fix.
+explain   Print the page of a rule: what it demands, and why; without a name, the list of rules.
+pin       Ask upstream for each artefact's version and checksum, and write them into the lock.
+bundle    Gather everything that a site brings into a folder, and push its images from there.
+plan      Print what would be decided for a site; no device is contacted.
+draw      Draw the hosts, rails, switches and links of a site as an SVG picture.
+versions  Print which versions work together, with source and date, and the versions of a site.
+preflight Look at every device, artefact and API of a site, and name all that an update would lack.
+rbac      Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.
+preview   Show the effects of an update: old and new settings, and interruptions.
+drift     Compare every device and every object of Kubernetes with its last applied state.
+status    Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
+support-bundle Pack what a colleague or vendor needs to help with a stack, without secrets.
+audit     Compare every device and the cluster with a site file; reads only, works without a stack.
+watch     Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.
+ready     List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
+discover  Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
+rename    Give a host or a switch another name; its resources and its settings stay.
+accept    Run the acceptance probes of a stack again, as things are now.
+report    Show the last acceptance report of a stack and open its page.
+baseline  Keep the values that destroy puts back on switches, or bring them back.
+job       Print a job on some nodes as YAML, or submit it and follow it to its verdict.
+judge     Judge a log of NCCL, perftest, DeepSpeed or training.
+site      Run, split, join and export a site of several stacks.
+cloud     Print a site with the cloud instances that a stack made.
+image     Build the image in which acceptance and sample jobs run.
+schema    Print the JSON schema of the site file.
+lab       Look at the lab's emulated devices, and break them on purpose.
+device    Called by the steps of one device.
+evidence  Called by the steps of acceptance.
+payload   Called by the step of the containers' SSH keys.
+"""
+_MODULES: Final = {
+    "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
+    "payload": "evidence", "preflight": "discover", "rbac": "plan", "ready": "accept",
+    "rename": "discover", "report": "accept", "schema": "check", "watch": "audit",
+    "support-bundle": "support",
+}  # fmt: skip
+"""Command to its module of this package, if the names differ."""
+_HIDDEN: Final = frozenset({"device", "evidence", "payload"})
+
+
+def _entry(row: str) -> Entry:
+    name, summary = row.split(maxsplit=1)
+    module = "lab.cli" if name == "lab" else f"{__package__}.{_MODULES.get(name, name)}"
+    return Entry(name, summary, module, name in _HIDDEN)
+
+
+def list_commands() -> tuple[Entry, ...]:
+    """The commands that are installed here, in the order of the help."""
+    entries = map(_entry, _SUMMARIES.splitlines())
+    return tuple(entry for entry in entries if entry.installed)
 
 
 def load_command(entry: Entry) -> Command:

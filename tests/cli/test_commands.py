@@ -25,8 +25,7 @@ from components.acceptance.handover import (
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
 from components.catalogue.operator_versions import AS_OF
-from components.cli.commands import Entry, list_commands
-from components.cli.group import load_command
+from components.cli.group import Entry, list_commands, load_command
 from components.plan.make import make_plan
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example

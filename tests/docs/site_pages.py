@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from components.cli.commands import list_commands
-from components.cli.group import load_command
+from components.cli.group import list_commands, load_command
 from components.model.cluster import ClusterSpec
 from tests.docs.markdown import ROOT, Block, blocks
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.cli.commands import list_commands
-from components.cli.group import load_command
+from components.cli.group import list_commands, load_command
 from lab.hosts import faults as host_faults
 from lab.switches.onyx.server import OnyxSwitch
 from tests.cli.conftest import Call, railyard
