@@ -33,9 +33,10 @@ _HEAD: Final = """\
 
 Public guides of vendors and clouds, compared line by line with the plans of small sites that use
 the guides' numbers. *Same*: the plan has that line. *Other words*: another line has the same
-effect. *Not set*: the plan has no such line, and the tables below say why. `tests/docs/guides` has
+effect. *Not set*: the plan has no such line, and the lists below say why. `tests/docs/guides` has
 every line; a test fails if a line has neither a match nor a reason. Nothing here was tried on real
-hardware. Two sites ran in the lab with real FRR.
+hardware. *Ran in the lab*: with real FRR from `up` to `destroy`, with a lost spine and acceptance
+across the spines.
 
 Lines without a text of their own are written as `host KEY=VALUE`, `helm CHART KEY=VALUE`,
 `env NAME=VALUE` or `TABLE|KEY field=value` (SONiC).
@@ -54,11 +55,6 @@ DESIGNS: Final[dict[Design, str]] = {
     "e2": "Oracle OKE, BM.GPU.H100.8, RoCE",
     "f": "kubespray and shared RDMA, without GPUs",
 }
-
-_PLAYED: Final = (
-    "The lab ran this site with real FRR from `up` to `destroy`, with a lost spine and acceptance "
-    "across the spines."
-)
 
 
 def _listed(value: object) -> object:
@@ -343,16 +339,16 @@ def _slug(title: str) -> str:
 
 
 def _section(guide: Guide) -> str:
-    rows = "".join(
-        f"| {_code(line.guide)} | {line.why or ''} |\n" for line in guide.lines if line.unset
+    unset = "".join(
+        f"- {_code(line.guide)}: {line.why or ''}\n" for line in guide.lines if line.unset
     )
     switch = f", switch {guide.switch}" if guide.switch else ""
-    played = f" {_PLAYED}" if guide.played else ""
+    played = " Ran in the lab." if guide.played else ""
     return (
         f"\n## {guide.title}\n\n"
         f"{_document(guide)}, {guide.section}; {guide.version}, read {guide.read}."
         f" Site: `{guide.site}`{switch}. {guide.differs}{played}\n"
-        + (f"\n| Not set | Reason |\n|---|---|\n{rows}" if rows else "")
+        + (f"\nNot set:\n\n{unset}" if unset else "")
     )
 
 
@@ -364,4 +360,4 @@ def _document(guide: Guide) -> str:
 
 
 def _code(texts: Iterable[str]) -> str:
-    return "<br>".join(f"`{text}`".replace("|", "\\|") for text in texts)
+    return ",<br>".join(f"`{text}`" for text in texts)

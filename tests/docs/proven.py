@@ -100,16 +100,14 @@ def render_page(table: Table) -> str:
     for title, claims in parts:
         lines += [f"## {title}", ""]
         for claim, proofs in claims.items():
-            lines += [f"### {claim.rstrip('.')}", "", *_rows(proofs), ""]
+            lines += [f"### {claim.rstrip('.')}", "", *map(_item, proofs), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _rows(proofs: tuple[Proof, ...]) -> Iterator[str]:
-    yield "| Part | Proof | Tests | Not proven |"
-    yield "|---|---|---|---|"
-    for proof in proofs:
-        kind = KINDS[proof.proof][0] + (f": {proof.program}" if proof.program else "")
-        yield f"| {proof.what} | {kind} | {_carriers(proof)} | {proof.not_proven.strip()} |"
+def _item(proof: Proof) -> str:
+    kind = KINDS[proof.proof][0] + (f": {proof.program}" if proof.program else "")
+    gap = proof.not_proven.strip().rstrip(".")
+    return f"- **{proof.what}** ({kind}). Not proven: {gap}.<br>{_carriers(proof)}"
 
 
 def _carriers(proof: Proof) -> str:
