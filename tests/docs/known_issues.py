@@ -20,8 +20,6 @@ Problems of K3s, NVIDIA's operators, Multus and SR-IOV, each with its source and
 rule of `railyard check`, or an order or value of the plan. Each has a test. This page is generated
 from `tests/docs/known_issues.yaml`.
 
-| Issue | Source | Prevented by | Test |
-|---|---|---|---|
 """
 _TAIL: Final = """
 ## Not prevented
@@ -54,8 +52,8 @@ def load_issues() -> tuple[Issue, ...]:
 def render_page(issues: tuple[Issue, ...]) -> str:
     """Write the page."""
     rows = (
-        f"| {each.issue} | {each.source} | {_by(each)} | "
-        f"{', '.join(f'`{test}`' for test in each.tests)} |\n"
+        f"- **{each.issue}** ({each.source}). Prevention: {_by(each)}.<br>"
+        f"{'<br>'.join(f'`{test}`' for test in each.tests)}\n"
         for each in issues
     )
     return f"{_HEAD}{''.join(rows)}{_TAIL}"
