@@ -72,14 +72,14 @@ def test_promtool_finds_no_fault_in_the_metrics(programs: Path, text: str) -> No
 
 
 def test_the_alerts_are_valid_and_fire_when_they_should(programs: Path) -> None:
-    checked = promtool(programs, "check", "rules", str(FOLDER / "alerts.yaml"))
+    checked = promtool(programs, "check", "rules", str(FOLDER / "alerts.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    tested = promtool(programs, "test", "rules", str(Path(__file__).parent / "watch_alerts.yaml"))
+    tested = promtool(programs, "test", "rules", str(Path(__file__).parent / "watch_alerts.yml"))
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 def alerts() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     return group["rules"]
 
 
@@ -88,7 +88,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def test_each_alert_has_a_test() -> None:
-    (cases,) = yaml.safe_load((Path(__file__).parent / "watch_alerts.yaml").read_text())["tests"]
+    (cases,) = yaml.safe_load((Path(__file__).parent / "watch_alerts.yml").read_text())["tests"]
     tested = {case["alertname"] for case in cases["alert_rule_test"] if case["exp_alerts"]}
     assert tested == {each["alert"] for each in alerts()}
 
@@ -153,7 +153,7 @@ def prometheus(programs: Path, exporter: int, tmp_path: Path) -> Iterator[str]:
     targets = [{"targets": [f"127.0.0.1:{exporter}"]}]
     config: dict[str, Any] = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(FOLDER / "alerts.yaml")],
+        "rule_files": [str(FOLDER / "alerts.yml")],
         "scrape_configs": [{"job_name": "railyard", "static_configs": targets}],
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))

@@ -81,7 +81,7 @@ def able(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_machine_without_the_programs_says_how_to_get_them(able: Path) -> None:
     assert (
-        ready.why_not(able) == "29 programs of nodes are not built yet; `make lab-vm` builds them"
+        ready.why_not(able) == "30 programs of nodes are not built yet; `make lab-vm` builds them"
     )
 
 
