@@ -14,7 +14,8 @@ from campaign.intent.record import Registration
 from campaign.intent.sites import Site
 from components import testing
 from components.model.cluster import ClusterSpec
-from components.testing import Graph, Run
+from components.remote.sending import split_parts
+from components.testing import Graph, Run, unwrap
 from components.update.secrets import secret_names
 from stacks import guard
 from tests.graph.whole_program import record_main
@@ -51,17 +52,27 @@ def disagreements(
         return
     if made is None:
         return
-    commands = {each.name: each for each in graph.of_type("command:")}
+    commands = dict(_steps_of(graph))
     for name, step in made.steps.items():
-        there = commands.get(name)
-        if there is None:
+        create, has_undo = commands.get(name, ("", False))
+        if name not in commands:
             yield f"{name}: the engine does not register it"
-        elif there.inputs.get("create") != step.step.create:
-            yield f"{name}: the engine runs {there.inputs.get('create')}"
-        elif ("delete" in there.inputs) != step.has_undo:
+        elif create != step.step.create:
+            yield f"{name}: the engine runs {create}"
+        elif has_undo != step.has_undo:
             yield f"{name}: only one of both ways has an undo"
     missing = {name for name in commands if _is_ours(name)} - {*made.steps}
     yield from (f"{name}: the short way does not register it" for name in sorted(missing))
+
+
+def _steps_of(graph: Graph) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """Step to its command, and whether it has an undo; a resource can have several steps."""
+    for item in graph.of_type("command:"):
+        parts = split_parts(str(unwrap(item.inputs.get("stdin", ""))))
+        for part in parts:
+            yield part.step, (part.create, bool(part.delete))
+        if not parts:
+            yield item.name, (str(item.inputs.get("create")), "delete" in item.inputs)
 
 
 _OTHERS = ("acceptance-", "cluster-leave", "payload-keys")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from components.core.problem import Json
+from components.remote.sending import split_parts
 from components.testing import Run
 from components.testing.engine import is_secret, unwrap
 from tests.graph.dev_site import SECRETS, dev_cluster, dev_run
@@ -62,7 +63,9 @@ def test_each_namespace_has_the_login_before_its_pods_and_no_input_shows_it() ->
         assert value["auths"]["registry.site1.example:5000"]["password"] == PASSWORD
     plain = json.dumps([each.inputs for each in graph.resources if each not in made], default=str)
     assert base64.b64encode(f"puller:{PASSWORD}".encode()).decode() not in plain
-    logins = [each.name for each in graph.resources if each.name.endswith("-registry-login")]
+    inputs = (str(unwrap(each.inputs.get("stdin", ""))) for each in graph.of_type("command:"))
+    steps = {part.step for stdin in inputs for part in split_parts(stdin)}
+    logins = {step for step in steps if step.endswith("-registry-login")}
     assert sorted(logins) == [f"{host}-registry-login" for host in ("gpu01", "gpu02", "mgmt01")]
 
 
