@@ -51,8 +51,7 @@ def check_host_key(spec: ClusterSpec) -> Findings:
 def check_shared_host_key(spec: ClusterSpec) -> Findings:
     """Devices at different addresses have different host keys.
 
-    If someone copies a key to another entry, every login there fails. Machines that were cloned
-    with their key can each pose as the others.
+    Machines that were cloned with their key can each pose as the others.
     """
     by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
     for name, ssh, path in each_ssh(spec):
@@ -73,8 +72,7 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
 def check_credentials(spec: ClusterSpec) -> Findings:
     """Each device has one credential: a host a private key or the agent, a switch a password too.
 
-    A host's password would have to travel with every command; what its sudo asks for is
-    `sudo_password`.
+    A host's password would have to travel with every command; for sudo there is `sudo_password`.
     """
     for name, ssh, path in each_ssh(spec):
         on_host = path[0] in {"hosts", "environment"}
@@ -116,7 +114,7 @@ def _unknown_jumps(spec: ClusterSpec) -> Findings:
 def check_login_rights(spec: ClusterSpec) -> Findings:
     """A password of sudo or `enable` is given only if something asks for it.
 
-    Elsewhere Railyard would decrypt and pass it on for nothing, and a typo would stay unseen.
+    Elsewhere a typo would stay unseen.
     """
     for h, host in enumerate(spec.hosts):
         if host.ssh is not None:
@@ -154,7 +152,7 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
     """The command provider can reach a switch with `executor: exec`.
 
     Its SSH client takes one jump host, offers only SHA-1 for an RSA host key, and answers no
-    prompt: the whole configuration is one request, which cannot include a password.
+    prompt.
     """
     for s, switch in enumerate(spec.switches):
         if switch.executor != "exec":
@@ -181,7 +179,7 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
     """SHA-1 is allowed only for switches, and every report lists each of them.
 
     An attacker who can make a collision of SHA-1 can pose as the device. OpenSSH refuses such host
-    keys since 8.8 (2021), so update a Linux host that offers no other.
+    keys since 8.8 (2021): update such a Linux host.
     """
     for name, ssh, path in each_ssh(spec):
         if not ssh.legacy_algorithms:
@@ -199,7 +197,7 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
 def check_proxy(spec: ClusterSpec) -> Findings:
     """A proxy has an address, and the programs that download on hosts use it.
 
-    Railyard passes it to its own scripts and K3s. Docker's daemon reads a separate file.
+    Docker's daemon reads a separate file.
     """
     proxy = spec.proxy
     if proxy is None:
@@ -248,8 +246,7 @@ _OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
 def check_host_login(spec: ClusterSpec) -> Findings:
     """Each host has an `ssh` login, or `login: none`.
 
-    `login: none` is for workers of an existing cluster, such as managed nodes of AKS, EKS and OKE.
-    Railyard installs or sets up all other hosts itself, which takes a login.
+    `login: none` is for workers of an existing cluster; Railyard sets up all other hosts itself.
     """
     for h, host in enumerate(spec.hosts):
         if host.login == "none":
@@ -286,8 +283,8 @@ def _without_login(spec: ClusterSpec, h: int, host: Host) -> Findings:
 def check_untouched_host(spec: ClusterSpec) -> Findings:
     """The file asks for nothing that needs a login on a host without one.
 
-    Drivers, QoS, VFs, firmware, names, kernel settings and checks on a host would silently be
-    skipped. The network operator makes its VFs and firmware settings itself.
+    Drivers, QoS, VFs, firmware, names, kernel settings and checks would silently be skipped. The
+    network operator makes VFs and firmware settings itself.
     """
     for h, host in enumerate(spec.hosts):
         foreign = isinstance(spec.kubernetes, ExistingPlane)
@@ -355,7 +352,7 @@ RULES: Final = (
         """Each jump host that a device names is in `jump_hosts`, once, and reachable without a
         circle.
 
-        Railyard runs no commands on a jump host, so its login needs no rights there.
+        Its login needs no rights: Railyard runs no commands there.
         """,
         unique("jump_hosts.*.name", "rename one.", "two jump hosts are called {value}."),
         refuse(

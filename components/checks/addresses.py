@@ -58,10 +58,7 @@ def check_node_address(spec: ClusterSpec) -> Findings:
 
 
 def check_duplicate_address(spec: ClusterSpec) -> Findings:
-    """No two devices answer at one address and port, and no two nodes share an address.
-
-    The DeepOps RoCE guide has this slip: gpu01 and gpu02 both are 192.168.2.11 there.
-    """
+    """No two devices answer at one address and port, and no two nodes share an address."""
     first: dict[str, tuple[str, SpecPath]] = {}
     for name, ssh, path in each_ssh(spec):
         if path[0] not in {"switches", "hosts"}:
@@ -100,9 +97,8 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     """Rails, pods, services and the nodes' own addresses do not overlap.
 
     Rails can share one subnet only if all of them are one network: with one VLAN, one gateway, and
-    trunks between all leaves. A node sends to the most specific network it knows: an overlap takes
-    traffic from a rail to the pod network or back. Networks whose addresses Linux accepts from no
-    cable are refused too: 0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
+    trunks between all leaves. Networks whose addresses Linux accepts from no cable are refused too:
+    0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
     networks = _networks(spec)
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
@@ -205,10 +201,9 @@ def _cut_off(spec: ClusterSpec) -> tuple[str, str] | None:
 def check_flat_fabric(spec: ClusterSpec) -> Findings:
     """Each rail is a separate network; all rails in one VLAN and subnet are a warning.
 
-    Such a flat fabric works. But all cards hear the ARP requests of all others, a loop or a flood
-    stops every rail at once, and traffic between two cards can leave its rail. Hosts and pods get
-    `arp_ignore` 1, `arp_announce` 2 and `rp_filter` 2 on each card: else any card answers for all
-    addresses of its machine, and the packets of one rail arrive on another. Jobs omit
+    Such a flat fabric works, but a loop or a flood stops every rail at once, and traffic between
+    two cards can leave its rail. Hosts and pods get `arp_ignore` 1, `arp_announce` 2 and
+    `rp_filter` 2 on each card: else any card answers for all addresses of its machine. Jobs omit
     `NCCL_CROSS_NIC`, which leaves NCCL's own default.
     """
     if is_flat(spec) and not [*_no_flat_fabric(spec)]:
@@ -225,8 +220,8 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
 def check_subnet_size(spec: ClusterSpec) -> Findings:
     """A rail's subnet has enough addresses.
 
-    It needs one for each VF, or with shared cards for one pod of each worker and the server of the
-    bandwidth test; one for the gateway; and one for each card with `address`.
+    It needs one for each VF, or with shared cards for each worker and the bandwidth test's server,
+    and those of the gateway and of cards with `address`.
     """
     shared = spec.pod_network.mode == "rdma_shared" and not spec.pod_network.host_network
     cards: dict[RailSubnet, list[Nic]] = {}
@@ -326,8 +321,7 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
 def check_renamed(spec: ClusterSpec) -> Findings:
     """Each entry of `renamed` gives the former name of a device in the file.
 
-    `railyard rename` writes it. An entry can stay until another device gets the former name: one
-    device would then claim the resources of two.
+    `railyard rename` writes it. Remove an entry before another device gets the former name.
     """
     groups = {"hosts": spec.hosts, "switches": spec.switches}
     for group, devices in groups.items():
@@ -416,8 +410,8 @@ RULES: Final = (
         "pf-address",
         """A card's own address is a free one of its rail's subnet.
 
-        The prefix length comes from the subnet; with an address outside of it, the host would send
-        to its neighbours through a router that does not exist.
+        With an address outside of it, the host would send to its neighbours through a router that
+        does not exist.
         """,
         unique(
             "hosts.*.nics.*.address",
@@ -430,8 +424,7 @@ RULES: Final = (
         "duplicate-name",
         """Devices have unique names, and so have rails.
 
-        A device's name is part of the identity of its resources: two devices of one name would be
-        one.
+        The name is part of the identity of a device's resources.
         """,
         unique(
             "switches.*.name other_switches.*.name hosts.*.name infiniband.switches.*.name "
@@ -454,8 +447,8 @@ RULES: Final = (
         "duplicate-vlan",
         """Each rail has a separate VLAN.
 
-        On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
-        A flat fabric, whose rails also have one subnet, is set up for that: `flat-fabric`.
+        On a shared VLAN an answer may leave through another rail's NIC. For rails with one subnet
+        see `flat-fabric`.
         """,
         unique(
             "rails.*.vlan",
@@ -466,10 +459,7 @@ RULES: Final = (
     ),
     rule(
         "host-group",
-        """A host names a group that exists, and a group has hosts.
-
-        A host with a misspelt group would silently keep `host_defaults`.
-        """,
+        """A host names a group that exists, and a group has hosts.""",
         known(
             "hosts.*.group",
             "host_groups.*.name",
@@ -492,11 +482,10 @@ RULES: Final = (
         "resource-name",
         """Each rail has a separate extended resource, or all rails of a flat fabric share one.
 
-        A pod gets VFs of any card from one resource. So all rails must be one network, and each
-        card has one VF: a pod that asks for as many as there are rails then has one of each. A
-        bandwidth test of one rail cannot choose its card there, and is left out. Case makes no
-        difference, since the plugin passes a pod its VFs in variables of upper case. With
-        `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
+        A pod gets VFs of any card from one resource. So each card of a flat fabric has one VF, and
+        a pod asks for as many as there are rails; the bandwidth test of one rail is left out. Case
+        makes no difference, since the plugin passes VFs in variables of upper case. With
+        `rdma_shared` rails may share a resource.
         """,
         unique(
             "rails.*.resource",
@@ -511,9 +500,8 @@ RULES: Final = (
         "rail-names",
         """A name that Railyard writes differs from other cards' names and from the kernel's.
 
-        Udev renames one device after another at boot. If another device has the name by then, or
-        the kernel would use it later, the card keeps its old one. In switchdev mode the devices of
-        VFs share the card's own address, and would also get its name.
+        If another device has the name at boot, the card keeps its old one. In switchdev mode the
+        devices of VFs share the card's address, and would also get its name.
         """,
         unique(
             "hosts.*.nics.*.rdma",

@@ -98,8 +98,7 @@ def _example(spec: ClusterSpec, target: str) -> str:
 def check_vlan_rail(spec: ClusterSpec) -> Findings:
     """A switch port carries the VLAN of its rail.
 
-    The attachment of the pods tags its frames with the rail's VLAN; a port without that VLAN drops
-    all of them.
+    A port without that VLAN drops all frames of the pods.
     """
     for port in list_ports(spec):
         rail = spec.rail(port.rail)
@@ -114,7 +113,7 @@ def check_vlan_rail(spec: ClusterSpec) -> Findings:
 def check_port_mode(spec: ClusterSpec) -> Findings:
     """A port of an SR-IOV rail is a trunk, since the VFs send tagged frames.
 
-    An access port drops tagged frames: addresses are never served, and RDMA connections time out.
+    An access port drops tagged frames: RDMA connections time out.
     """
     if spec.kubernetes is None or spec.pod_network.mode != "sriov":
         return
@@ -131,8 +130,7 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
 def check_port_untagged(spec: ClusterSpec) -> Findings:
     """An untagged VLAN is on a trunk to a host, in addition to the rail's, which is tagged.
 
-    On an access port the rail itself is untagged. Untagged frames in a rail's VLAN would mix with
-    those of its pods.
+    Untagged frames in a rail's VLAN would mix with those of its pods.
     """
     rails = {rail.vlan: (r, rail.name) for r, rail in enumerate(spec.rails)}
     every = (
@@ -175,8 +173,8 @@ def _why_no_untagged(port: PlacedPort) -> str | None:
 def check_lacp_rail(spec: ClusterSpec) -> Findings:
     """No port of a rail is in a link bundle. Bundles of other networks stay out of `switches`.
 
-    The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash, not the rail,
-    chooses the link, and a queue pair moves when a member fails. Each NIC has its own subnet.
+    The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash chooses the link, and
+    a queue pair moves at a failure.
     """
     for port in list_ports(spec):
         if port.port.lacp and spec.rail(port.rail) is None:
@@ -191,9 +189,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Findings:
 def check_rail_switch(spec: ClusterSpec) -> Findings:
     """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
-    The file must have both ends of a link; the link then carries the rail's VLAN, with the MTU and
-    the queues of the other ports. A routed link passes no VLAN. Railyard cannot know whether
-    something outside of the file joins the switches, and with which queues.
+    A routed link passes no VLAN. Railyard does not know links outside of the file.
     """
     first: dict[str, PlacedPort] = {}
     seen: set[tuple[str, str]] = set()
@@ -214,10 +210,9 @@ def check_rail_switch(spec: ClusterSpec) -> Findings:
 def check_numa_leaf(spec: ClusterSpec) -> Findings:
     """NICs on one NUMA node of a host go to different leaves, if the host has cables to several.
 
-    Then the failure of one leaf does not cut off a whole NUMA node (DeepOps RoCE guide: NICs on the
-    same PCIe switch and NUMA node spread out to different switches). A host with all its cables in
-    one leaf, as the top of its rack, has no choice. Two leaves with four rails each can be
-    intended, as in reference designs: then `waive` the rule with that reason.
+    Then the failure of one leaf does not cut off a whole NUMA node (DeepOps RoCE guide). If two
+    leaves with four rails each are intended, as in reference designs, `waive` the rule with that
+    reason.
     """
     groups: dict[tuple[str, int], list[tuple[PlacedNic, PlacedPort]]] = defaultdict(list)
     reached: dict[str, set[str]] = defaultdict(set)
@@ -239,9 +234,8 @@ def check_numa_leaf(spec: ClusterSpec) -> Findings:
 def check_stack_units(spec: ClusterSpec) -> Findings:
     """If `stacks` splits the site, each switch with hosts is a leaf of exactly one unit.
 
-    A unit has all hosts that are cabled to its leaves, so a host, or the two switches of an MLAG
-    pair, cannot be in two units: each stack changes its own devices only. A unit is not called
-    `spines` or `cluster`, since these are the names of other stacks.
+    A host, or the two switches of an MLAG pair, cannot be in two units: each stack changes only its
+    own devices. `spines` and `cluster` are the names of other stacks.
     """
     if spec.stacks is None:
         return

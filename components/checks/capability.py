@@ -30,9 +30,8 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 def check_switch_model(spec: ClusterSpec) -> Findings:
     """Each switch has a model that Railyard knows or that `switch_models` describes.
 
-    The model limits ports, MTU, speeds and lossless priorities. For a model that the file
-    describes, each check lists the facts that cannot be verified. Some models are refused with the
-    reason: those without a login, and those whose queues use other commands.
+    For a model that the file describes, each check lists the facts that cannot be verified. Models
+    without a login, or with other commands for queues, are refused with that reason.
     """
     for s, switch in enumerate(spec.switches):
         where = at(("switches", s, "model"), switch.model)
@@ -110,8 +109,7 @@ def _likeness(one: str, other: str) -> tuple[int, int]:
 def check_switch_system(spec: ClusterSpec) -> Findings:
     """Each switch model runs the switch system that the file names.
 
-    Not every system was released for every model: an SN5600 came years after the last model of
-    Onyx.
+    An SN5600 came years after Onyx' last model.
     """
     for s, switch in enumerate(spec.switches):
         model = switch.hardware
@@ -130,10 +128,10 @@ def check_switch_system(spec: ClusterSpec) -> Findings:
 def check_switch_release(spec: ClusterSpec) -> Findings:
     """Each switch runs a release that its system and its model support, with the needed commands.
 
-    Onyx has `show roce` since 3.8.2000, which reads its state; Cumulus has NVUE by default since
-    5.0; the driver for EOS was written after 4.28.0; SONiC creates lossless buffers for PFC's
-    priorities since the branch 202205 (vendors' editions count otherwise, and have other commands);
-    MLNX-OS prints partitions in the expected form since 3.6.8010. Some models came later than that.
+    Onyx has `show roce` since 3.8.2000; Cumulus has NVUE by default since 5.0; the driver for EOS
+    was written after 4.28.0; SONiC creates lossless buffers for PFC's priorities since the branch
+    202205 (vendors' editions count otherwise); MLNX-OS prints partitions in the expected form since
+    3.6.8010. Some models came later.
     """
     for s, switch in enumerate(spec.switches):
         model, system = switch.hardware, system_of(switch.os)
@@ -236,9 +234,8 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
 def check_cumulus_profile(spec: ClusterSpec) -> Findings:
     """The file asks a Cumulus switch only for values that its RoCE profile offers.
 
-    The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, and priority 6
-    for its congestion notifications. Thresholds, shares and strict classes can differ: they become
-    profiles that the ports name.
+    The profile, `nv set qos roce`, has priority 3 for RoCE, and priority 6 for congestion
+    notifications. Only thresholds, shares and strict classes can differ.
     """
     if spec.rdma.transport != "roce":
         return
@@ -270,10 +267,9 @@ def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: P
 def check_port_split(spec: ClusterSpec) -> Findings:
     """A port is split as its model allows, and no cable uses a port that the split blocks.
 
-    The parts in `ports` decide into how many a port is split, unless `breakouts` of the switch
-    does. On some models a port split in four or eight blocks the next port. All parts of one port
-    are equal, so it cannot serve cards of two speeds. Cumulus accepts the line that splits ports
-    since release 5.4.
+    On some models a port split in four or eight blocks the next port. All parts of one port are
+    equal, so it cannot serve cards of two speeds. Cumulus accepts the line that splits ports since
+    release 5.4.
     """
     cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
     for s, switch in enumerate(spec.switches):

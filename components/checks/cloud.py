@@ -46,8 +46,8 @@ def _infiniband(spec: ClusterSpec) -> Iterator[tuple[InstancePool, InstanceType,
 def check_instance_type(spec: ClusterSpec) -> Findings:
     """Each pool has an instance type that this release knows.
 
-    It decides GPUs, HCAs and the topology file. Railyard asks whether the location offers it before
-    it makes anything.
+    It decides GPUs, HCAs and the topology file. An update asks first whether the location offers
+    it.
     """
     for pool, path in _pools(spec):
         if find_type(pool.type) is None:
@@ -60,8 +60,7 @@ def check_instance_type(spec: ClusterSpec) -> Findings:
 def check_instance_image(spec: ClusterSpec) -> Findings:
     """Each pool's image is in the family of its type.
 
-    The image brings the GPU driver, and a driver for another generation does not start the GPUs. A
-    tag `latest` is resolved once, and its image is kept: a newer image replaces no node.
+    Its driver must fit the GPUs. A tag `latest` is resolved once, and its image is kept.
     """
     for pool, path in _pools(spec):
         kind = find_type(pool.type)
@@ -107,8 +106,7 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
 def check_cloud_network(spec: ClusterSpec) -> Findings:
     """The subnet is inside the network, has room, and overlaps neither pods nor services.
 
-    The vendor's example takes 10.0.0.0/8, which includes K3s' own networks: nodes would then look
-    for pods among the instances.
+    The vendor's example, 10.0.0.0/8, includes K3s' own networks.
     """
     provision = crusoe_of(spec)
     if provision is None:
@@ -143,8 +141,7 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
 def check_cloud_balancer(spec: ClusterSpec) -> Findings:
     """Several control-plane instances have one balancer before them.
 
-    In clouds an address cannot move between instances, and without a balancer a lost server would
-    take the cluster's address with it.
+    In clouds an address cannot move from a lost server to another.
     """
     if spec.cloud is None or spec.k3s is None:
         return
@@ -226,7 +223,7 @@ def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
 def check_cloud_hcas(spec: ClusterSpec) -> Findings:
     """Every worker of a cloud has as many HCAs as `fabric` states, at its rate.
 
-    A job asks for that many on each worker; with fewer, its pod is never placed.
+    A pod of a job is never placed on a worker with fewer.
     """
     cloud = spec.cloud
     if cloud is None:
@@ -294,8 +291,7 @@ def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
 def check_esxi_release(spec: ClusterSpec) -> Findings:
     """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
-    Without ATS the GPU and the card of a virtual machine cannot reach each other directly. In 7.0
-    and 7.0 U1 the option has another name, and 6.x lacks it.
+    In 7.0 and 7.0 U1 the option has another name, and 6.x lacks it.
     """
     for hypervisor, path in _hypervisors(spec):
         place = at((*path, "release"), hypervisor.release)
@@ -311,8 +307,8 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
 def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     """Railyard logs in to a hypervisor as root, by key or agent, with a host key that ESXi has.
 
-    ESXi lacks sudo: root logs in directly. A password would have to travel with every command. Its
-    host keys are ECDSA and RSA, and its SSH server in FIPS mode accepts no login key of ed25519.
+    ESXi lacks sudo. Its host keys are ECDSA and RSA, and its SSH server in FIPS mode accepts no
+    login key of ed25519.
     """
     for hypervisor, path in _hypervisors(spec):
         ssh, place = hypervisor.ssh, (*path, "ssh")
@@ -390,10 +386,7 @@ RULES: Final = (
     rule(
         "vm-host",
         """Each virtual machine is a host of the file, and each worker is a machine of one
-        hypervisor.
-
-        Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
-        """,
+        hypervisor.""",
         unique(
             "environment.hypervisors.*.vms.*.name",
             "a machine runs on one hypervisor; remove one of the two.",
@@ -411,7 +404,7 @@ RULES: Final = (
         "hypervisor-name",
         """A hypervisor has a unique name among all devices, and a unique address.
 
-        Its name is part of the identity of its resources, and reports name devices by it.
+        The name is part of the identity of its resources.
         """,
         unique("environment.hypervisors.*.name", _DISTINCT, "two devices are called {value}."),
         _same_doors,
@@ -420,9 +413,8 @@ RULES: Final = (
         "passthrough-device",
         """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
 
-        A whole GPU is function 0 of device 0 on its bus, like every PCIe card; another address
-        there is a VF of a GPU in SR-IOV mode, which vGPU assigns. Railyard passes whole GPUs
-        through.
+        A whole GPU is function 0 of device 0 on its bus; another address is a VF, which vGPU
+        assigns. Railyard passes whole GPUs through.
         """,
         unique(
             "environment.hypervisors.*.vms.*.gpu environment.hypervisors.*.vms.*.nic",

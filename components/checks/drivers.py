@@ -23,8 +23,7 @@ from components.model.hosts import Host
 def check_nic_speed(spec: ClusterSpec) -> Findings:
     """No NIC is faster than the fastest port of its card's model.
 
-    Acceptance measures against the rate in the file: if no cable of this card can carry it, every
-    run fails.
+    Acceptance measures against that rate: every run would fail.
     """
     for nic in list_nics(spec):
         fastest = nic.nic.fastest_gbit_s
@@ -43,7 +42,7 @@ def check_nic_speed(spec: ClusterSpec) -> Findings:
 def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
 
-    Railyard sets it only if it manages the firmware: elsewhere the number would have no effect.
+    Railyard sets it only if it manages the firmware.
     """
     for block in host_blocks(spec, "firmware", Firmware):
         count, guests = block.value.num_of_vfs, bool(spec.hypervisors)
@@ -78,8 +77,7 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
 def check_firmware_floor(spec: ClusterSpec) -> Findings:
     """The oldest allowed firmware is stated once a model, in a release of that model's family.
 
-    The first number of a release is its family: a card never runs a release of another family, so
-    the demand could never be met.
+    The first number of a release is its family, and a card never runs another family's.
     """
     for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
         models = {nic.model for host in hosts for nic in host.nics}
@@ -105,8 +103,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
 def check_port_function(spec: ClusterSpec) -> Findings:
     """A card with managed firmware is listed by the address of a port, not of a VF.
 
-    Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
-    settings.
+    A VF has no firmware settings. Ports are the first functions of a PCI device.
     """
     for h, host in enumerate(spec.hosts):
         if not spec.settings_of(host).firmware.manage:
@@ -126,8 +123,7 @@ def check_port_function(spec: ClusterSpec) -> Findings:
 def check_firmware_guests(spec: ClusterSpec) -> Findings:
     """In virtual machines, ATS is the only firmware setting that Railyard makes.
 
-    A card restarts with its hypervisor, and Railyard reboots hypervisors only for ATS: other
-    settings would wait for ever.
+    Railyard reboots hypervisors only for ATS: other settings would wait for ever.
     """
     if not spec.hypervisors:
         return
@@ -142,9 +138,8 @@ def check_firmware_guests(spec: ClusterSpec) -> Findings:
 def check_hca_settings(spec: ClusterSpec) -> Findings:
     """Hosts with InfiniBand adapters ask only for settings that Railyard can make there.
 
-    A card's firmware is set by PCI address, which the file has for adapters only under `hca_sriov`.
-    It has no models of adapters, and they do not carry RoCE. A cloud's adapters use the driver of
-    its image.
+    Only ports under `hca_sriov` have the PCI address that firmware settings need. Adapters have no
+    models and carry no RoCE. A cloud's adapters use the driver of its image.
     """
     for h, host in enumerate(spec.hosts):
         if not host.hcas:
@@ -181,8 +176,8 @@ def _unset(spec: ClusterSpec, host: Host) -> Findings:
 def check_guest_ats(spec: ClusterSpec) -> Findings:
     """ATS is set in the cards of virtual machines, and only there.
 
-    A guest's GPU and card reach each other through the hypervisor's address translation: without
-    ATS every message goes over the processor. Bare metal has no such translation.
+    Without ATS every message of a guest between GPU and card goes over the processor. Bare metal
+    has no such translation.
     """
     for path, firmware, hosts in host_blocks(spec, "firmware", Firmware):
         setting = render_path((*path, "ats"))
@@ -207,8 +202,7 @@ _AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
 def check_driver_package(spec: ClusterSpec) -> Findings:
     """A driver package has a version, and a source with its SHA-256 checksum or a repository.
 
-    The inbox driver has neither, and a driver that is present belongs to the hosts. An unpinned
-    package could be another driver tomorrow.
+    Inbox and present drivers have neither. An unpinned package could be another driver tomorrow.
     """
     for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         yield from _present_findings(path, driver)
@@ -303,9 +297,9 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
 def check_driver_version(spec: ClusterSpec) -> Findings:
     """A driver's version is readable, and fits the kind, the cards and its package.
 
-    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and cards since ConnectX-8 need it. If
-    NVIDIA builds no driver container of that line for the package's distribution, this is a
-    warning: as far as is known, packages follow the same list.
+    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and cards since ConnectX-8 need it. A
+    distribution for which NVIDIA builds no driver container of that line is a warning: packages
+    probably follow the same list.
     """
     for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
         key = "at_least" if driver.kind == "present" else "version"

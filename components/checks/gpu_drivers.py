@@ -32,8 +32,7 @@ from components.model.owners import gpu_driver_owner, gpu_paths, runs_docker, to
 def check_gpu_direct(spec: ClusterSpec) -> Findings:
     """GPUDirect RDMA is on if the site has GPUs.
 
-    Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
-    bandwidth and processor time.
+    Otherwise every message is copied through the host's memory.
     """
     for host in spec.workers:
         if not host.gpus or spec.settings_of(host).gpu_path != "none":
@@ -59,8 +58,8 @@ def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
 def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """The GPU driver has one owner: the host, or the GPU operator's container.
 
-    With both, the operator's container cannot load its modules because the host's are loaded, and
-    the node loses its GPUs. The file can demand a version only if the hosts own the driver.
+    With both, the operator's container cannot load its modules, and the node loses its GPUs. The
+    file can demand a version only of the hosts' driver.
     """
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
@@ -81,9 +80,8 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     """The hosts' GPU driver is not older than all drivers in the GPU operator's release notes.
 
-    NVIDIA lists the drivers that it tried with each release; we infer that a host's own driver must
-    be on one of those branches, or on a later one. An older one was not tried with the other parts
-    of that release.
+    We infer that from the drivers that NVIDIA tried with each release: an older one was not tried
+    with its other parts.
     """
     operator = spec.operators.gpu
     if operator is None or gpu_driver_owner(spec) != "host":
@@ -107,9 +105,8 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
 def check_peer_memory(spec: ClusterSpec) -> Findings:
     """A card can reach GPU memory: with the module of its driver, or with DMA-BUF.
 
-    nvidia_peermem comes with GPU driver 470, and replaced nv_peer_mem, whose last release is 1.3 of
-    January 2022 and needs MLNX_OFED 5.1. DMA-BUF needs open kernel modules (driver 515) and Linux
-    5.12, which the host reports. One GPU operator cannot serve both paths.
+    nvidia_peermem comes with GPU driver 470; the older nv_peer_mem needs MLNX_OFED 5.1. DMA-BUF
+    needs open kernel modules (driver 515) and Linux 5.12. One GPU operator cannot serve both paths.
     """
     yield from _two_words(("host_defaults",), spec.host_defaults)
     for g, group in enumerate(spec.host_groups):
@@ -220,9 +217,8 @@ _OLD_GT_S: Final = 5.0
 def check_gpu_path(spec: ClusterSpec) -> Findings:
     """A GPU and the card that it sends through are on one NUMA node, best below one switch chip.
 
-    GPUDirect RDMA from one processor to the other (SYS) is slower than a copy through the host;
-    between the host bridges of one NUMA node (NODE) it loses bandwidth. `railyard discover` finds
-    nearer pairs.
+    From one processor to the other (SYS) GPUDirect RDMA is slower than a copy through the host;
+    between host bridges (NODE) it loses bandwidth. `railyard discover` finds nearer pairs.
     """
     for nic in list_nics(spec):
         path = nic.nic.gpu_path
@@ -240,10 +236,7 @@ def check_gpu_path(spec: ClusterSpec) -> Findings:
 
 
 def check_gpu_pair(spec: ClusterSpec) -> Findings:
-    """A GPU sends through one card, and the file names no more GPUs than the host has.
-
-    With more cards than GPUs, a GPU may have several.
-    """
+    """A GPU sends through one card, and the file names no more GPUs than the host has."""
     for h, host in enumerate(spec.hosts):
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
         for (pci, n), count in Counter(named).items():
@@ -329,10 +322,8 @@ _WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)
 def check_gpu_sharing(spec: ClusterSpec) -> Findings:
     """No value of a chart shares or splits the GPUs: time slicing, MPS, and MIG.
 
-    Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
-    NCCL stops if two of its ranks share one; with MIG the GPUs have another name or size, and their
-    parts lack peer to peer (MIG user guide). Railyard does not read a ConfigMap of the site; using
-    one is a warning.
+    NCCL stops if two of its ranks share a GPU; parts of MIG lack peer to peer (MIG user guide).
+    Railyard does not read a ConfigMap of the site; using one is a warning.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
         if release not in _STRATEGY:
@@ -379,10 +370,9 @@ _PATH: SpecPath = ("host_defaults", "toolkit")
 def check_container_toolkit(spec: ClusterSpec) -> Findings:
     """The container toolkit has one owner, who can bring it.
 
-    Without it containers see no GPU, and K3s does not start if its configuration names the runtime.
-    Railyard installs it from a repository with a pinned key, or in a pinned version from the
-    repositories of the hosts; with Docker and without `toolkit` it installs any version that these
-    offer, which is a warning.
+    Without it containers see no GPU. Railyard installs it from a repository with a pinned key, or
+    in a pinned version from the hosts' repositories; with Docker and without `toolkit` in any
+    version, which is a warning.
     """
     asked = spec.host_defaults.toolkit
     if asked is None:
@@ -445,8 +435,8 @@ RULES: Final = (
         "gdrcopy",
         """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
 
-        Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml). With the
-        driver on the hosts this pod does not exist, and the module would not be loaded.
+        Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml), which is
+        missing if the hosts own the driver.
         """,
         requires(
             "operators.gpu.gdrcopy",

@@ -85,8 +85,7 @@ def _guid_counts(spec: ClusterSpec) -> Findings:
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
     """Every worker has as many HCAs as `infiniband` states, and no host has RoCE cards.
 
-    A worker without GPUs may have none: no job of the fabric runs there. A job asks for this number
-    on each worker, so a worker with GPUs and fewer HCAs would never get its pod.
+    A worker without GPUs may have none. A pod of a job is never placed on a worker with fewer.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -125,8 +124,7 @@ def check_ib_rate(spec: ClusterSpec) -> Findings:
 def check_ib_switch(spec: ClusterSpec) -> Findings:
     """Each switch of `infiniband.switches` has a known model, and is one switch.
 
-    The model limits its ports and rates. Write an entry for each of two switches in one housing: no
-    link joins them.
+    Write an entry for each of two switches in one housing: no link joins them.
     """
     managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
     for switch in list_ib_switches(spec):
@@ -146,8 +144,7 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
 def check_ib_port(spec: ClusterSpec) -> Findings:
     """Each port of an InfiniBand switch is on its model, and leads to an HCA, once, or a switch.
 
-    It has no settings: the subnet manager decides MTU and routes, and VLANs and thresholds do not
-    exist there.
+    It has no settings: the subnet manager decides MTU and routes.
     """
     for s, managed in enumerate(spec.switches):
         if managed.carries == "infiniband":
@@ -214,7 +211,7 @@ distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` 
 def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between InfiniBand switches is named by the other end.
 
-    The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` rely on them.
+    `ib-routing-engine` and `ib-one-subnet` rely on them.
     """
     named = {each.name: each for each in list_ib_switches(spec)}
     ethernet = {each.name for each in spec.switches} - {*named}  # `switch-transport` reports them
@@ -246,8 +243,7 @@ def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
 def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     """The cables of the file join all InfiniBand switches: one file is one subnet.
 
-    Switches without a path to each other each have their own master, and their hosts cannot
-    communicate.
+    Otherwise each part has its own master.
     """
     switches = list_ib_switches(spec)
     others = any(each.carries != "infiniband" for each in spec.switches)
@@ -264,10 +260,9 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
 def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     """`updn` and `ftree` have a root to start from.
 
-    A root is a switch with all HCAs at one distance, such as a spine, or the only switch, which is
-    enough for `updn` but not for `ftree`. Without a root opensm logs an error and continues with
-    minhop. It is only a guess that the switches' own subnet manager does the same, so this is a
-    warning.
+    A root is a switch with all HCAs at one distance, such as a spine; for `updn` the only switch is
+    one too. Without a root opensm continues with minhop, and the switches' own subnet manager
+    probably too: this is a warning.
     """
     fabric = spec.infiniband
     engine = fabric.routing_engine if fabric else None
@@ -331,8 +326,7 @@ def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, Sp
 def check_partition_member(spec: ClusterSpec) -> Findings:
     """Each member of a partition is a host of the file with known port GUIDs.
 
-    A subnet manager knows ports, not hosts. A partition needs a full member: limited ones do not
-    reach each other.
+    A partition needs a full member: limited ones do not reach each other.
     """
     for partition, path in list_partitions(spec.infiniband):
         if not partition.members:
@@ -383,7 +377,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
 def check_partition_count(spec: ClusterSpec) -> Findings:
     """A host's partitions fit into the key table of its ports, next to Default.
 
-    The table of a ConnectX card has 128 entries. A key outside of it cannot be used.
+    The table of a ConnectX card has 128 entries.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -406,8 +400,7 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
 def check_partition_name(spec: ClusterSpec) -> Findings:
     """No two partitions have names that differ in case only.
 
-    It is not published whether MLNX-OS distinguishes them. If not, the second would give the first
-    one its key.
+    It is not published whether MLNX-OS distinguishes them.
     """
     first: dict[str, Place] = {}
     for each, path in list_partitions(spec.infiniband):
@@ -421,9 +414,8 @@ def check_partition_name(spec: ClusterSpec) -> Findings:
 def check_ufm_partition(spec: ClusterSpec) -> Findings:
     """Partitions in UFM list their members, and use only settings that its API has for members.
 
-    The API takes port GUIDs, and cannot name all of them at once; it sets a partition's MTU and
-    rate only with a service level, which the file lacks. Only UFM can put a key first in a port's
-    table, and a table has one first entry.
+    The API takes port GUIDs, not all at once; it sets MTU and rate only with a service level, which
+    the file lacks. Only UFM can put a key first in a port's table, and only one.
     """
     fabric = spec.infiniband
     if fabric is None:
@@ -505,9 +497,9 @@ RULES: Final = (
         "subnet-manager",
         """The fabric has a subnet manager, and the file decides which one is master.
 
-        Without one no port becomes active. If two have equal priority, the lower GUID wins: a
-        replacement can change which switch that is. If UFM or opensm on a host manages the subnet,
-        a switch that also runs one may take over with other partitions.
+        Without one no port becomes active. If two have equal priority, the lower GUID wins. If UFM
+        or opensm on a host manages the subnet, a switch that also runs one may take over with other
+        partitions.
         """,
         unique(
             "switches.*.sm_priority",
@@ -547,7 +539,7 @@ RULES: Final = (
         "partition-limit",
         """No partition asks for a larger MTU or a higher rate than the fabric has.
 
-        Otherwise no host can create or join its multicast group of IPoIB.
+        Otherwise no host can join its multicast group.
         """,
         at_most("infiniband.partitions.*.mtu_bytes", "infiniband.mtu_bytes"),
         at_most("infiniband.partitions.*.rate_gbit_s", "infiniband.rate_gbit_s"),
@@ -557,8 +549,7 @@ RULES: Final = (
         """With an external subnet manager the file sets no routing engine, and partitions only in
         UFM.
 
-        Other partitions are a warning: set them at the manager. Acceptance proves the keys on every
-        member.
+        Other partitions are a warning: set them at the manager.
         """,
         requires(
             "infiniband.routing_engine",

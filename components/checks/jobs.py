@@ -46,9 +46,8 @@ _PXN_OFF: Final = "NCCL_PXN_DISABLE"
 def check_job_environment(spec: ClusterSpec) -> Findings:
     """`jobs.env` changes no variable that the plan decides.
 
-    With two values of one variable, the result would depend on which one a shell, mpirun or NCCL
-    reads last; a different traffic class, GID or adapter sends packets on a path outside of the
-    plan. The plan's own value is allowed.
+    With two values, the one that a shell, mpirun or NCCL reads last would count. The plan's own
+    value is allowed.
     """
     planned = {**_DECIDED, **nccl_environment(spec)}
     for name, value in sorted(spec.jobs.env.items()):
@@ -65,9 +64,8 @@ def check_job_environment(spec: ClusterSpec) -> Findings:
 def check_pxn(spec: ClusterSpec) -> Findings:
     """Alltoall with PXN off needs routes between the rails.
 
-    With PXN, NCCL hands data over NVLink to the GPU whose card is on the other side's rail. Without
-    it each card sends to the cards of all rails: on rails without routes between them
-    `ibv_modify_qp` fails (ROCm/rccl#1303, NVIDIA/nccl#2193).
+    Without PXN each card sends to the cards of all rails, and without routes `ibv_modify_qp` fails
+    (ROCm/rccl#1303, NVIDIA/nccl#2193).
     """
     value = spec.jobs.env.get(_PXN_OFF, "0")
     collectives = spec.acceptance.collectives
@@ -87,8 +85,7 @@ def check_pxn(spec: ClusterSpec) -> Findings:
 def check_ssh_port(spec: ClusterSpec) -> Findings:
     """In the host's network, the workers' sshd does not take port 22, which is the host's own.
 
-    The pod's sshd could not start, and the launcher would meet the host's sshd, which looks alive
-    and refuses the job's key.
+    The launcher would meet the host's sshd, which refuses the job's key.
     """
     sample = spec.jobs.deepspeed
     in_host = spec.pod_network.host_network or (sample is not None and sample.host_network)
@@ -104,9 +101,8 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
 def check_wave_order(spec: ClusterSpec) -> Findings:
     """If the file orders its switches, each host has two leaves or is drained first.
 
-    With `disruption.switches` and `ports: allow` redundant switches change one after the other, so
-    a host keeps one path. A host on a single leaf loses its path while that leaf changes, in any
-    order. Without the block such hosts are normal.
+    With `disruption.switches` and `ports: allow` redundant switches change one after the other. A
+    host on a single leaf loses its path in any order. Without the block such hosts are normal.
     """
     if spec.disruption.switches is None or spec.disruption.ports != "allow":
         return
@@ -136,8 +132,7 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
     """Perftest accepts the options of a case together, and the site can run the case.
 
     The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes; it
-    then prints no percentiles of a latency. The test runs in pods on a rail: it needs Kubernetes, a
-    rail, and two workers. The names of the tests for each rail are taken.
+    then prints no percentiles of a latency. The test needs Kubernetes, a rail, and two workers.
     """
     path = ("acceptance", "perftest")
     own = {name for rail in spec.rails for name in (rail.name, f"{rail.name}-gpu")}
@@ -214,8 +209,8 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
 def check_shared_claim(spec: ClusterSpec) -> Findings:
     """Workers on several nodes share a volume that several nodes can mount.
 
-    Only one node can mount a `ReadWriteOnce` claim, and a folder of a node (`hostPath`) is another
-    folder on the next one: checkpoints of half of the workers would be lost.
+    Only one node can mount a `ReadWriteOnce` claim, and a `hostPath` is another folder on the next
+    node.
     """
     sample = spec.jobs.deepspeed
     if sample is None or sample.workers < _PAIR:
@@ -234,8 +229,8 @@ def check_shared_claim(spec: ClusterSpec) -> Findings:
 def check_arena_resource(spec: ClusterSpec) -> Findings:
     """With `rdma_shared`, the resource that Arena's `--rdma` requests is published.
 
-    Arena asks for `rdma/hca` whatever the plugin publishes; under another name alone its workers
-    stay Pending. Both names may select the same cards.
+    Arena asks for `rdma/hca`; without it the workers stay Pending. Another resource may select the
+    same cards.
     """
     network = spec.pod_network
     if spec.jobs.deepspeed is None or network.mode != "rdma_shared":
@@ -296,8 +291,7 @@ def _floor(spec: ClusterSpec) -> Findings:
 def check_watch_secrets(spec: ClusterSpec) -> Findings:
     """The job of `watch` gets the secrets of the devices, in a namespace without pods of users.
 
-    Without them it reads no device. Whoever may make a pod in a namespace can read all of its
-    secrets.
+    Whoever may make a pod in a namespace can read all of its secrets.
     """
     watch = spec.watch
     if watch is None:
@@ -331,8 +325,7 @@ RULES: Final = (
         "watch-cluster",
         """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
 
-        The node exporter of another node would show old values beside the new ones. The job reads
-        the site from a ConfigMap, which has room for some 1,000 hosts.
+        The job reads the site from a ConfigMap, which has room for some 1,000 hosts.
         """,
         requires(
             "watch",
@@ -374,7 +367,7 @@ RULES: Final = (
         "topology-hint",
         """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
 
-        If the file differs from the machine, NCCL takes the wrong card for a GPU.
+        With a wrong file NCCL takes the wrong card.
         """,
         refuse(
             "jobs.topology_file.host_path",
@@ -406,8 +399,7 @@ RULES: Final = (
         "ports-drain",
         """`disruption.ports: drain` needs nodes of a cluster, which can be drained.
 
-        Without a cluster the ports would change under running jobs. A plain exec reads nothing
-        before it sends its lines, so no node could leave in time.
+        A plain exec reads nothing before it sends its lines, so no node could leave in time.
         """,
         requires(
             "disruption.ports=drain",
@@ -434,9 +426,8 @@ RULES: Final = (
         """The API server supports the policy of `jobs.own_pods.admission`, and pods have its
         resource.
 
-        MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
-        refuses the object in the middle of an update. It acts on containers that ask for a resource
-        of the rails: if pods have no such resource, it never acts.
+        MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on. It acts only on
+        containers that ask for a resource of the rails.
         """,
         requires(
             "jobs.own_pods", "kubernetes", fix="remove own_pods, or give the site Kubernetes."
@@ -448,7 +439,7 @@ RULES: Final = (
         """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
 
         With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters:
-        a floor at the line rate would pass with an adapter missing. A ring shows their real rate.
+        a floor at the line rate would pass with an adapter missing.
         """,
         at_most(
             "acceptance.nccl_floor.min_gbyte_s",

@@ -36,8 +36,7 @@ _MIB: Final = {"2mib": 2, "1gib": 1024}
 def check_sysctl_name(spec: ClusterSpec) -> Findings:
     """The name of a kernel setting is not almost that of a common one.
 
-    The folders of /proc/sys are known, but their contents differ from kernel to kernel: such a name
-    is a warning, and the host refuses one that its kernel lacks.
+    Kernels differ, so this is a warning; the host refuses a name that its kernel lacks.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         for name, value in block.value.sysctls.items():
@@ -68,9 +67,8 @@ def _distance(one: str, other: str) -> int:
 def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
     """No kernel setting breaks another demand of the file.
 
-    With several rails on a host, strict reverse-path filtering drops packets that arrive by another
-    card than the one for the answer in the main routing table, and the kernel's default for ARP
-    lets one card answer for the address of another. Kubernetes needs forwarding.
+    On a host with several rails, strict reverse-path filtering drops packets, and the kernel's
+    default for ARP lets one card answer for another. Kubernetes needs forwarding.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         for name, value in block.value.sysctls.items():
@@ -121,8 +119,7 @@ def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
 def check_hugepages(spec: ClusterSpec) -> Findings:
     """Huge pages are counted in all or node by node, and fit into the memory of virtual machines.
 
-    The file does not state the memory of a bare machine: there Railyard reads back the kernel's
-    answer, and the host's step fails if it has fewer pages than the file asks for.
+    On bare metal the host's step fails if the kernel reserves fewer pages than the file asks for.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         sizes = {
@@ -154,9 +151,8 @@ def _too_many(spec: ClusterSpec, block: HostBlock[KernelSettings], total_mib: in
 def check_guest_kernel(spec: ClusterSpec) -> Findings:
     """ACS, IOMMU and CPU frequency are set on bare metal, not in a virtual machine.
 
-    In virtual machines GPUDirect RDMA uses translated addresses (ATS), so ACS of the bridges below
-    and the IOMMU must stay as the hypervisor set them. Without ACS, a device that is passed to one
-    machine could reach the memory of another.
+    GPUDirect RDMA uses translated addresses (ATS) there. Without ACS, a device of one machine could
+    reach the memory of another.
     """
     if not spec.hypervisors and crusoe_of(spec) is None:
         return  # machines that you bring may be bare metal
@@ -177,7 +173,7 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
     """A host that passes VFs to virtual machines keeps ACS and the IOMMU.
 
-    Without them one machine's device could reach the memory of another, and no VF can be passed.
+    Without the IOMMU no VF can be passed; for ACS see `guest-kernel`.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
@@ -191,9 +187,8 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
 def check_rdma_netns(spec: ClusterSpec) -> Findings:
     """RDMA namespaces of the hosts fit `rdma_isolation` of the pods.
 
-    In exclusive mode an RDMA device is only in the namespace to which the CNI plugin of a VF moved
-    it: pods without `rdma_isolation` would get only their network device. In shared mode that
-    plugin refuses the pod. Shared cards stay in the host's namespace, so pods would not see them.
+    In exclusive mode pods without `rdma_isolation` would get only their network device, and would
+    not see shared cards. In shared mode the CNI plugin refuses isolated pods.
     """
     network = spec.pod_network
     isolated = network.rdma_isolation and network.mode == "sriov"
@@ -220,8 +215,8 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
 def check_source_routing(spec: ClusterSpec) -> Findings:
     """If a host has several rails with addresses, each address sends by its own card.
 
-    Without a route by source address, the kernel sends by the first card whose subnet fits, or by
-    the default route: the other rails stay idle, and answers come from another address.
+    Otherwise the kernel sends by the first card whose subnet fits, or by the default route: the
+    other rails stay idle.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
         cards = list(_rail_cards(block))

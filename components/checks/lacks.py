@@ -238,8 +238,7 @@ _TEXTS: Final = (
         "roce-mode",
         """Each switch has the mode of RoCE that the file asks for.
 
-    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
-    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
+    Only Onyx has `semi_lossless` (`roce semi-lossless`).
     """,
         "use mode lossless or lossy_ecn",
     ),
@@ -247,8 +246,7 @@ _TEXTS: Final = (
         "pfc-watchdog",
         """A PFC watchdog is asked for only where there is one, and a class that it could watch.
 
-    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
-    lines of a port, SONiC as a row of its own.
+    Cumulus has it from 5.6 on, EOS as lines of a port, SONiC as a separate row.
     """,
         "remove pfc_watchdog",
     ),
@@ -256,10 +254,9 @@ _TEXTS: Final = (
         "cable-length",
         """The length of a cable is written only where headroom is computed from it.
 
-    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
-    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
-    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
-    next longer one is set.
+    What is in flight after a pause has to fit into the buffer: light needs about 5 ns a metre,
+    which is 62 bytes each way at 100 Gbit/s. SONiC has headroom for some lengths only, 5, 40 and
+    300 m on most platforms.
     """,
         "remove cable_length_m",
     ),
@@ -281,7 +278,7 @@ _TEXTS: Final = (
         "packet-spreading",
         """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
 
-    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
+    The links have up to 400 Gbit/s: split a port of 800 Gbit/s.
     """,
         "remove adaptive_routing: each flow then keeps its path (ECMP)",
     ),
@@ -289,8 +286,7 @@ _TEXTS: Final = (
         "edge-ports",
         """Edge ports with BPDU guard are asked for only if the switch system has both.
 
-    A port to a host that hears a BPDU leads to a switch: the guard takes it down before there is a
-    loop. SONiC has spanning tree only if its image has it and the site switches it on.
+    SONiC has spanning tree only if its image has it and the site switches it on.
     """,
         "remove edge_ports",
     ),
@@ -356,9 +352,8 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     """No rail has a VLAN that the switches use themselves: VLAN 1, or one that the chip reserves.
 
     VLAN 1 is the untagged VLAN of every port of a bridge until it gets another one (IEEE 802.1Q,
-    default PVID). A rail there receives untagged frames, also from other networks, and pods that
-    tag get untagged answers. Cumulus Linux reserves 3725 to 3999 by default, and refuses or
-    silently loses a bridge VLAN there.
+    default PVID). A rail there receives untagged frames of other networks. Cumulus Linux reserves
+    3725 to 3999 by default.
     """
     for r, rail in enumerate(spec.rails):
         if rail.vlan == _DEFAULT_VLAN:
@@ -380,8 +375,7 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
 def check_guard_repair(spec: ClusterSpec) -> Findings:
     """A guard uses `repair` only if each switch system supports it.
 
-    If a driver sets a value but cannot restore the old one exactly, the switch would stay changed;
-    if a system documents no command for it, the driver would send a guess.
+    Elsewhere the driver could not restore the old value exactly, or would send a guess.
     """
     for name in SwitchGuards.model_fields:
         kind = f"switch.{name}"
@@ -415,9 +409,8 @@ ALLOWED: Final = "allow-interruptions"
 def check_exec_system(spec: ClusterSpec) -> Findings:
     """A switch with `executor: exec` has a system with reliable exec requests.
 
-    The whole configuration goes as one request, so it must be known how the switch continues after
-    a refused line, and its output must tell a success from a failure. The request must fit into one
-    argument of a program, if bash takes it.
+    It must be known how the switch continues after a refused line, and its output must tell a
+    success from a failure. If bash takes the request, it must fit into one argument of a program.
     """
     for s, switch in enumerate(spec.switches):
         why = why_no_exec(switch.os)
@@ -463,8 +456,8 @@ def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
 def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     """An exec that interrupts traffic is explicitly allowed, and other switches omit the key.
 
-    An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
-    every change of the file, even if the switch has them already.
+    An exec reads nothing first, so at every change of the file it sends an MTU with its shutdown,
+    and the one-shot RoCE.
     """
     for s, switch in enumerate(spec.switches):
         allowed = switch.exec_disruptive == ALLOWED
@@ -495,12 +488,9 @@ _KEEP = "give the switch its management port, or another port and VLAN for the s
 def check_management_port(spec: ClusterSpec) -> Findings:
     """The file does not set the port or VLAN that carries the session to a switch.
 
-    It cannot contain the management port and its VRF at all. A switch that is managed in-band names
-    that port and VLAN with `inband`, and Railyard leaves them alone: shutting the port for a new
-    MTU, removing it from a VLAN, or flapping it by a one-shot would cut the session in the middle
-    of a change, and the undo could not log in either. Addresses of the fabric differ from the
-    switch's login address. The rule `subnet-overlap` keeps the management network apart from the
-    rails.
+    `inband` names the port and VLAN of a switch without a management port. A new MTU, a removed
+    VLAN or a one-shot would cut the session in the middle of a change, and the undo could not log
+    in either. Addresses of the fabric differ from the switch's login address.
     """
     for s, switch in enumerate(spec.switches):
         yield from _addresses(spec, s, switch)

@@ -70,7 +70,7 @@ def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
 def check_link_form(spec: ClusterSpec) -> Findings:
     """A link between switches is a trunk of rails or routed; a port to a host carries one rail.
 
-    `vlan` is one host's exception, and `rails` are those of a trunk. A routed port is in no VLAN.
+    A routed port is in no VLAN.
     """
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
@@ -105,11 +105,9 @@ def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
 def check_link_match(spec: ClusterSpec) -> Findings:
     """Both ends of a link have the same mode, MTU, rails and link settings.
 
-    A trunk against a routed port carries nothing. The smaller MTU silently drops the large packets
-    of the other side, and a rail ends at an end that does not carry it. A part of a split port gets
-    no link with a faster or slower part; a whole port gets one if its module is as slow. Two ends
-    with different speeds or error corrections get no link, and neither do two of which only one
-    negotiates; an end without a setting may choose a matching one.
+    A part of a split port gets no link with a faster or slower part; a whole port gets one if its
+    module is as slow. Ends with different speeds, error corrections or negotiation get no link; an
+    end without a setting may choose a matching one.
     """
     for one, other in list_pairs(spec):
         yield from _speeds(one, other)
@@ -206,9 +204,9 @@ def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
 def check_link_setting(spec: ClusterSpec) -> Findings:
     """A port runs only at settings that it, its system and its card support.
 
-    A port, or a part of one, must offer the speed. Lanes of 50 Gbit/s and more get no link without
-    Reed-Solomon (IEEE 802.3bs, 802.3cd). A card slower than the set speed of its port gets no link.
-    EOS sets auto-negotiation together with the speed, and the speed together with its lanes.
+    Lanes of 50 Gbit/s and more get no link without Reed-Solomon (IEEE 802.3bs, 802.3cd). A card
+    slower than the set speed of its port gets no link. EOS sets auto-negotiation together with the
+    speed, and the speed together with its lanes.
     """
     for s, switch in enumerate(spec.switches):  # `ib-port` reports single InfiniBand ports
         form = system_of(switch.os).links
@@ -325,8 +323,7 @@ def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
 def check_link_loop(spec: ClusterSpec) -> Findings:
     """The trunks between switches form no loop.
 
-    Spanning tree would block one link of each loop: its bandwidth is lost, and the blocked link
-    changes with the root. Use routed links for several paths at once.
+    Spanning tree would block one link of each loop. Use routed links for several paths at once.
     """
     group = {switch.name: switch.name for switch in spec.switches}
 
@@ -353,8 +350,7 @@ def check_link_loop(spec: ClusterSpec) -> Findings:
 def check_mlag_peer(spec: ClusterSpec) -> Findings:
     """Both switches of an MLAG pair name each other.
 
-    Only then does Railyard know that each can replace the other, and change them in different
-    waves.
+    Railyard then changes them in different waves.
     """
     peers = {switch.name: switch.mlag_peer for switch in spec.switches}
     for s, switch in enumerate(spec.switches):

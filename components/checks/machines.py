@@ -30,8 +30,8 @@ _FACTS = {
 def check_nic_model(spec: ClusterSpec) -> Findings:
     """Each card has a model that Railyard knows or that `nic_models` describes.
 
-    The model limits VFs and rates, and decides PCI ids. For another model of NVIDIA these are
-    unchecked, which is a warning each time; Railyard leaves its firmware and link type alone.
+    VFs, rates and PCI ids of a described model are unchecked, which is a warning each time;
+    Railyard leaves its firmware and link type alone.
     """
     for nic in list_nics(spec):
         model, where = nic.nic.model, nic.at("model")
@@ -84,8 +84,8 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
 def check_card_serial(spec: ClusterSpec) -> Findings:
     """A serial number belongs to one card: only the ports of that card have it.
 
-    A host refuses a card whose number differs from the file's. On one host a second slot can have
-    the same number if the card has two connectors (Socket Direct): that is a warning.
+    A second slot of a host with the same number is a warning: the card can have two connectors
+    (Socket Direct).
     """
     first: dict[str, tuple[int, str, Place]] = {}
     for h, host in enumerate(spec.hosts):
@@ -133,9 +133,9 @@ def _apart(words: str) -> str:
 def check_rail_symmetry(spec: ClusterSpec) -> Findings:
     """Workers of one host group are on the same rails; so are all workers outside of groups.
 
-    A job asks for one device of each rail on every worker, so it runs only on workers with the same
-    rails. Put workers that differ on purpose into a group of `host_groups`: jobs and probes of each
-    kind then use the rails of that kind. Within a group, the file probably misses a NIC.
+    A job asks for one device of each rail on every worker. Put workers that differ on purpose into
+    a group of `host_groups`, with separate jobs and probes. Within a group, the file probably
+    misses a NIC.
     """
     rails = {rail.name for rail in spec.rails}
     for words, members in _alike(spec):
@@ -152,9 +152,8 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
 def check_rail_speed(spec: ClusterSpec) -> Findings:
     """On one rail, workers of one host group share one speed; so do all workers outside of groups.
 
-    The slowest NIC sets the pace of a job, so workers of another speed are another kind of workers,
-    and the slower speed judges a test between two speeds. Put workers that differ on purpose into a
-    group of `host_groups`.
+    The slowest NIC sets the pace of a job, and the slower speed judges a test between two. Put
+    workers that differ on purpose into a group of `host_groups`.
     """
     for words, members in _alike(spec):
         rails: dict[str, list[PlacedNic]] = {}
@@ -185,9 +184,8 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
 def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
     """Workers of one host group have equally many GPUs; so do all workers outside of groups.
 
-    An MPI job starts the same number of ranks on each worker, so it runs only on workers with the
-    same GPUs. Put workers that differ on purpose, such as those without GPUs, into a group of
-    `host_groups`: each kind of workers then has separate jobs and probes.
+    An MPI job starts the same number of ranks on each worker. Put workers that differ on purpose,
+    such as those without GPUs, into a group of `host_groups`.
     """
     for words, members in _alike(spec):
         counts = Counter(host.gpus for _, host in members)
@@ -235,8 +233,7 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
 def check_host_role(spec: ClusterSpec) -> Findings:
     """A storage or login host has a rail or no RDMA at all, and no GPUs to set up.
 
-    Railyard gives such a host its user, kernel, driver and rails. GPU driver, peer memory and
-    device plugins are for workers.
+    GPU driver, peer memory and device plugins are for workers.
     """
     for h, host in enumerate(spec.hosts):
         if host.is_outside and host.gpus:
@@ -262,9 +259,8 @@ def _pods_have_vfs(spec: ClusterSpec) -> bool:
 def check_vf_owner(spec: ClusterSpec) -> Findings:
     """Settings of a VF are written at their owner: the host, or the network attachment.
 
-    With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates of a VF
-    when a pod gets it, and restores the old values when the pod ends. A second owner would change
-    them under running pods.
+    With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates when a pod
+    gets the VF; a second owner would change them under running pods.
     """
     if not _pods_have_vfs(spec):
         return
@@ -304,8 +300,8 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
 def check_vf_rate(spec: ClusterSpec) -> Findings:
     """The minimum rate of a VF is not above its maximum, and all VFs together fit the port.
 
-    The kernel refuses a minimum above the maximum (EINVAL). Guaranteed rates that add up to more
-    than the line guarantee nothing.
+    The kernel refuses a minimum above the maximum; guarantees of more than the line guarantee
+    nothing.
     """
     for nic in list_nics(spec):
         least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
@@ -328,8 +324,8 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
 def check_vf_vlan(spec: ClusterSpec) -> Findings:
     """The VLAN that a card adds to its VFs' frames is the rail's, and the switch port takes tags.
 
-    An access port drops tagged frames, and so does a port of another VLAN. If the card sends
-    untagged frames in addition to those of its VFs, use an access port, and leave the VFs untagged.
+    If the card sends untagged frames in addition to those of its VFs, use an access port, and leave
+    the VFs untagged.
     """
     on_the_card = spec.pod_network.mode == "rdma_shared" or spec.containers is not None
     for nic in list_nics(spec):
@@ -354,8 +350,7 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
 def check_eswitch_mode(spec: ClusterSpec) -> Findings:
     """A card in switchdev mode supports no VLAN, rates, trust or spoof check of VFs for pods.
 
-    mlx5 refuses these settings there. Such a VF is reached through its representor on a bridge,
-    which Railyard does not build.
+    mlx5 refuses these settings there. Railyard does not build the bridge of representors.
     """
     for nic in list_nics(spec):
         sriov = nic.nic.sriov
@@ -506,8 +501,7 @@ RULES: Final = (
         "device-identity",
         """A machine id belongs to one host, and a serial number to one switch.
 
-        Two entries with the same one would be one device under two names, and each update would
-        give it the settings of both.
+        Otherwise one device would get the settings of two.
         """,
         unique(
             "hosts.*.machine_id switches.*.serial",
@@ -532,10 +526,7 @@ RULES: Final = (
     rule(
         "hca-sriov",
         """VFs of InfiniBand ports need as many HCAs, list each port once, and share none with
-        `nics`.
-
-        A port that is also under `nics` would have two numbers of VFs.
-        """,
+        `nics`.""",
         unique(
             "hosts.*.hca_sriov.*.pci",
             "list each port once, with all of its VFs.",
@@ -548,8 +539,7 @@ RULES: Final = (
         "other-vendor",
         """Cards and GPUs are NVIDIA's, and so is their software.
 
-        mlx5's tools and files set up cards, and NVIDIA's operators set up GPUs: on parts of other
-        makers the values would mean nothing.
+        mlx5's tools set up cards, and NVIDIA's operators set up GPUs.
         """,
         _of_other_vendors,
     ),

@@ -41,10 +41,9 @@ _NETWORK: SpecPath = ("operators", "network")
 def check_vf_maker(spec: ClusterSpec) -> Findings:
     """Either the hosts or the SR-IOV network operator make VFs, never both.
 
-    The operator makes as many as its policy states, with one MTU for PF and VFs, and gives VFs of
-    InfiniBand other GUIDs at each boot. It would ignore further settings in the file. It drains a
-    node before it makes VFs, which `disruption` must allow, and uses the same PCI addresses on all
-    nodes.
+    The operator uses one MTU for PF and VFs, one set of PCI addresses for all nodes, and other
+    GUIDs of InfiniBand at each boot. It would ignore further settings in the file. It drains a node
+    before it makes VFs, which `disruption` must allow.
     """
     network = spec.operators.network
     if network is None or network.vfs != "operator":
@@ -104,8 +103,8 @@ def _slots(spec: ClusterSpec, owner: Place) -> Findings:
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
     """Firmware is set by the hosts' own steps or by the NIC configuration operator.
 
-    Its templates always write a number of VFs and a link type, name a card by its PCI device id,
-    and put every other parameter of the card back to its default. 0 VFs would switch SR-IOV off.
+    The operator's templates name a card by its PCI device id, always write a number of VFs and a
+    link type, and reset every other parameter. 0 VFs would switch SR-IOV off.
     """
     network = spec.operators.network
     if network is None or network.firmware != "operator" or not firmware_by_operator(spec):
@@ -162,7 +161,7 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
     """Each part of an existing cluster has one owner, and each needed part has an owner.
 
     `ours` installs it, `theirs` uses the existing one, `none` goes without. A part that `operators`
-    installs cannot be `theirs`, and Railyard brings only parts that the file needs.
+    installs cannot be `theirs`.
     """
     for part in PARTS:
         owner = written_owner(spec, part)
@@ -244,8 +243,7 @@ def _shared_devices(spec: ClusterSpec) -> Findings:
 def check_rail_resource(spec: ClusterSpec) -> Findings:
     """With `rdma_shared`, the plugin publishes each rail's resource for its cards.
 
-    Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so several
-    rails may share one.
+    One unit gives a pod all cards of the entry, so several rails may share one.
     """
     network = spec.pod_network
     if network.mode != "rdma_shared" or not network.shared_devices:
@@ -269,7 +267,7 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
 def check_macvlan_master(spec: ClusterSpec) -> Findings:
     """With macvlan, the cards of one rail have the same network device name on all workers.
 
-    An attachment names the device on which it makes the pod's interface, for all nodes alike.
+    An attachment names one device for all nodes.
     """
     if way_of(spec) != "macvlan":
         return
@@ -289,8 +287,8 @@ def check_macvlan_master(spec: ClusterSpec) -> Findings:
 def check_untagged_port(spec: ClusterSpec) -> Findings:
     """Cards that send on a rail themselves are plugged into access ports.
 
-    Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
-    into another VLAN than the rail's. If only VFs carry jobs, this is a warning.
+    A trunk port would put their untagged frames into another VLAN. If only VFs carry jobs, this is
+    a warning.
     """
     if spec.rdma.transport == "infiniband":
         return
@@ -322,8 +320,8 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
 def check_host_device(spec: ClusterSpec) -> Findings:
     """`host_device` counts whole InfiniBand HCAs without VFs.
 
-    The device plugin omits an HCA with VFs, and publishes each VF instead: eight HCAs with eight
-    VFs each are 64 devices, and a pod that asks for eight may get all of them from one HCA.
+    Of an HCA with VFs the device plugin publishes each VF: a pod that asks for eight devices may
+    get all of them from one HCA.
     """
     mode = spec.pod_network.mode
     place = at(("pod_network", "mode"), mode)
@@ -348,9 +346,9 @@ def check_host_device(spec: ClusterSpec) -> Findings:
 def check_gpu_publisher(spec: ClusterSpec) -> Findings:
     """The GPU operator or the device plugin publishes the GPUs, but not both.
 
-    The operator runs its own device plugin. Two plugins register the same resource, and the later
-    one takes it from the other. Without one, pods that ask for GPUs stay Pending; the rule skips
-    existing clusters, which may have a plugin that the file does not name.
+    The operator runs its own device plugin, and of two the later one takes the resource from the
+    other. Without one, pods with GPUs stay Pending; existing clusters may have a plugin that the
+    file does not name.
     """
     operators = spec.operators
     defaults = spec.host_defaults
@@ -375,8 +373,7 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
 def check_driver_owner(spec: ClusterSpec) -> Findings:
     """Each driver has one owner: the host (or its image), or an operator's container.
 
-    A driver container unloads the host's modules and loads its own. A cloud's GPU image brings
-    both drivers.
+    A driver container unloads the host's modules. A cloud's GPU image brings both drivers.
     """
     operators = spec.operators
     network, gpu = operators.network, operators.gpu
@@ -457,7 +454,7 @@ RULES: Final = (
         Kubernetes.
 
         The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
-        line, or a newer Kubernetes than its range, is a warning: no source states that it fails.
+        line, or a newer Kubernetes, is a warning: no source states that it fails.
         """,
         _plugin_lines,
     ),
@@ -474,7 +471,7 @@ RULES: Final = (
         "host-network",
         """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
 
-        RoCE takes its GID from the card's address; a pod with its own interface has one there.
+        RoCE takes its GID from the card's address.
         """,
         requires("pod_network.host_network", "pod_network.mode=rdma_shared"),
         _host_cards,
@@ -483,8 +480,8 @@ RULES: Final = (
         "shared-devices",
         """Each shared resource has a unique name and selects a card on every worker with cards.
 
-        The plugin refuses an entry without selectors. A resource without cards is never published,
-        and a pod that asks for it waits for ever.
+        The plugin refuses an entry without selectors. Pods wait for ever for a resource without
+        cards.
         """,
         unique(
             "pod_network.shared_devices.*.resource",

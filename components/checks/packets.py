@@ -61,8 +61,8 @@ def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
 def check_mtu_chain(spec: ClusterSpec) -> Findings:
     """The MTU never shrinks on the way out: pod <= VF <= PF <= switch port.
 
-    A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
-    ping works, and RDMA hangs in retries.
+    A hop with a smaller MTU silently drops the large packets: ping works, and RDMA hangs in
+    retries.
     """
     pod = _hop(spec, "pod", spec.pod_network.mtu_bytes, ("pod_network", "mtu_bytes"))
     for nic in list_nics(spec):
@@ -96,8 +96,7 @@ def _largest(spec: ClusterSpec) -> _Hop:
 def check_link_mtu(spec: ClusterSpec) -> Findings:
     """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
 
-    A smaller one drops the large packets of every rail that crosses it, and none of the small ones:
-    ping works, and RDMA hangs in retries.
+    A smaller MTU silently drops the large packets of every rail that crosses the link.
     """
     numbered = link_addresses(spec)
     plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
@@ -119,8 +118,7 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
 def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
     """The VF's MTU leaves room for an RDMA path MTU of 4096.
 
-    The kernel takes the largest of 256, 512, 1024, 2048 and 4096 that fits after 96 bytes of RoCE
-    headers, so 4192 is the least MTU for 4096. A smaller one works, at a lower message rate.
+    The kernel subtracts 96 bytes for RoCE headers, so 4192 is the least MTU for 4096.
     """
     for nic in list_nics(spec):
         vf = _vf(spec, nic)
@@ -134,8 +132,8 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
 def check_rail_mtu(spec: ClusterSpec) -> Findings:
     """All VFs of one rail have the same MTU.
 
-    The path MTU of a connection is the smaller one of its two ends: one host with a small MTU
-    slows all its partners, and no error is seen anywhere.
+    The path MTU of a connection is the smaller one of its two ends: one host with a small MTU slows
+    all its partners without an error.
     """
     first: dict[str, _Hop] = {}
     for nic in list_nics(spec):
@@ -152,11 +150,9 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
 
-    The marking of the packets decides the queue on every hop. Unmarked packets travel in class 0,
-    where ECN and PFC of the RoCE class have no effect. A two-node test often runs at full speed all
-    the same. With the lowest bits `00` a switch drops packets instead of marking them, and `11`
-    means that they are already marked; `01` and `10` are both ECN-capable (RFC 3168), and a public
-    cloud documents the first, 41.
+    Unmarked packets travel in class 0, without ECN and PFC of the RoCE class; a two-node test often
+    runs at full speed all the same. With the lowest bits `00` a switch drops packets instead of
+    marking them, and `11` means already marked; `01` and `10` are ECN-capable (RFC 3168).
     """
     wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
     if actual is None:
@@ -182,8 +178,7 @@ _NOT_CAPABLE: Final = {
 def check_cnp_separate(spec: ClusterSpec) -> Findings:
     """Congestion notifications do not share the queue of the RoCE data.
 
-    They are served strictly before it; in the same queue they would wait behind the data that they
-    should slow down.
+    In the same queue they would wait behind the data that they should slow down.
     """
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
@@ -197,8 +192,7 @@ def check_cnp_separate(spec: ClusterSpec) -> Findings:
 def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """Marking begins at a smaller queue than the one at which most packets are marked.
 
-    Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems take
-    bytes. An omitted threshold is the vendor's recommendation for the speed of the port.
+    Equal or swapped thresholds mark everything or nothing.
     """
     yield from _common_thresholds(spec)
     for speed, marking in spec.rdma.ecn_by_speed.items():
@@ -237,9 +231,9 @@ def _common_thresholds(spec: ClusterSpec) -> Findings:
 def check_pfc_priority(spec: ClusterSpec) -> Findings:
     """A lossless class is neither priority 0 nor 7.
 
-    PFC pauses all traffic of the priority. Priority 0 holds every unmarked packet, and 7 the
-    network's own control traffic: pausing either stops the site. A switch that becomes lossless by
-    a one-shot, such as Onyx' `roce`, supports only priority 3.
+    Priority 0 has every unmarked packet, and 7 the network's own control traffic: a pause of either
+    stops the site. A switch that becomes lossless by a one-shot, such as Onyx' `roce`, supports
+    only priority 3.
     """
     rdma = spec.rdma
     if rdma.host_pfc and rdma.priority in {0, 7}:
@@ -264,9 +258,8 @@ BEST_EFFORT: Final = 0
 def check_queue_shares(spec: ClusterSpec) -> Findings:
     """The shares of a port are 100 together, and RoCE and unmarked traffic each have one.
 
-    A class without a share gets only the capacity that the others leave: while RoCE sends, the
-    unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A strict
-    class goes before every share, so keep it for small traffic.
+    While RoCE sends, a class without a share starves, such as class 0 with SSH and Kubernetes. A
+    strict class goes before every share, so keep it for small traffic.
     """
     rdma, schedule = spec.rdma, spec.rdma.schedule
     if schedule is None:

@@ -30,10 +30,9 @@ def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
 def check_balancer(spec: ClusterSpec) -> Findings:
     """Several servers need a balancer, or two with one address; one server needs none.
 
-    Without it agents and users use the address of one server, and lose the other two servers with
-    it. Two balancers need `kubernetes.virtual_address`, which moves between them; a third one would
-    only add a machine. For a cloud's instances see cloud-balancer, for kubespray see
-    kubespray-balancer.
+    Without it, the loss of the one server that agents and users address loses the others too. Two
+    balancers need `kubernetes.virtual_address`, which moves between them. See also cloud-balancer
+    and kubespray-balancer.
     """
     balancers = with_role(spec, "balancer")
     servers = with_role(spec, "control_plane")
@@ -59,8 +58,7 @@ def check_balancer(spec: ClusterSpec) -> Findings:
 def check_virtual_address(spec: ClusterSpec) -> Findings:
     """The virtual address moves between two balancers, and no other device uses it.
 
-    It is in the network of both, which the first update checks on the hosts. The rule
-    `subnet-overlap` keeps it out of the networks of rails, pods and services. In a cloud no address
+    It is in the network of both, which the first update checks on the hosts. In a cloud no address
     moves: `cloud-balancer`.
     """
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
@@ -108,7 +106,7 @@ _PATH = ("kubernetes", "alignment")
 def check_alignment_owner(spec: ClusterSpec) -> Findings:
     """`kubernetes.alignment` needs kubelets that Railyard installs.
 
-    On an existing cluster its installer sets them, and drains each worker first: a kubelet does not
+    On an existing cluster its installer sets them. It drains each worker first: a kubelet does not
     start with the state of another policy.
     """
     plane = spec.kubernetes
@@ -150,8 +148,8 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
 def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     """`reserved_cpus` names each CPU once, in rising order, and includes CPU 0.
 
-    CPU 0 handles interrupts and the kernel's own work unless something moved them; a job that uses
-    it exclusively is late on one rank, and all others wait for that.
+    CPU 0 handles interrupts and the kernel's own work: a rank there would be late, and all others
+    would wait for it.
     """
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None:
@@ -170,10 +168,9 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
 def check_api_from(spec: ClusterSpec) -> Findings:
     """`kubernetes.api_from` shuts out no node, and does not cut Railyard's SSH to a host.
 
-    Nodes join by the API's port and keep using it, and a balancer asks the servers from its own
-    address. The filter matches only that port: if SSH uses the same port on a host, the filter
-    shuts it too. Every preview checks whether Railyard's own address is in the list, since only the
-    servers see which address that is.
+    A balancer asks the servers from its own address. The filter shuts SSH too if it uses the API's
+    port. Every preview checks whether Railyard's own address, as the servers see it, is in the
+    list.
     """
     plane = spec.k3s
     if plane is None or not plane.api_from:
@@ -210,11 +207,10 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
 def check_k3s_secrets(spec: ClusterSpec) -> Findings:
     """Workers of K3s join with a separate token, and Secrets are encrypted in etcd.
 
-    Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
-    server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
-    etcd shows every Secret. Choose both before the first install. An update refuses to add either
-    to a running cluster: waive the rule there, until the cluster is made again. `api_from` can be
-    added at any time; it lists the networks of the nodes and of the people who run Railyard.
+    Without `agent_token` root on one GPU node can join as a server, and read everything that the
+    cluster stores. Without `secrets_encryption` a snapshot of etcd shows every Secret. An update
+    refuses to add either to a running cluster: waive the rule there, until the cluster is made
+    again. `api_from` can be added at any time.
     """
     plane = spec.k3s
     if plane is None:
@@ -241,10 +237,9 @@ def check_k3s_secrets(spec: ClusterSpec) -> Findings:
 def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     """`extra_vars` sets no variable that follows from the file, or that a run needs.
 
-    With two values for one thing, the plan would show one and the nodes have the other. Among these
-    variables are the addresses and logins of nodes, networks, the CNI, mirrors, the proxy and
-    Multus, and those that switch off kubespray's own checks. A variable that was removed before
-    this release is a warning: kubespray silently ignores it.
+    Among these are addresses and logins of nodes, networks, the CNI, mirrors, the proxy and Multus,
+    and those that switch off kubespray's own checks. A variable that was removed before this
+    release is a warning: kubespray silently ignores it.
     """
     plane = spec.kubespray
     if plane is None or not plane.extra_vars:
@@ -269,8 +264,7 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
 def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
     """The pod network has a block for each node.
 
-    Each node takes one of the length `node_prefix`; kubespray's own validation refuses fewer, but
-    only when it runs.
+    Each node takes one of the length `node_prefix`.
     """
     plane = spec.kubespray
     if plane is None:
@@ -303,8 +297,7 @@ def _few_workers(spec: ClusterSpec) -> Findings:
 def check_etcd_members(spec: ClusterSpec) -> Findings:
     """The number of control-plane hosts is odd.
 
-    etcd needs a majority: four members survive one failure, as three do, and have one more host
-    that can fail; two survive none.
+    etcd needs a majority: four members survive one failure, as three do; two survive none.
     """
     servers = with_role(spec, "control_plane")
     count = len(servers)
@@ -342,7 +335,7 @@ RULES: Final = (
         "kubespray-balancer",
         """No host is a balancer: each of kubespray's nodes runs its own.
 
-        A proxy on every worker knows all API servers, so workers do not notice the loss of one.
+        Workers therefore do not notice the loss of an API server.
         """,
         refuse(
             "hosts.*.role=balancer",
@@ -355,8 +348,7 @@ RULES: Final = (
         "kubespray-registry",
         """Nodes trust the site's registry and pull from it without a login.
 
-        The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
-        certificate: the hosts must already trust the registry.
+        kubespray 2.31 sets neither a login for a mirror nor a certificate.
         """,
         refuse(
             "sources.registry.login sources.registry.ca",
@@ -396,8 +388,8 @@ RULES: Final = (
         "agent-token",
         """The token of agents differs from the token of servers.
 
-        With the servers' token a machine joins as a server, gets the cluster's own keys, and reads
-        all stored data. Whether two secrets have one value is checked on the servers.
+        The servers' token lets a machine join as a server and read all stored data. The servers
+        check whether two secrets have one value.
         """,
         refuse(
             "kubernetes.agent_token",

@@ -100,11 +100,10 @@ def _unknown_rails(spec: ClusterSpec) -> Findings:
 def check_pod_address(spec: ClusterSpec) -> Findings:
     """Pods get addresses in a way that their interfaces and their jobs can use.
 
-    IPoIB cannot use DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server,
-    whose pool must exclude the last address of the subnet: the bandwidth test's server uses it.
-    With static addresses each pod names its own, but the workers of an MPIJob share one template.
-    On a rail with `leaves` the node decides which leaf's addresses a pod gets: whereabouts and
-    nv-ipam ask it.
+    Both CNI plugins of IPoIB refuse DHCP. With DHCP each rail has a server, whose pool must exclude
+    the last address of the subnet, the bandwidth test's. With static addresses the workers of an
+    MPIJob share one template. On a rail with `leaves` only whereabouts and nv-ipam give the leaf's
+    addresses.
     """
     network, way = spec.pod_network, way_of(spec)
     ipam = at((*_BLOCK, "ipam"), network.ipam)
@@ -137,8 +136,7 @@ def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
 def check_pod_route(spec: ClusterSpec) -> Findings:
     """Each route of pods uses a rail with addresses and a next hop on it, and leads elsewhere.
 
-    A DHCP server provides routes itself: the CNI plugin accepts no others. `source_routing` chooses
-    the rail by the packet's source address.
+    With DHCP the server provides the routes: the CNI plugin accepts no others.
     """
     network = spec.pod_network
     attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
@@ -251,7 +249,7 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
     """Excluded addresses are in the subnet of their rail.
 
-    The API server accepts any; nv-ipam's webhook, which is not installed, would refuse them.
+    The API server accepts any: nv-ipam's webhook is not installed.
     """
     network = spec.pod_network
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
@@ -275,8 +273,7 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
 def check_multus_owner(spec: ClusterSpec) -> Findings:
     """If the network operator brings Multus, the site has that operator, and pods have networks.
 
-    Its policy also brings the reference plugins, and Railyard then omits its own DaemonSets for
-    them: two that write one program would take turns.
+    Its policy also brings the reference plugins; Railyard then omits its own DaemonSets for them.
     """
     network = spec.pod_network
     if network.multus != "operator" or spec.kubernetes is None:
@@ -305,8 +302,8 @@ def _not_carried(spec: ClusterSpec) -> Findings:
 def check_pod_partition(spec: ClusterSpec) -> Findings:
     """VFs can join the partition of their rail by their GUIDs.
 
-    On switches Railyard adds the GUIDs that the hosts give the VFs. With UFM, ib-kubernetes adds a
-    GUID for each pod. CNI plugins set no partition key.
+    On switches Railyard adds the GUIDs that the hosts give the VFs; with UFM, ib-kubernetes adds a
+    GUID for each pod.
     """
     fabric = spec.infiniband
     if spec.kubernetes is None or fabric is None:
@@ -396,7 +393,7 @@ RULES: Final = (
         "pod-network",
         """The transport can carry the pod network.
 
-        docs/reference/pod-networks.md lists all of them, with the reason for each refusal.
+        docs/reference/pod-networks.md lists them, with the reason for each refusal.
         """,
         _not_carried,
         requires(
@@ -423,9 +420,8 @@ RULES: Final = (
         "ib-rail",
         """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
 
-        With `sriov` that HCA needs VFs. With `host_device` it must have none: one pod gets the
-        whole HCA. With IPoIB on shared HCAs the rail names the host's device. A pod that asks for a
-        rail would never run on a worker without the rail's HCA.
+        With `sriov` that HCA needs VFs; with `host_device` it must have none. With IPoIB on shared
+        HCAs the rail names the host's device. Pods of a rail never run on a worker without its HCA.
         """,
         unique(
             "infiniband.rails.*.name infiniband.rails.*.resource infiniband.rails.*.network",
@@ -441,9 +437,8 @@ RULES: Final = (
         """Each worker gets a separate block of each rail's subnet, with an address for each VF.
 
         nv-ipam gives blocks of one size, from the first address on, until the next one would hold
-        the broadcast address. A node without a block gets no pod onto the rail; reserved addresses
-        in a block (gateway, cards, the bandwidth test's server, `exclusions`) are lost for its
-        pods.
+        the broadcast address. Reserved addresses in a block (gateway, cards, the bandwidth test's
+        server, `exclusions`) are lost for its pods.
         """,
         requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"),
         _pools,

@@ -67,8 +67,7 @@ def check_rail_leaf(spec: ClusterSpec) -> Findings:
     """On a rail with `leaves`, each leaf with hosts of that rail has a part of its subnet.
 
     The parts do not overlap, since a pod's address shows its leaf. Each leaf is routed and reaches
-    the others over routed links; a trunk would join two subnets into one network, and pods would
-    ask for each other's address in vain.
+    the others over routed links: over a trunk pods would ask for each other's address in vain.
     """
     holders = switches_of_rails(spec)
     for r, rail in enumerate(spec.rails):
@@ -184,9 +183,8 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
 def check_spine_link(spec: ClusterSpec) -> Findings:
     """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 
-    A spine without a link to one leaf has no path there: the other leaves reach that leaf over
-    fewer spines than they have links to. In the same manner a super-spine leads to the leaves of
-    every unit. The rule does not apply to fabrics whose spines serve only some rails.
+    Otherwise the other leaves reach that leaf over fewer spines than they have links to. A
+    super-spine leads to the leaves of every unit. Spines may serve only some rails.
     """
     holders, units, tiers = switches_of_rails(spec), units_of(spec), tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
@@ -231,11 +229,10 @@ def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
 def check_routed_port(spec: ClusterSpec) -> Findings:
     """A card on a routed port, or the one pod on its VF, has an address of the rail.
 
-    The port has the other address of that /31: with 10.10.111.1 it has 10.10.111.0. The host's end
-    is the card itself (`address`, with jobs in the host's network), or the pod with the card's only
-    VF (`pod_address`, with `vfs: 1`), which gets it from nv-ipam. The leaf announces these
-    networks, so the rail needs neither a gateway nor subnets of leaves. BGP with hosts is not
-    supported, and neither are larger networks for several pods behind one port.
+    The port has the other address of that /31. The host's end is the card itself (`address`, with
+    jobs in the host's network), or the pod with the card's only VF (`pod_address`, with `vfs: 1`),
+    by nv-ipam. The leaf announces these networks: the rail needs no gateway. BGP with hosts and
+    larger networks behind one port are not supported.
     """
     routed = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
     # `routed-link` reports ports that cannot be routed.
@@ -381,9 +378,8 @@ RULES: Final = (
         "link-address",
         """A link with an address is routed, and its /31 is in no other network.
 
-        Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. If two
-        links share a network, or one is within a rail's subnet, packets go to the wrong switch. A
-        host's end follows the card's own `address`.
+        If two links share a network, or one is within a rail's subnet, packets go to the wrong
+        switch.
         """,
         _unused_link_addresses,
         _link_networks,

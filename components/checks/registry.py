@@ -72,9 +72,8 @@ FILE_RULES: Final = (
     FileRule("out-of-range", "A number, or the length of a list, is within the limits of its key."),
     FileRule(
         "malformed",
-        "A value has the form of its key, and is one that its key can have: a name, an address, a "
-        "host key, a version, an image, a kernel setting. The JSON schema of `railyard schema` has "
-        "the same limits, so that an editor shows them.",
+        "A value has the form of its key: a name, an address, a host key, a version, an image, a "
+        "kernel setting. The JSON schema of `railyard schema` has the same limits.",
     ),
     FileRule(
         "port-range",
@@ -102,8 +101,7 @@ FILE_RULES: Final = (
     FileRule(
         "example-value",
         "No line has the mark `# CHANGE: …` any more. `railyard init` writes it on each value of "
-        "an example that is another one on every site, such as addresses, host keys and PCI "
-        "addresses; a value that happens to be right stays, and its mark goes.",
+        "an example that differs on every site; a right value stays, and its mark goes.",
     ),
     FileRule("secret-value", inspect.getdoc(site_files.check_secret_value) or ""),
     FileRule(
@@ -111,9 +109,8 @@ FILE_RULES: Final = (
         """A waiver names a rule that may be wrong for a site's hardware, and hides something.
 
 `waive: {numa-leaf: "two leaves, as the vendor's reference design has them"}` goes without a rule.
-Every report shows the waiver with its reason: `check`, the preview, the plan and the acceptance
-report. Rules of safety, and those without which no plan can be made, cannot be waived; this page
-says so of each.""",
+Every report shows the waiver with its reason. Rules of safety, and those without which no plan can
+be made, cannot be waived.""",
     ),
     FileRule("lock-file", "The lock beside the site is one that `railyard pin` wrote."),
     FileRule("lock-entry", inspect.getdoc(site_files.check_lock_entry) or ""),
@@ -129,8 +126,7 @@ UPDATE_RULES: Final = (
         """A real site does not run on parts of the lab, and a stack of the lab has no real device.
 
 The lab's plugins are stand-ins, its passphrase is public, and `make clean` deletes its states.
-`check` of a stack file looks at the engine, the backend and the passphrase of this machine, as
-the update does.""",
+`check` of a stack file looks at engine, backend and passphrase as the update does.""",
     ),
 )
 """What else an update refuses before it contacts a device: `check` reports it too."""

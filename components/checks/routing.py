@@ -105,8 +105,8 @@ def _has_no_bfd(switch: Switch) -> bool:
 def check_rail_gateway(spec: ClusterSpec) -> Findings:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
-    The leaf that carries the rail has it. On two leaves two machines would share one address, so
-    each leaf needs its own subnet and gateway; on a leaf without routing no machine would have it.
+    The one routed leaf of the rail has it. Several leaves need a subnet and a gateway each, under
+    `leaves`.
     """
     holders = bridging_switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}
@@ -268,10 +268,9 @@ RULES: Final = (
 
         Each leaf needs a different number: BGP refuses a route that has passed the same number
         before. All spines above a leaf share one, and so do all super-spines above them: BGP uses
-        several paths at once only if they passed the same numbers. The spines of two scalable
-        units, which super-spines join, need different ones. A router's identifier is unique, and
-        outside of other networks. Both ends of a link use BFD, or neither. A warning names unproven
-        parts of a system's BGP.
+        several paths at once only if they passed the same numbers. The spines of two scalable units
+        need different ones. A router's identifier is unique, and outside of other networks. Both
+        ends of a link use BFD, or neither. A warning names unproven parts of a system's BGP.
         """,
         _routed,
         unique("switches.*.routing.router_id", "give each switch a different address."),

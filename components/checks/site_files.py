@@ -54,8 +54,7 @@ def _place(name: str, secrets: StackSecrets) -> Place:
 def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
     """Each secret that the site names is in the stack's configuration, encrypted.
 
-    The rule checks only stack files; a plain site file holds no secrets. Secrets from the
-    environment or a program are read when they are needed.
+    Secrets from the environment or a program are read when they are needed.
     """
     places: dict[str, list[Place]] = {}
     for ref, path in list_secrets(spec):
@@ -81,7 +80,7 @@ _NAMED: Final = 6
 def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     """A chart or bundle of the project exists.
 
-    The path is relative to the folder of `Pulumi.yaml`, from which the engine reads it.
+    The path is relative to the folder of `Pulumi.yaml`.
     """
     for artefact in artefacts_of(spec):
         if artefact.kind == "chart" and artefact.local and not _is_chart(project, artefact):
@@ -100,8 +99,7 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
 def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
     """The bundle has every file that the site needs, each as the lock records it.
 
-    People copy it, perhaps on another day; a missing file would stop an update in the middle,
-    without a network to fetch it.
+    A missing file would stop an update in the middle.
     """
     folder = spec.sources.bundle
     if folder is None or not (project / folder / INDEX).is_file():
@@ -132,9 +130,8 @@ def _is_chart(project: Path, artefact: Artefact) -> bool:
 class Unpinned:
     """Every file, chart and image that an update fetches has a checksum, in the site or its lock.
 
-    What is served at an address may change, also below a version. `plan` works without pins;
-    `check`, `preflight`, `pulumi preview` and `pulumi up` refuse. The lab uses files of the
-    repository, and its nodes pull no images.
+    What is served at an address may change. `plan` works without pins; `check`, `preflight`,
+    `pulumi preview` and `pulumi up` refuse.
     """
 
     artefacts: tuple[Artefact, ...]
@@ -186,7 +183,7 @@ def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
 def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
     """The lock matches the site: it has its addresses and versions, and no others.
 
-    Every host would refuse a checksum of another release, in the middle of an update.
+    Every host would refuse a checksum of another release.
     """
     wanted = {(each.kind, each.name): each for each in artefacts_of(spec)}
     for artefact in wanted.values():

@@ -43,8 +43,7 @@ _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 def check_payload_choice(spec: ClusterSpec) -> Findings:
     """A site has either `kubernetes` or `containers`.
 
-    Both would give the same GPUs and cards to two schedulers that do not know each other; without
-    either, the site cannot run jobs.
+    Both would give the same GPUs and cards to two schedulers.
     """
     if spec.kubernetes is not None and spec.containers is not None:
         what = "the site has both kubernetes and containers, but each would take all GPUs."
@@ -58,9 +57,9 @@ def check_payload_choice(spec: ClusterSpec) -> Findings:
 def check_runtime_nri(spec: ClusterSpec) -> Findings:
     """The containerd of K3s or kubespray works with the GPU operator's container toolkit.
 
-    The toolkit works through NRI, and only with some releases of containerd: with others, pods get
-    no GPU. The tables of both are in components/catalogue/operator_versions.py. Preflight checks
-    the nodes of an existing cluster.
+    The toolkit's NRI needs certain releases of containerd
+    (components/catalogue/operator_versions.py): with others, pods get no GPU. Preflight checks the
+    nodes of an existing cluster.
     """
     if spec.operators.gpu is None or toolkit_owner(spec) != "operator" or runs_docker(spec):
         return
@@ -88,10 +87,9 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
 def check_k3s_cni(spec: ClusterSpec) -> Findings:
     """K3s has the folder for CNI programs that the pod network installs into.
 
-    Older releases keep their programs in a folder whose name changes at every upgrade. They do not
-    look into the folder that Multus and the other plugins are copied to: pods with a rail stay in
-    ContainerCreating. The first releases with the folder are in
-    components/catalogue/cluster_parts.py.
+    Older releases look for programs in a folder whose name changes at every upgrade: pods with a
+    rail stay in ContainerCreating. components/catalogue/cluster_parts.py has the first releases
+    with the folder.
     """
     plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None
@@ -128,9 +126,8 @@ def check_chart_repository(spec: ClusterSpec) -> Findings:
 def check_version_conflict(spec: ClusterSpec) -> Findings:
     """No two components have versions that are known to fail together.
 
-    The pairs, their faults and the sources are in components/catalogue/version_pairs.py, and
-    `railyard versions` prints them. If the source names only a neighbouring release, it is a
-    warning.
+    `railyard versions` prints the pairs, their faults and the sources. If the source names only a
+    neighbouring release, it is a warning.
     """
     versions, network = versions_of(spec), spec.operators.network
     container = network is not None and network.driver == "operator"
@@ -146,8 +143,8 @@ def check_version_conflict(spec: ClusterSpec) -> Findings:
 def check_driver_tag(spec: ClusterSpec) -> Findings:
     """The network operator's driver container has a tag from its own release, or from the file.
 
-    NVIDIA makes a container for each release of the operator and for no other. With a wrong tag
-    each node stays without its RDMA driver until someone checks its image pull.
+    NVIDIA makes a container for each release of the operator. With a wrong tag the nodes stay
+    without their RDMA driver.
     """
     operator = spec.operators.network
     if operator is None:
@@ -187,8 +184,7 @@ _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM'
 def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     """A checksum is a real one, not a row of zeros.
 
-    Examples use zeros in place of a checksum. No file has that checksum, so every host would refuse
-    its download in the middle of an update.
+    Examples use zeros, with which every host would refuse its download in the middle of an update.
     """
     for path in _zeros(spec, ()):
         name = str(path[-1])
@@ -211,7 +207,7 @@ def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
 def check_made_host_source(spec: ClusterSpec) -> Findings:
     """Machines that the same update makes hold no files yet, so no source is a path there.
 
-    They start from the cloud's image, whose files Railyard does not know.
+    Railyard does not know the files of the cloud's image.
     """
     if crusoe_of(spec) is None:
         return
@@ -226,8 +222,7 @@ def check_made_host_source(spec: ClusterSpec) -> Findings:
 def check_chart_values(spec: ClusterSpec) -> Findings:
     """`values` of a chart add to the plan's decisions, and do not contradict them.
 
-    Other parts of the plan rely on those values: who brings a driver, where CNI plugins are, what
-    discovers the nodes' features.
+    Other parts of the plan rely on those, such as who brings a driver, or where CNI plugins are.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
         if not owner.values:
@@ -260,8 +255,7 @@ def _contradictions(
 def check_registry_docker(spec: ClusterSpec) -> Findings:
     """The site's own registry works with containerd, K3s' own runtime.
 
-    Docker takes a CA, a login and plain HTTP from its own files (`/etc/docker`), which belong to
-    the owner of Docker.
+    Docker takes a CA, a login and plain HTTP from its own files (`/etc/docker`).
     """
     registry = spec.sources.registry
     docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
@@ -306,8 +300,8 @@ RULES: Final = (
         "docker-runtime",
         """Docker is installed only if the site runs something in it.
 
-        K3s has its own containerd: a second Docker would hold images, and GPUs of containers
-        unknown to Kubernetes.
+        Beside K3s' own containerd, Docker would hold images, and GPUs that Kubernetes does not
+        know.
         """,
         requires(
             "host_defaults.docker",
@@ -342,10 +336,7 @@ RULES: Final = (
     ),
     rule(
         "image-download",
-        """The RDMA libraries that the image's build downloads have a version and a checksum.
-
-        The guide downloads them over plain HTTP and installs them unchecked.
-        """,
+        """The RDMA libraries that the image's build downloads have a version and a checksum.""",
         requires(
             "containers.build.mofed_version",
             "containers.build.mofed_sha256",
@@ -362,8 +353,7 @@ RULES: Final = (
         "container-hosts",
         """Containers run under Docker, and their cards have addresses.
 
-        They are in the host's own network: RoCE v2 needs an IPv4 address on the card itself, which
-        in a cluster the pod's attachment would bring.
+        In the host's network RoCE v2 needs an IPv4 address on the card itself.
         """,
         requires(
             "containers",

@@ -34,7 +34,7 @@ CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
 
 
 class ReceiveBuffers(Frozen):
-    """The receive buffers of a port, instead of those that the driver computes from PFC and MTU.
+    """The receive buffers of a port; by default the driver computes them from PFC and MTU.
 
     The driver keeps sizes that were set manually until it is reloaded.
     """
@@ -80,10 +80,9 @@ class FirmwareFloor(Frozen):
 
 
 class Firmware(Frozen):
-    """The cards' firmware settings (`mlxconfig`), set for the cards' next start.
+    """The cards' firmware settings (`mlxconfig`); Railyard sets only those of this block.
 
-    Railyard sets only those that this block asks for. They take effect after a reboot, a power
-    cycle or a reset of the card; a preview says which.
+    They take effect after a reboot, a power cycle or a reset of the card; a preview says which.
     """
 
     manage: bool = False
@@ -124,13 +123,13 @@ def version_number(version: str) -> tuple[int, ...]:
 class Sriov(Frozen):
     """Settings of every VF of one Ethernet port; Railyard leaves omitted ones alone.
 
-    With `pod_network.mode: sriov` the network attachment owns VLAN, rates, trust and spoof check,
-    and sets them for each pod: then write only `eswitch`.
+    With `pod_network.mode: sriov` the network attachment owns VLAN, rates, trust and spoof check:
+    then write only `eswitch`.
     """
 
     eswitch: Literal["legacy", "switchdev"] | None = None
-    """Mode of the card's embedded switch. Without it Railyard expects legacy mode, and refuses a
-    card in switchdev mode; with it, Railyard sets the mode and recreates the VFs."""
+    """Mode of the card's embedded switch: Railyard sets it and recreates the VFs. Without it
+    Railyard refuses a card in switchdev mode."""
     autoprobe: bool | None = None
     """Whether the kernel binds a driver to new VFs; set false if virtual machines use them."""
     min_rate_mbit_s: MbitPerSecond | None = None
@@ -157,8 +156,8 @@ class HcaPf(Frozen):
     vfs: Annotated[int, Field(ge=0, le=127)] = 8
     """Virtual functions to create on this PF."""
     guids: tuple[PortGuid, ...] = ()
-    """GUIDs of the VFs, node and port alike, in their order; by default derived from the names of
-    site and host, the PCI address and the VF's number, so they stay the same at each boot."""
+    """GUIDs of the VFs, node and port alike; by default derived from the names of site and host,
+    the PCI address and the VF's number."""
 
 
 GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
@@ -214,14 +213,14 @@ class DriverPackage(Frozen):
     """The RDMA driver of the hosts."""
 
     kind: Literal["inbox", "present", "doca_ofed", "mlnx_ofed"] = "inbox"
-    """`inbox` is the kernel's own driver, and `present` one that the hosts already have, as DGX OS
-    and clouds' images do: Railyard verifies it and installs nothing. The others are packages that
-    Railyard installs from `source` or `repository`."""
+    """`inbox` is the kernel's own driver, and `present` one that the hosts have, as DGX OS and
+    clouds' images do: Railyard only verifies it. It installs the others from `source` or
+    `repository`."""
     flavour: Literal["ofed", "doca", "inbox", "any"] = "ofed"
-    """What `present` must be: `ofed` is MLNX_OFED or DOCA-OFED, `doca` the latter alone, `inbox`
-    the kernel's own; with `any` the plan uses only features of the kernel's own driver."""
+    """What `present` must be: `ofed` is MLNX_OFED or DOCA-OFED; with `any` the plan uses only
+    features of the kernel's own driver."""
     at_least: ReleaseText | None = None
-    """Oldest version that `present` may have, as `ofed_info -s` says it, or a DOCA release."""
+    """Oldest version that `present` may have, in the form of `version`."""
     version: ReleaseText | None = None
     """Version that must be installed, as `ofed_info -s` says it (`24.10-1.1.4.0`,
     `MLNX_OFED_LINUX-5.4-1.0.3.0`, `OFED-internal-25.10-1.7.1.413`), or a DOCA release (`3.2.0`)."""
@@ -234,11 +233,10 @@ class DriverPackage(Frozen):
     packages: tuple[PackageName, ...] = ()
     """Packages to install from `repository`; default `doca-ofed`, or `mlnx-ofed-all`."""
     rebuild: bool = True
-    """Rebuild the driver's modules for a kernel that lacks them: the running one, and that of the
-    next boot. Without it a kernel upgrade falls back to the inbox driver."""
+    """Rebuild the driver's modules for a running or next kernel that lacks them; else a kernel
+    upgrade falls back to the inbox driver."""
     add_kernel_support: bool = False
-    """Pass `--add-kernel-support` to the MLNX_OFED installer: it builds its packages for this
-    kernel. Only with a `.tgz`."""
+    """Pass `--add-kernel-support` to the MLNX_OFED installer; only with a `.tgz`."""
 
     @property
     def is_installed(self) -> bool:
@@ -266,8 +264,8 @@ class ContainerToolkit(Frozen):
     kind: Literal["present", "host", "operator"] = "present"
     """`present`: the hosts have it, as DGX OS does; Railyard verifies it. `host`: Railyard installs
     it from `repository`, or `version` from the hosts' own repositories. `operator`: the GPU
-    operator brings its own, and the hosts need none."""
+    operator brings its own."""
     repository: DriverRepository | None = None
-    """An apt or dnf repository with nvidia-container-toolkit, such as NVIDIA's or a mirror."""
+    """A repository with nvidia-container-toolkit: NVIDIA's or a mirror."""
     version: ToolkitVersion | None = None
-    """Version of the package, for example `1.17.8-1`; default the repository's own choice."""
+    """Version of the package: `1.17.8-1`; default the repository's choice."""

@@ -33,18 +33,17 @@ class SwitchWaves(Frozen):
     """
 
     max_unavailable: Annotated[int, Field(ge=1)] = 4
-    """Most switches in one wave. Default 4: few enough for one person to look after, and 64 leaves
-    of 8 units take 17 waves."""
+    """Most switches in one wave. Default 4: 64 leaves of 8 units take 17 waves (a choice)."""
     canary: Annotated[int, Field(ge=0)] = 1
     """How many switches go first, each in a separate wave."""
     settle_s: Annotated[int, Field(ge=0, le=3600)] = 120
     """Seconds that a changed switch has until its links, LLDP neighbours and BGP sessions are back;
-    Railyard checks repeatedly, and continues as soon as they are. Default 120: lldpd sends every 30
-    s, and FRR dials a BGP neighbour again after 120 s at most."""
+    Railyard continues as soon as they are. Default 120: lldpd sends every 30 s, and FRR dials a BGP
+    neighbour again after 120 s at most."""
 
 
 class Disruption(Frozen):
-    """What an update may interrupt. `deny` refuses at preview, naming the port or host.
+    """What an update may interrupt. `deny` refuses at preview.
 
     If a device was not read, every difference from its last applied settings counts. The steps obey
     it too: they stop before they change anything. `destroy` always restores.
@@ -56,16 +55,16 @@ class Disruption(Frozen):
     `max_unavailable` at a time; changes that only move traffic to another class are reported and
     never refused."""
     reboots: Literal["allow", "deny"] = "deny"
-    """Whether a host may be drained, rebooted, or have its driver reloaded while in service."""
+    """Whether hosts in service may be drained, rebooted, or have drivers reloaded."""
     max_unavailable: Annotated[int, Field(ge=1)] = 1
     """Most workers that may be out of service at once; control-plane hosts go one at a time."""
     drain_deadline_s: Annotated[int, Field(ge=10, le=86400)] = 600
-    """Seconds for the pods of a node to leave it; a disruption budget can hold them."""
+    """Seconds for the pods of a node to leave it."""
     boot_deadline_s: Annotated[int, Field(ge=60, le=7200)] = 1800
-    """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
+    """Seconds until SSH answers: a GPU server's self-test takes many minutes."""
     switches: SwitchWaves | None = None
-    """The waves in which switches change; without it the defaults hold. With it and `ports: allow`,
-    a host on a single leaf is refused: no order keeps that host in service."""
+    """The waves in which switches change. With it and `ports: allow`, `wave-order` refuses a host
+    on a single leaf."""
 
     @property
     def switch_waves(self) -> SwitchWaves:
@@ -84,15 +83,15 @@ class SwitchDeadlines(Frozen):
     write_s: Seconds = 180
     """Base of a change, in seconds; some switches are slow to apply one."""
     command_s: Annotated[float, Field(gt=0, le=600)] = 0.75
-    """Seconds that each command adds, so that a switch with more ports has more time. SONiC starts
-    a program for each line, which may take 0.5 to 2 s (assumed, not measured)."""
+    """Seconds that each command adds. SONiC starts a program for each line, which may take 0.5 to 2
+    s (assumed, not measured)."""
 
 
 class HostDeadlines(Frozen):
     """How long the work on one host may take; installations have longer deadlines."""
 
     look_s: Seconds = 60
-    """Seconds for one reading; a host whose cores are all busy takes some ten."""
+    """Seconds for one reading; a busy host takes some ten."""
     converge_s: Seconds = 300
     """Seconds to set all settings; at least 900 if Docker is installed, and 1800 with a driver."""
 
@@ -134,10 +133,10 @@ class Stacks(Frozen):
     units: Annotated[dict[DnsLabel, Unit], Field(min_length=1)]
     """The units by name, in the order of updates: `{a: {leaves: [leaf-01, leaf-02]}}`."""
     at_once: Annotated[int, Field(ge=1)] = 1
-    """Most units that `railyard site up` updates at a time. Default 1: a fault stops the update
-    in the first unit that has it."""
+    """Most units that `railyard site up` updates at a time. Default 1: a fault stops the update in
+    its first unit."""
     canary: Annotated[int, Field(ge=0)] = 1
-    """How many units go first, each alone. Default 1."""
+    """How many units go first, each alone."""
 
 
 class Renamed(Frozen):
@@ -162,47 +161,46 @@ class ClusterSpec(Frozen):
     environment: Environment
     """The machines below the site, which decide the other possible keys."""
     rdma: Rdma = Rdma()
-    """The one RoCE intent; switch, NIC, attachment and job follow it."""
+    """The RoCE intent, which every hop follows."""
     rails: tuple[Rail, ...] = ()
-    """The networks for RDMA, one for each NIC of a worker; none if a cloud owns the fabric."""
+    """The networks for RDMA, one for each NIC of a worker."""
     switches: tuple[Switch, ...] = ()
     """The switches that carry the rails."""
     other_switches: tuple[OtherSwitch, ...] = ()
-    """Switches of management and storage networks, which Railyard neither reads nor sets. They can
-    be Ethernet switches at an InfiniBand site, and their ports can be in bundles."""
+    """Switches of management and storage networks, at any site; Railyard neither reads nor sets
+    them."""
     switch_models: dict[ModelName, DescribedSwitch] = Field(default_factory=dict)
-    """Switch models that Railyard does not know, by name: `{X100: {ports: 32, speeds_gbit_s: [400,
-    200], breakouts: [2x200]}}`. Every check then lists the facts that it cannot verify."""
+    """Switch models that Railyard does not know:
+    `{X100: {ports: 32, speeds_gbit_s: [400, 200], breakouts: [2x200]}}`."""
     nic_models: dict[ModelName, DescribedNic] = Field(default_factory=dict)
-    """Card models of NVIDIA that Railyard does not know, by name: `{ConnectX-6 Lx: {pci_id: "101f",
-    vf_limit: 127, speed_gbit_s: 50}}`. Every check then lists the facts that it cannot verify."""
+    """NVIDIA's card models that Railyard does not know:
+    `{ConnectX-6 Lx: {pci_id: "101f", vf_limit: 127, speed_gbit_s: 50}}`."""
     infiniband: InfiniBand | None = None
     """The InfiniBand fabric of own switches; only with `rdma: {transport: infiniband}`."""
     jump_hosts: tuple[JumpHost, ...] = ()
-    """SSH servers on the way to devices, by name; `ssh.jump` and `host_defaults.jump` refer to
-    them."""
+    """SSH servers on the way to devices; `ssh.jump` and `host_defaults.jump` name them."""
     proxy: Proxy | None = None
     """The HTTP proxy by which hosts download; default none."""
     hosts: tuple[Host, ...] = ()
-    """Control plane and workers; a cloud that makes instances makes them from its pools."""
+    """Control plane and workers; none if a cloud makes them."""
     host_defaults: HostDefaults = HostDefaults()
     """Settings that all hosts share."""
     renamed: Renamed = Renamed()
     """Devices that were renamed; `railyard rename` writes it."""
     host_groups: tuple[HostGroup, ...] = ()
-    """Groups of hosts that differ from `host_defaults`; a host names its group."""
+    """Groups of hosts that differ from `host_defaults`."""
     kubernetes: Kubernetes | None = None
-    """The installation of the control plane; write either this or `containers`."""
+    """The control plane; write either this or `containers`."""
     containers: Containers | None = None
-    """Jobs in containers, without Kubernetes; write either this or `kubernetes`."""
+    """Jobs in containers, without Kubernetes."""
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
     deadlines: Deadlines = Deadlines()
-    """How long a reading or a change of a device can take."""
+    """Deadlines of readings and changes of devices."""
     stacks: Stacks | None = None
-    """The split of the site into several stacks. Default: one stack has the whole site."""
+    """The split of the site into several stacks; default one."""
     guards: Guards = Guards()
-    """How to react if a setting that the file does not own breaks the traffic of its rails."""
+    """The reaction to foreign settings that break the rails' traffic."""
     operators: Operators = Operators()
     """Operators to install."""
     pod_network: PodNetwork = PodNetwork()
@@ -212,19 +210,19 @@ class ClusterSpec(Frozen):
     acceptance: Acceptance = Acceptance()
     """The required proofs, and the least numbers."""
     evidence_store: EvidenceStore | None = None
-    """Where machines share the evidence of acceptance; default the folder `.railyard` of each."""
+    """Where machines share evidence; default the folder `.railyard` of each."""
     watch: Watch | None = None
-    """A CronJob that audits and proves the cluster on a schedule; None: none."""
+    """A CronJob that audits and proves the cluster; default none."""
 
     versions: VersionSetName | None = None
-    """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts
-    whose version the file leaves out. A version in the file wins. `railyard versions` prints both
-    sets. Default none: write K3s' version; charts have their own defaults."""
+    """A maintained set of versions for K3s and the operators' charts, if the file leaves theirs
+    out; `railyard versions` prints both sets. Default none: write K3s' version; charts have their
+    own defaults."""
     sources: Sources = Sources()
     """Sources of everything that the site installs; default upstream itself."""
     waive: Waivers = Field(default_factory=dict)
-    """Rules that are wrong for this site's hardware, by name, each with the reason: `{numa-leaf:
-    "two leaves by the vendor's reference design"}`. Every report shows them."""
+    """Rules that are wrong for this site's hardware, by name, each with the reason:
+    `{numa-leaf: "two leaves by the vendor's reference design"}`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -368,8 +366,7 @@ def _settings_of_group(defaults: HostDefaults, group: HostGroup) -> HostDefaults
 class HostTemplate(Host):
     """Keys that several hosts share: any of [HostEntry](#hostentry) but `name` and `each`.
 
-    A host that takes it needs to write only what differs. Cards are joined by `rail`, other
-    mappings key by key; other lists replace the template's.
+    Cards are joined by `rail`, other mappings key by key; other lists replace the template's.
     """
 
     template: DnsLabel | None = None
@@ -379,8 +376,8 @@ class HostTemplate(Host):
 class HostEntry(Host):
     """One Linux host, or a range of hosts: `name: gpu[01-16]`.
 
-    In the entry of a range and in its template, each text may have a range of as many values, for
-    example `address: 192.168.2.[11-26]`. See docs/howto/many-hosts.md.
+    In a range and its template, each text may have a range of as many values:
+    `address: 192.168.2.[11-26]`. See docs/howto/many-hosts.md.
     """
 
     template: DnsLabel | None = None
@@ -395,4 +392,4 @@ class SiteFile(ClusterSpec):
     host_templates: dict[DnsLabel, HostTemplate] = Field(default_factory=dict)
     """Keys that several hosts share, by the name that `hosts[].template` takes."""
     hosts: tuple[HostEntry, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] - frozen
-    """Control plane and workers; a cloud that makes instances makes them from its pools."""
+    """Control plane and workers; none if a cloud makes them."""

@@ -149,13 +149,13 @@ class CrusoeProvision(Frozen):
     ssh_public_key: PublicKey
     """Public key line that every instance takes."""
     ssh_private_key: SecretRef = SecretRef(secret="ssh_private_key")  # noqa: S106 - a name
-    """Secret with the private key that belongs to `ssh_public_key`."""
+    """Secret with the private key of `ssh_public_key`."""
     vpc_cidr: Ipv4Net
     """Addresses of the new network."""
     subnet_cidr: Ipv4Net
     """Addresses of the instances: a part of `vpc_cidr`."""
     ib_partition: DnsLabel | None = None
-    """Name of the IB partition for the workers; types on InfiniBand need one."""
+    """IB partition of the workers; types on InfiniBand need one."""
     pools: tuple[InstancePool, ...]
     """The instances."""
 
@@ -218,17 +218,14 @@ class Hypervisor(Frozen):
     vms: Annotated[tuple[VirtualMachine, ...], Field(min_length=1)]
     """Its virtual machines, in the order in which they are powered on again."""
     power_off: Literal["guest", "hard"] = "guest"
-    """How to stop a machine: `guest` asks its VMware Tools, and gives up after `shutdown_s`; `hard`
-    then cuts its power."""
+    """How to stop a machine: by its VMware Tools; after `shutdown_s` `guest` gives up, and `hard`
+    cuts its power."""
     shutdown_s: Annotated[int, Field(ge=10, le=3600)] = 300
     """Seconds for the shutdown of one guest."""
 
 
 class Esxi(Frozen):
-    """Own switches, and GPU virtual machines on ESXi hypervisors.
-
-    A virtual machine is a host of `hosts` with the name that its hypervisor lists it by.
-    """
+    """Own switches, and GPU virtual machines on ESXi hypervisors."""
 
     kind: Literal["esxi"]
     """The kind of site."""

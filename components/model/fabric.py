@@ -52,7 +52,7 @@ class Rdma(Frozen):
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"] = "lossy_ecn"
     """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `dscp`'s priority.
     `semi_lossless` is PFC between host and switch only: the switch obeys a pause of a NIC and
-    passes none on. Only Onyx supports it (`roce semi-lossless`)."""
+    passes none on. Only Onyx supports it."""
     pfc_watchdog: bool = False
     """Let each lossless port drop packets that a pause storm holds up. Default off, as on the
     switches.
@@ -74,17 +74,12 @@ class Rdma(Frozen):
     sets."""
     ecn_min_kib: Kib | None = None
     """Queue depth in KiB at which marking starts. Default: the vendor's recommendation for the
-    speed of the port (docs/reference/marking.md): 150 on Onyx, 150,000 bytes on Cumulus.
-
-    EOS takes KiB as `kbytes`. On Cumulus, values other than the RoCE profile's become a profile of
-    the port.
-    """
+    speed of the port (docs/reference/marking.md)."""
     ecn_max_kib: Kib | None = None
-    """Queue depth in KiB from which on `ecn_mark_percent` are marked. Default as above: 1500 on
-    Onyx."""
+    """Queue depth in KiB from which on `ecn_mark_percent` are marked. Default as above."""
     ecn_mark_percent: Percent | None = None
     """How many packets are marked at `ecn_max_kib`. Default: 100 if the file sets thresholds, else
-    the vendor's recommendation. Onyx lacks the setting and marks all of them."""
+    the vendor's recommendation. Onyx marks all of them."""
     ecn_by_speed: dict[Gbit, Marking] = Field(default_factory=dict[int, Marking])
     """Speed of a port in Gbit/s to its marking: `{400: {min_kib: 600, max_kib: 3000}}`; other
     speeds follow the settings above. SONiC uses one for the switch, that of its fastest port."""
@@ -173,8 +168,8 @@ class Rail(Frozen):
     dhcp_server: Ipv4 | None = None
     """Address of the DHCP server on this VLAN; needed only with `ipam: dhcp`."""
     gateway: Ipv4 | None = None
-    """Address of the leaf on this rail, by which other rails are reached over the spines. Only with
-    routed switches; the leaf that carries the rail has it."""
+    """Address of the leaf on this rail, by which other rails are reached over the spines; only with
+    routed switches."""
     leaves: dict[DnsLabel, LeafSubnet] = Field(default_factory=dict)
     """Leaf to its part of the rail, if the rail is on several routed leaves; then leave out
     `gateway`. Default: the rail is one subnet."""
@@ -195,38 +190,31 @@ class SwitchPort(Frozen):
 
     Between switches a trunk carries `rails`; a `routed` port is a link with its own network, over
     which BGP learns the way to the rails. A `routed` port to a host is in no VLAN: it shares a /31
-    with the card, which has one address as its `address`, and the port the other one.
+    with the card's `address`.
     """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""
     untagged: VlanId | None = None
-    """VLAN of frames without a tag on a trunk to a host, which its card sends besides those of the
-    VFs, for example to boot over the network. It must differ from the rails' VLANs, and links
-    between switches do not carry it. Default: the system's own handling of such frames."""
+    """VLAN of frames without a tag on a trunk to a host, for example to boot over the network. It
+    differs from the rails' VLANs. Default: the system's own handling of such frames."""
     rails: tuple[DnsLabel, ...] | None = None
-    """Rails whose VLANs a link between switches carries; default all. Both ends list the same
-    rails."""
+    """Rails whose VLANs a link between switches carries; default all."""
     address: Ipv4 | None = None
     """Address of this end of a routed link with addressed BGP: `10.254.0.0`. The other end gets the
-    other address of the /31, and needs no line for it. Default: none, and BGP uses link-local
-    addresses. A range counts addresses in brackets: `10.254.0.[0,2,4,6]`."""
+    other address of the /31. Default: BGP uses link-local addresses. A range counts addresses in
+    brackets: `10.254.0.[0,2,4,6]`."""
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
     ecn_min_kib: Kib | None = None
-    """This port's exception from `rdma.ecn_min_kib`, for example because it is faster or slower."""
+    """Exception of this port from `rdma.ecn_min_kib`."""
     ecn_max_kib: Kib | None = None
     """Exception of this port from `rdma.ecn_max_kib`."""
     pfc_watchdog: bool | None = None
     """Exception of this port from `rdma.pfc_watchdog`."""
     cable_length_m: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Length of the cable in metres: the port needs headroom for packets still in flight after it
-    sends a pause.
-
-    Cumulus has one length for the switch, so the longest of its ports counts; a port without this
-    key counts as the default, 100 m. SONiC has a length for each port, from the few for which its
-    platform has headroom: Railyard sets the next longer one. Default on SONiC: the length already
-    set on the switch.
-    """
+    """Length of the cable in metres: it decides the headroom for packets in flight after a pause.
+    On Cumulus the longest of the switch counts, 100 m for a port without this key. SONiC sets the
+    next length for which it has headroom; default there: the length already set."""
     speed_gbit_s: Gbit | None = None
     """Exception of this port from `links` of the switch; so are the next two."""
     fec: Fec | None = None
@@ -234,7 +222,7 @@ class SwitchPort(Frozen):
     autoneg: bool | None = None
     """Auto-negotiation of this port."""
     lacp: bool = False
-    """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
+    """A port of a link bundle; `lacp-rail` refuses it on an RDMA rail."""
 
     @property
     def peer(self) -> tuple[str, str] | None:
@@ -254,8 +242,8 @@ class Routing(Frozen):
     """Address of the loopback interface, unique in the fabric."""
     bfd: bool = False
     """Notice a lost neighbour by BFD, in less than a second. Default off, as on the switches: BGP
-    alone notices a link that goes down at once, and one that stays up but is dead after its hold
-    time, 9 s on Cumulus and up to 180 s elsewhere. Both ends of a link need the same value."""
+    alone notices a dead link that stays up after its hold time, 9 s on Cumulus and up to 180 s
+    elsewhere."""
 
 
 class Inband(Frozen):
@@ -268,7 +256,7 @@ class Inband(Frozen):
 
 
 class OtherSwitch(Frozen):
-    """A switch of another network than the rails: it is listed for readers, and left alone."""
+    """A switch of another network than the rails, listed for readers only."""
 
     name: DnsLabel
     """Name of the switch."""
@@ -308,27 +296,26 @@ class Switch(Frozen):
             }
         ),
     ] = "3.9.2504"
-    """Running release of the switch system, for version rules; the default is one of Onyx.
+    """Running release of the switch system; the default is one of Onyx.
 
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
     ssh: Ssh
     serial: SwitchSerial | None = None
-    """Serial number of the chassis, as the switch prints it in `show version` or `show inventory`.
-    Railyard then refuses another switch; after a replacement, write the new number. Default: the
-    number that the last update read."""
+    """Serial number of the chassis, as `show version` or `show inventory` prints it. Railyard
+    refuses another switch; after a replacement, write the new number. Default: the one that the
+    last update read."""
     inband: Inband | None = None
-    """Only for a switch whose management port is unused: Railyard leaves the port and VLAN of its
-    own session alone."""
+    """Only for a switch whose management port is unused: the port and VLAN of Railyard's session,
+    which it leaves alone."""
     routing: Routing | None = None
     """BGP over the routed links; required if a link is `routed`."""
     executor: Literal["device", "exec"] = "device"
     """`device` reads, compares and verifies by `railyard device`. `exec` sends the whole
     configuration as one SSH exec of Pulumi's own, without reading it first."""
     exec_disruptive: Literal["refuse", "allow-interruptions"] = "refuse"
-    """With `executor: exec`, lines that interrupt traffic are sent at every change of the file,
-    needed or not: a new MTU shuts its port, the one-shot RoCE touches every port. They are refused
-    unless this says `allow-interruptions`."""
+    """With `executor: exec`: whether lines that interrupt traffic may be sent, at every change of
+    the file, needed or not."""
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """The other end of each port: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
@@ -340,14 +327,14 @@ class Switch(Frozen):
     """
     links: LinkSettings = LinkSettings()
     """Link settings of all `ports`: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
-    parts can have exceptions. Default: left to the switch."""
+    parts can have exceptions."""
     edge_ports: bool = False
     """Whether the switched ports to hosts are spanning-tree edge ports with BPDU guard: they
-    forward as soon as they are up, and go down if they receive a BPDU, which only another switch or
-    bridge sends. Cumulus and EOS support it. Default false: left to the switch."""
+    forward as soon as they are up, and go down if they receive a BPDU. Cumulus and EOS support it.
+    Default false: left to the switch."""
     mlag_peer: DnsLabel | None = None
-    """The switch with which this one is an MLAG pair. You set the pair and its bundles yourself;
-    Railyard leaves them alone, and never changes both switches in one wave. Default: none."""
+    """The other switch of an MLAG pair. You set the pair and its bundles yourself; Railyard never
+    changes both switches in one wave."""
     breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
     """Whole port to its number of parts, and the speed of each in Gbit/s: `swp1: 4x200`. Needed
     only if `ports` does not show it: by default a port gets the fewest parts that include the names

@@ -43,17 +43,15 @@ class HostGuards(Frozen):
     rate_limit: Way | None = None
     """Rate limits of the class of RoCE and of VFs. `repair` removes them."""
     dscp_map: Way | None = None
-    """DSCPs that the card sorts into the priority of RoCE or of CNPs, although its default map
-    would not. `repair` sets the default map for them."""
+    """Foreign DSCPs in the card's priority of RoCE or of CNPs. `repair` sets the default map for
+    them."""
     vf_rights: Way | None = None
     """Link state of VFs, and spoof check and trust of VFs in pods. `repair` sets the link state:
     the network attachment owns the others."""
     buffers: Seen | None = None
-    """Receive buffers that are too small for a pause. Railyard sets the sizes in
-    `host_defaults.qos`; without them only the card knows how large its buffers are."""
+    """Receive buffers that are too small for a pause; `host_defaults.qos` sets their sizes."""
     ip: Way | None = None
-    """`rp_filter`, `arp_ignore` and `arp_announce` of a host with addresses on several rails, as
-    the kernel combines those of the device with those of all."""
+    """`rp_filter`, `arp_ignore` and `arp_announce` of a host with addresses on several rails."""
 
 
 class Guards(Frozen):
@@ -62,8 +60,8 @@ class Guards(Frozen):
     default: Seen = "warn"
     """For every kind without its own value."""
     cabling: Seen = "refuse"
-    """A switch whose LLDP neighbours contradict the file on most ports: it may be another switch.
-    `warn` is for hosts that announce other names by LLDP than the file has."""
+    """A switch whose LLDP neighbours contradict the file on most ports. `warn` is for hosts that
+    announce other names than the file's."""
     switch: SwitchGuards = SwitchGuards()
     """Settings of switches."""
     host: HostGuards = HostGuards()

@@ -117,13 +117,12 @@ class Nic(Frozen):
     """The board's serial number; with it, a card that moved to another slot is reported."""
     netdev: NetdevName = Field(default_factory=_netdev_of, validate_default=True)
     """Name of the PF's network device; default by the PCI address, as systemd derives it, for
-    example `enp5s0`. If the host uses another name, Railyard refuses it and prints that name."""
+    example `enp5s0`. A host with another name is refused."""
     rdma: NetdevName | None = None
     """Name for the PF's RDMA device, with `host_defaults.rail_names`; default the driver's or
     rdma-core's."""
     model: ModelName = "ConnectX-5"
-    """Card model: it decides the PCI id, the limit of VFs and the highest rate. Describe unknown
-    models of NVIDIA in `nic_models`."""
+    """Card model; describe NVIDIA's others in `nic_models`."""
     speed_gbit_s: Annotated[int, Field(gt=0)] = 100
     """Line rate in Gbit/s."""
     vfs: Annotated[int, Field(ge=0)] = 8
@@ -135,7 +134,7 @@ class Nic(Frozen):
     sriov: Sriov = Sriov()
     """Settings of each VF, and the mode of the card's embedded switch."""
     numa: Annotated[int, Field(ge=-1)] = 0
-    """NUMA node of the card's PCIe slot; -1 is Linux' value for an unknown one."""
+    """NUMA node of the card's PCIe slot; -1: unknown."""
     address: CardAddress | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
     pod_address: CardAddress | None = None
@@ -150,7 +149,7 @@ class Nic(Frozen):
     gpu_pci: tuple[PciAddress, ...] = ()
     """PCI addresses of the GPUs that send through this card, as `railyard discover` finds them."""
     gpu_path: GpuPath | None = None
-    """The longest allowed path from the card to these GPUs, in words of `nvidia-smi topo -m`."""
+    """The longest allowed path to these GPUs, in words of `nvidia-smi topo -m`."""
 
     _described: DescribedNic | None = PrivateAttr(default=None)
     """The model as `nic_models` in the file describes it."""
@@ -232,32 +231,30 @@ class Host(Frozen):
     ssh: Ssh | None = None
     """SSH login of the host; leave it out only with `login: none`."""
     login: Literal["ssh", "none"] = "ssh"
-    """`none` for a worker of an existing cluster without any login, as nodes of AKS, EKS and OKE
-    are: Railyard sets and reads nothing on it, and proves only what pods can show."""
+    """`none` for a worker of an existing cluster, such as AKS, EKS or OKE: Railyard sets and reads
+    nothing there, and proves only what pods can show."""
     group: DnsLabel | None = None
     """Its group in `host_groups`, whose settings win over `host_defaults`."""
     node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
     node_name: NodeName | None = None
-    """Name of its Kubernetes node, as `kubectl get nodes` shows it, if it differs from `name`, such
-    as `gpu01.dc1.example.com`. With it, a renamed host keeps its node."""
+    """Name of its Kubernetes node, if it differs from `name`, such as `gpu01.dc1.example.com`. With
+    it, a renamed host keeps its node."""
     machine_id: MachineId | None = None
-    """Content of its `/etc/machine-id`. Railyard then refuses another machine; after a replacement,
-    write the new id. Default: the id that the last update read."""
+    """Content of its `/etc/machine-id`. Railyard refuses another machine; after a replacement,
+    write the new id. Default: the one that the last update read."""
     domain: DomainName | None = None
-    """The group of hosts that fail together, for example by leaf, rack or unit: hosts of different
-    domains are never down together under `disruption.max_unavailable`. Default: the hosts without
-    one are one domain."""
+    """Hosts that fail together, such as a rack: hosts of different domains are never down together
+    under `disruption.max_unavailable`. Hosts without one are one domain."""
     gpus: Annotated[int, Field(ge=0)] = 0
-    """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
+    """GPUs of the host."""
     gpu_model: ModelName | None = None
     """GPU model, for example `H100`: workers with other GPUs are another kind for jobs."""
     nics: tuple[Nic, ...] = ()
-    """RDMA cards, one on each rail that the host is on. Other network devices, such as bonds of
-    management or storage, are left alone and need no line."""
+    """RDMA cards, one on each rail of the host. Other network devices are left alone."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
-    """InfiniBand HCAs; their names are discovered, and Railyard sets on them only what `hca_sriov`
-    and `firmware` ask for on ports with an address."""
+    """InfiniBand HCAs, whose names are discovered; Railyard sets only the ports under
+    `hca_sriov`."""
     hca_sriov: tuple[HcaPf, ...] = ()
     """InfiniBand ports by address: those with VFs, and those whose firmware is set."""
     hca_guids: tuple[PortGuid, ...] = ()
@@ -313,10 +310,10 @@ class Manage(Frozen):
     """Write `/etc/hostname`, and set the running name, to the host's `name`."""
     etc_hosts: bool = False
     """Keep names and addresses in a marked block of `/etc/hosts`: of the host itself and of all
-    hosts but workers; with `containers`, where `mpirun` finds workers by name, of all hosts."""
+    hosts but workers; with `containers` of all hosts."""
     network_manager: bool = True
-    """Hide the cards in `nics` and their VFs from NetworkManager, by a udev rule: it would run DHCP
-    on them and remove addresses that it did not set. False lets it manage them."""
+    """Hide the cards in `nics` and their VFs from NetworkManager, which would run DHCP on them and
+    remove addresses."""
 
 
 class HostDefaults(Frozen):
@@ -333,8 +330,8 @@ class HostDefaults(Frozen):
     driver: DriverPackage = DriverPackage()
     """The RDMA driver."""
     memlock: Literal["unlimited"] = "unlimited"
-    """Locked-memory limit of pods, by a `LimitMEMLOCK` drop-in of the K3s unit (with Docker under
-    K3s also of its units), and of the common user's logins, by a file of limits.d."""
+    """Locked-memory limit of pods (a `LimitMEMLOCK` drop-in of K3s' unit, and of Docker's under
+    K3s) and of the common user's logins (limits.d)."""
     peermem: bool = True
     """The short form of `gpu_direct`: true is `peermem`, false is `none`."""
     gpu_direct: GpuDirect | None = None

@@ -101,8 +101,8 @@ class IbMember(Frozen):
     membership: Membership | None = None
     """Its kind of membership; default the partition's."""
     hcas: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    """Which of its HCAs, from 0 on in the order of `hca_guids`; default all. If a rail names the
-    partition, list the HCA of that rail: `{host: gpu01, hcas: [0]}`."""
+    """Which of its HCAs, from 0 on in the order of `hca_guids`: `{host: gpu01, hcas: [0]}`; default
+    all. For a rail's partition list the rail's HCA."""
 
     def ports_of(self, guids: Sequence[str]) -> tuple[str, ...]:
         """Return the port GUIDs of the host that are members."""
@@ -124,7 +124,7 @@ class IbPartition(Frozen):
     membership: Membership = "full"
     """Membership of members without their own value."""
     ipoib: bool = False
-    """IP over InfiniBand may run in it. RDMA does not need it."""
+    """IP over InfiniBand may run in it."""
     mtu_bytes: IbMtuBytes | None = None
     """MTU of its IPoIB multicast group; default: the subnet manager's (2048)."""
     rate_gbit_s: IbRateGbitS | None = None
@@ -146,10 +146,7 @@ class IbPartition(Frozen):
 
 
 class IbRail(Frozen):
-    """One rail of the fabric: the same HCA of every worker, which pods ask for by its own name.
-
-    Without rails a pod gets HCAs by count, and cannot choose which.
-    """
+    """One rail of the fabric: the same HCA of every worker, which pods ask for by its own name."""
 
     name: DnsLabel
     """Its name; a port of `hca_sriov` says `rail: <name>`."""
@@ -170,8 +167,7 @@ class IbRail(Frozen):
 class FabricSwitch(Frozen):
     """A switch of the fabric without a login: externally managed, with NVOS, or run by others.
 
-    Railyard neither reads nor sets it. With its cables, reports can name the far end of a port that
-    is down, and the lab can emulate it.
+    With its cables, reports can name the far end of a port that is down.
     """
 
     name: DnsLabel
@@ -192,7 +188,7 @@ class Ufm(Frozen):
     """NVIDIA UFM Enterprise, the subnet manager of the fabric, with its REST API."""
 
     name: DnsLabel = "ufm"
-    """Its name in plans and reports, and the beginning of its steps' names."""
+    """Its name in plans, reports and steps."""
     address: SshAddress
     """IPv4 address or DNS name; for two in high availability, the shared one."""
     port: TcpPort = 443
@@ -215,15 +211,15 @@ class InfiniBand(InfiniBandFabric):
     """`switch`: the switches with `sm_priority` run it. `external`: UFM or opensm on a host; then
     no switch may run one, and Railyard sets partitions only through `ufm`."""
     adaptive_routing: bool = False
-    """Let switches choose among equal paths packet by packet, and set NCCL for it. It needs an
-    external subnet manager. Railyard checks it, in UFM and by acceptance, but does not set it:
-    `routing_engine ar_updn` in its opensm.conf is the default of NVIDIA's since 5.10."""
+    """Let switches choose among equal paths packet by packet, and set NCCL for it. An external
+    subnet manager sets it: `routing_engine ar_updn` of opensm.conf is NVIDIA's default since 5.10.
+    Railyard only checks it, in UFM and by acceptance."""
     routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
     """Routing engine of the switches' subnet manager; default: the switches' own (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
     """Partitions in addition to Default, on every switch that runs a subnet manager, or in UFM."""
     switches: tuple[FabricSwitch, ...] = ()
-    """Switches without a login, in addition to those in `switches`. Default: empty."""
+    """Switches without a login, in addition to those in `switches`."""
     ufm: Ufm | None = None
     """UFM, with `subnet_manager: external`: it gets the partitions. Default none: Railyard then
     only checks partitions."""

@@ -95,17 +95,17 @@ class Programs(Frozen):
 
 
 class OwnPods(Frozen):
-    """Settings in the cluster for pods that users write themselves.
+    """Settings for pods that users write themselves.
 
     A ConfigMap `railyard-rdma` holds the environment of jobs for `envFrom`. If a pod sees RDMA
-    devices of other pods, `railyard-rdma-scripts` holds the script that finds the right ones.
+    devices of others, the script of `railyard-rdma-scripts` finds its own.
     """
 
     namespaces: tuple[DnsLabel, ...] = ()
     """Existing namespaces of the users; default `pod_network.namespace`."""
     admission: bool = False
-    """Let the API server put the environment, and the topology file, into every container in these
-    namespaces that asks for a resource of the rails. It needs Kubernetes 1.36."""
+    """Let the API server put the environment and the topology file into their containers with a
+    resource of the rails. It needs Kubernetes 1.36."""
 
 
 class Jobs(Frozen):
@@ -117,24 +117,24 @@ class Jobs(Frozen):
     programs: Programs = Programs()
     """Folders of the programs in a foreign image."""
     env: dict[EnvironmentName, AnyLine] = Field(default_factory=dict)
-    """Environment of all jobs, for example `NCCL_IB_SL: "1"`. Variables that the plan decides are
+    """Environment of all jobs, for example `NCCL_IB_SL: "1"`. The plan's own variables are
     refused."""
     ssh_port: TcpPort | None = None
-    """Port of the workers' sshd; default 22, and 2222 in the host's network, where 22 is taken."""
+    """Port of the workers' sshd; default 22, in the host's network 2222."""
     mpi_operator: bool = True
     """Install the MPI operator, which acceptance needs."""
     gdr_level: GdrLevel = "2"
     """NCCL_NET_GDR_LEVEL; 2 is the DeepOps guide's value. NCCL ignores all other words."""
     nccl_ib_tc: Annotated[int, Field(ge=0, le=255)] | None = None
-    """NCCL_IB_TC; default from `rdma.dscp`. Another value is refused by `one-traffic-class`."""
+    """NCCL_IB_TC; default from `rdma.dscp`."""
     gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
     """NCCL_IB_GID_INDEX; default: left to NCCL, which finds the RoCE v2 GID (NCCL >= 2.21)."""
     topology_file: TopologyFile | None = None
     """NCCL_TOPO_FILE of the nodes."""
     deepspeed: DeepSpeed | None = None
-    """The DeepSpeed sample; None: none."""
+    """The DeepSpeed sample; default none."""
     own_pods: OwnPods | None = None
-    """The environment for pods that users write themselves; None: none."""
+    """The environment for users' own pods; default none."""
 
 
 DOCKER_HUB: Final = "docker.io"
@@ -155,8 +155,8 @@ class ImageBuild(Frozen):
     base: PinnedImage
     """`FROM`: the guide's is `nvcr.io/nvaie/tensorflow:21.07-tf1-py3`."""
     login: RegistryLogin | None = None
-    """Login to the registry of `base`, if it differs from the image's registry: NVIDIA's
-    `nvcr.io/nvaie` wants the user `$oauthtoken` and an NGC key."""
+    """Login to the registry of `base`, if it differs: NVIDIA's `nvcr.io/nvaie` wants the user
+    `$oauthtoken` and an NGC key."""
     mofed_version: ReleaseText | None = None
     """NVIDIA's user-space RDMA libraries in the image, the hosts' driver version.
 
@@ -180,10 +180,9 @@ class Containers(Frozen):
     name: DnsLabel = "mpicont"
     """Name of the container."""
     ssh_port: TcpPort | None = None
-    """SSH port of the hosts among each other, by which `mpirun` starts its daemons; default each
-    host's `ssh.port`."""
+    """SSH port by which `mpirun` starts its daemons; default each host's `ssh.port`."""
     shm_size_gib: Annotated[int, Field(ge=1)] = 1
-    """Shared memory in GiB, for NCCL's shared-memory transport."""
+    """Shared memory in GiB, for NCCL."""
     stack_bytes: Annotated[int, Field(gt=0)] = 67108864
     """`--ulimit stack`: 64 MiB, the guide's value."""
 
@@ -284,8 +283,8 @@ class DeepSpeedScan(Frozen):
     """DeepSpeed's `all_reduce.py --scan`."""
 
     maxsize_exponent: Annotated[int, Field(ge=20, le=34)] = 28
-    """`--maxsize`: the largest message has 2^(N-1) float32 for each rank, so that 16 ranks send
-    1 GiB with 25 and 8 GiB with 28 (DeepSpeedExamples, benchmarks/communication)."""
+    """`--maxsize`: the largest message has 2^(N-1) float32 for each rank, so 16 ranks send 8 GiB
+    with 28 (DeepSpeedExamples, benchmarks/communication)."""
     min_busbw_gbit_s: Annotated[float, Field(gt=0)]
     """Least bus bandwidth of the largest message, in Gbit/s."""
 
@@ -324,26 +323,23 @@ class Acceptance(Frozen):
     """The proof that the finished path must give."""
 
     accept: Literal["changed", "always", "never", "canary"] = "changed"
-    """When an update proves: if something `changed` or is not proven, `always`, or `never`.
-    `canary` is `changed` on one pair of workers. `railyard:accept` of a stack overrides it."""
+    """When an update proves: `changed` if something changed or is not proven. `canary` is `changed`
+    on one pair of workers. `railyard:accept` of a stack overrides it."""
     scope: Literal["all", "changed"] = "all"
     """`changed`: after a full proof, an update proves only changed hosts and their partners."""
     when_busy: Literal["warn", "wait", "fail"] = "warn"
-    """How the gate acts if other pods hold resources that a probe needs; it never evicts them.
-
-    `warn` lets the update through, `fail` does not, and `wait` waits for `busy_wait_s` before it
-    fails. The report lists each unproven part with the date of its last proof.
-    """
+    """What the gate does if other pods hold resources that a probe needs: it never evicts them, and
+    `wait` waits for `busy_wait_s` before it fails."""
     busy_wait_s: Annotated[float, Field(gt=0)] = 600.0
-    """With `when_busy: wait`, how long all probes together may wait, in seconds."""
+    """With `when_busy: wait`, seconds that all probes together may wait."""
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
-    """Seconds after which no further probe starts; the parts proven longest ago go first."""
+    """Seconds after which no probe starts; the parts proven longest ago go first."""
     max_age_days: Annotated[int, Field(ge=1)] = 30
-    """Days for which a proof counts; then `changed` proves again, and the gate no longer accepts
-    it. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
+    """Days for which a proof counts. Default: a month, in which cables are moved and optics age
+    unseen (a choice)."""
 
     suite: SuiteName = "quick"
-    """How much is proven; `railyard plan` prints the coverage and the duration of a suite.
+    """How much is proven; `railyard plan` prints its coverage and duration.
 
     `quick`: the GPUs of each node, each rail between neighbours, the collectives: 15 minutes at
     most, by fewer pairs on a large site. `full`: more tools, GPU memory, InfiniBand adapters alone,
@@ -380,7 +376,7 @@ class Acceptance(Frozen):
     timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of one probe in seconds."""
     limits: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
-    """How many packets may be lost, sent again, paused or marked on a probe's path."""
+    """Limits of lost, repeated, paused and marked packets."""
 
 
 CRON_FIELDS: Final = (
@@ -473,20 +469,20 @@ class Watch(Frozen):
     image: PinnedImage
     """Image with the program `railyard` of this release, with a tag or digest."""
     time_zone: Annotated[str, AfterValidator(_time_zone), form_schema(TIME_ZONE)] = "Etc/UTC"
-    """The time zone of the schedule, by its IANA name. Kubernetes' own default is the zone of
-    kube-controller-manager, which differs between clusters."""
+    """The time zone of the schedule, by its IANA name. Kubernetes' own default is
+    kube-controller-manager's."""
     accept: bool = True
-    """Whether the quick suite runs after the audit; it tests only nodes that no other pod uses."""
+    """Whether the quick suite runs after the audit."""
     conditions: bool = False
     """Whether each worker gets the node condition `RdmaRailProblem`."""
     deadline_s: Annotated[int, Field(ge=60, le=86400)] = 7200
-    """Seconds after which Kubernetes ends a run. Default: the quick suite takes 15 minutes at most,
-    and slow devices and images need some time more (a choice)."""
+    """Seconds after which Kubernetes ends a run. Default: far more than the 15 minutes of the quick
+    suite (a choice)."""
     keep: Annotated[int, Field(ge=1, le=100)] = 3
-    """How many finished runs of each outcome Kubernetes keeps, with their logs."""
+    """Finished runs of each outcome that Kubernetes keeps."""
     namespace: DnsLabel = "railyard-watch"
-    """Namespace of the job, which the site makes. It is none of users, because pods there can read
-    the secrets of the devices."""
+    """Namespace of the job, which the site makes. Its pods can read the secrets of the devices, so
+    it is none of users."""
     secret: DnsLabel | None = None
     """Name of a Secret in that namespace. Its keys are environment variables:
     `RAILYARD_SECRET_<NAME>` for each secret of the devices."""
@@ -496,7 +492,7 @@ class Watch(Frozen):
     push: Annotated[str, StringConstraints(pattern=GATEWAY)] | None = None
     """Address of a Prometheus Pushgateway for the metrics; default none."""
     folder: AbsolutePath | None = None
-    """Folder of the node exporter's textfile collector on `node`; the user 65532 must be allowed to
-    write there. Default none."""
+    """Folder of the node exporter's textfile collector on `node`, in which the user 65532 can
+    write; default none."""
     node: NodeName | None = None
     """The node on which it runs, as `folder` needs; default any, control-plane nodes first."""

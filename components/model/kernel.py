@@ -220,18 +220,17 @@ class KernelSettings(Frozen):
     numa_balancing: bool | None = None
     """Whether the kernel moves pages between NUMA nodes automatically. Default: as is.
 
-    A move unmaps pages for a moment, which pinned GPU and RDMA jobs pay for and never need.
+    A move delays jobs with pinned pages, which never need it.
     """
     acs: Literal["auto", "off", "keep"] = "auto"
     """PCIe access control on the bridges between a GPU and an RDMA card.
 
     `auto` is `off` on bare metal hosts with both, unless virtual machines use a card's VFs
-    (`autoprobe: false`), else `keep`. With ACS the bridge sends a card's writes to a GPU over the
-    processor: GPUDirect RDMA is slow, or hangs.
+    (`autoprobe: false`), else `keep`. With ACS GPUDirect RDMA is slow, or hangs.
     """
     iommu: Literal["pt", "off", "keep"] = "keep"
-    """The IOMMU by the kernel's command line; needs a reboot. `pt` maps devices of the host one to
-    one and keeps translation for virtual machines; `off` switches it off."""
+    """The IOMMU by the kernel's command line; needs a reboot. `pt` keeps translation for virtual
+    machines only."""
     rdma_netns: Literal["shared", "exclusive", "keep"] = "keep"
     """Whether every network namespace sees all RDMA devices (`shared`, the kernel's default), or
     only the one with their network device (`exclusive`, with the RDMA CNI plugin)."""
@@ -239,5 +238,5 @@ class KernelSettings(Frozen):
     """Routes by source address for cards with addresses.
 
     `auto` adds a table and a rule for each such card if the host has several or if a rail has a
-    `gateway`, and sets ARP so each card answers for its own address only.
+    `gateway`, and lets ARP answer only for the card's own address.
     """

@@ -41,29 +41,29 @@ it."""
 
 
 class ClusterParts(Frozen):
-    """The owner of each part of an existing cluster; the rest of the file decides omitted ones.
+    """The owner of each part of an existing cluster.
 
-    By default Railyard brings the parts that the site needs. If others run the network operator,
-    they also own the device plugin for the pod network's mode.
+    By default Railyard brings those that the site needs. If others run the network operator, they
+    also own the device plugin for the pod network's mode.
     """
 
     multus: Owner | None = None
     """Multus and the definition of its attachments."""
     attachments: Owner | None = None
-    """The attachments that connect jobs to the rails, each with the name in its rail's `network`.
-    Railyard always owns those of probes."""
+    """The attachments of jobs, named by each rail's `network`; Railyard always owns those of
+    probes."""
     whereabouts: Owner | None = None
     """The address management of pods, with `ipam: whereabouts`."""
     nv_ipam: Owner | None = None
     """The address management of pods, with `ipam: nv-ipam`."""
     sriov_cni: Owner | None = None
-    """The CNI program that moves a VF into a pod."""
+    """The CNI plugin for VFs."""
     ib_sriov_cni: Owner | None = None
     """CNI plugin for VFs of InfiniBand."""
     ipoib_cni: Owner | None = None
-    """The CNI program that makes IPoIB interfaces."""
+    """The CNI plugin for IPoIB."""
     rdma_cni: Owner | None = None
-    """The CNI program that moves a VF's RDMA device into its pod."""
+    """The CNI plugin for VFs' RDMA devices."""
     cni_plugins: Owner | None = None
     """The reference programs that the site needs."""
     sriov_device_plugin: Owner | None = None
@@ -71,12 +71,11 @@ class ClusterParts(Frozen):
     shared_device_plugin: Owner | None = None
     """The device plugin that publishes shared cards."""
     gpu_device_plugin: Owner | None = None
-    """The device plugin that publishes GPUs; Railyard installs it through
-    `operators.gpu_device_plugin`."""
+    """The device plugin that publishes GPUs (`operators.gpu_device_plugin`)."""
     gpu_operator: Owner | None = None
-    """The GPU operator; Railyard installs it through `operators.gpu`."""
+    """The GPU operator (`operators.gpu`)."""
     network_operator: Owner | None = None
-    """The network operator; Railyard installs it through `operators.network`."""
+    """The network operator (`operators.network`)."""
     mpi_operator: Owner | None = None
     """The MPI operator."""
     trainer: Owner | None = None
@@ -150,13 +149,13 @@ ServerPort = Annotated[
 
 
 class K3sSource(Frozen):
-    """Sources of K3s' files; a missing address means K3s' own release.
+    """Sources of K3s' files: paths on the hosts or https URLs; by default K3s' own release.
 
     A missing checksum comes from the site's lock, which `railyard pin` writes.
     """
 
     binary: PinnedSource | None = None
-    """Absolute path on the hosts, or an https URL, of `k3s`."""
+    """The program `k3s`."""
     binary_sha256: Sha256 | None = None
     """Checksum of `binary`."""
     binary_arm64: PinnedSource | None = None
@@ -164,12 +163,12 @@ class K3sSource(Frozen):
     binary_arm64_sha256: Sha256 | None = None
     """Checksum of `binary_arm64`."""
     install_script: PinnedSource | None = None
-    """Absolute path on the hosts, or an https URL, of K3s' install script."""
+    """K3s' install script."""
     install_script_sha256: Sha256 | None = None
     """Checksum of `install_script`."""
     images: PinnedSource | None = None
-    """Absolute path on the hosts, or an https URL, of the archive with the images that K3s itself
-    runs, for nodes that reach no registry; with `sources.bundle` default K3s' own."""
+    """The archive with the images that K3s itself runs, for nodes that reach no registry; with
+    `sources.bundle` default K3s' own."""
     images_sha256: Sha256 | None = None
     """Checksum of `images`."""
     images_arm64: PinnedSource | None = None
@@ -177,9 +176,8 @@ class K3sSource(Frozen):
     images_arm64_sha256: Sha256 | None = None
     """Checksum of `images_arm64`."""
     selinux_policy: PinnedPackage | None = None
-    """Absolute path on the hosts, or an https URL, of K3s' SELinux policy as an RPM package for the
-    hosts' release. Nodes with SELinux and without the policy get it before K3s, by `dnf`, with
-    container-selinux from their distribution. Default: not installed."""
+    """K3s' SELinux policy as an RPM package for the hosts' release: nodes with SELinux get it
+    before K3s, by `dnf`, with container-selinux from their distribution. Default: not installed."""
     selinux_policy_sha256: Sha256 | None = None
     """Checksum of `selinux_policy`."""
 
@@ -193,15 +191,15 @@ TopologyPolicy = Literal["best-effort", "restricted", "single-numa-node"]
 class Alignment(Frozen):
     """Kubelet's topology manager and its static CPU manager on all workers.
 
-    Pods of jobs then ask for whole CPUs and for memory, and get exclusive CPUs near their GPUs and
-    cards. A change on a running cluster drains each worker.
+    Pods of jobs get exclusive CPUs near their GPUs and cards. A change on a running cluster drains
+    each worker.
     """
 
     policy: TopologyPolicy = "best-effort"
-    """`best-effort` accepts a pod whose parts cannot be near each other; the others refuse it. A
-    job over all GPUs of a host with two NUMA nodes is such a pod."""
+    """`best-effort` accepts a pod whose parts cannot be near each other, such as all GPUs of two
+    NUMA nodes; the others refuse it."""
     scope: Literal["container", "pod"] = "container"
-    """Whether each container or the whole pod is aligned; kubelet's default."""
+    """What is aligned; kubelet's default."""
     reserved_cpus: CpuList
     """CPUs of every worker that no pod gets exclusively, for the system and all other pods: without
     any, kubelet's static policy does not start. Both threads of a core, and some of each NUMA node:
@@ -221,14 +219,14 @@ class Plane(Frozen):
     api_port: TcpPort = 6443
     """Port of the Kubernetes API."""
     pod_cidr: Ipv4Net = Field(default="10.42.0.0/16", validate_default=True)
-    """Addresses of pods on the cluster's own network; K3s' default."""
+    """Addresses of pods; K3s' default."""
     service_cidr: ServiceNet = Field(default="10.43.0.0/16", validate_default=True)
     """Addresses of services; K3s' default."""
     registry_mirror: RegistryName | None = None
-    """Registry of the site's own images, for example `192.168.100.10:5000`: nodes speak plain HTTP
-    with it, and no image gets another name. `sources.registry` has TLS, a login and all images."""
+    """Registry of the site's own images, by plain HTTP: `192.168.100.10:5000`. `sources.registry`
+    has TLS, a login and all images."""
     alignment: Alignment | None = None
-    """GPUs, cards and CPUs of a pod from one NUMA node; default kubelet's own: off."""
+    """GPUs, cards and CPUs of a pod from one NUMA node; default off."""
 
 
 class Snapshots(Frozen):
@@ -240,7 +238,7 @@ class Snapshots(Frozen):
     """How many snapshots each server keeps; K3s' default."""
     folder: FolderPath | None = None
     """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which is
-    lost with the server's data: name one on another disk or a share."""
+    lost with the server's data."""
 
 
 class VirtualAddress(Frozen):
@@ -249,8 +247,8 @@ class VirtualAddress(Frozen):
     address: Ipv4
     """A free address of the network that both balancers are in."""
     router_id: Annotated[int, Field(ge=1, le=255)] = 51
-    """Number of the virtual router (VRRP): it must differ from other routers in that network. 51 is
-    the number in keepalived's own example."""
+    """Number of the virtual router (VRRP), unique in that network; 51 is keepalived's own
+    example."""
 
 
 class K3sPlane(Plane):
@@ -267,12 +265,12 @@ class K3sPlane(Plane):
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
     """Join token of the cluster."""
     agent_token: SecretRef | None = None
-    """Join token of workers alone, who then never get `token`; choose it before the first install:
-    later it is refused. Default: workers join with `token`."""
+    """Join token of workers alone; choose it before the first install: later it is refused.
+    Default: workers join with `token`."""
     api_from: tuple[Ipv4Net, ...] = ()
-    """Networks that can reach the API: those of all nodes and of the machine that runs Railyard. A
-    filter of nftables on servers and balancer drops other packets to that port. Default: left to
-    the site's network."""
+    """Networks that can reach the API: those of all nodes and of the machine that runs Railyard. On
+    servers and balancer nftables drops other packets to that port. Default: left to the site's
+    network."""
     snapshots: Snapshots | None = None
     """Snapshots of etcd; default K3s' own schedule, number and folder."""
     virtual_address: VirtualAddress | None = None
@@ -281,9 +279,9 @@ class K3sPlane(Plane):
     """Encrypt Secrets in etcd; choose it before the first install: later it is refused."""
     reset: Literal["allow", "deny"] = "deny"
     """Whether an update or `destroy` may uninstall the last server, and with it all data of the
-    cluster. Run an update with `allow` first: the last update's value counts."""
+    cluster. The last update's value counts."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
-    """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
+    """K3s' own containerd, or the hosts' docker; `nvidia` becomes the default runtime."""
 
 
 class KubesprayPlane(Plane):
@@ -311,18 +309,17 @@ class KubesprayPlane(Plane):
     interface of the default route: rails are left alone."""
     mtu_bytes: ClusterMtu | None = None
     """MTU of pods on the cluster's own network with Calico; default: Calico detects it. The nodes'
-    own must be larger by 50 bytes, since kubespray's Calico uses VXLAN between nodes."""
+    own must be larger by 50 bytes, for VXLAN."""
     pod_cidr: Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
-    """Addresses of pods on the cluster's own network; kubespray's default."""
+    """Addresses of pods; kubespray's default."""
     service_cidr: ServiceNet = Field(default="10.233.0.0/18", validate_default=True)
     """Addresses of services; kubespray's default."""
     node_prefix: NodePrefix = 24
-    """Each node takes a block of this length out of `pod_cidr`; kubespray's default."""
+    """Length of each node's block of `pod_cidr`; kubespray's default."""
     extra_vars: ExtraVars = Field(default_factory=dict)
-    """More variables of kubespray, as they are; those that follow from this file are refused."""
+    """More variables of kubespray; those that follow from this file are refused."""
     reset: Literal["allow", "deny"] = "deny"
-    """Whether `destroy` runs kubespray's `reset.yml`, which deletes the cluster with all of its
-    data. `deny` ends `destroy` there."""
+    """Whether `destroy` runs kubespray's `reset.yml`, which deletes all data, or ends there."""
 
 
 class CniFolders(Frozen):
@@ -356,9 +353,8 @@ class ExistingPlane(Plane):
     context: DnsLabel | None = None
     """Context of the kubeconfig; default its current one."""
     distribution: Distribution | None = None
-    """The kind of cluster, which decides the CNI folders. Default by the suffix of `version`,
-    `+k3s1` or `+rke2r1`; without a suffix the folders of containerd, as kubeadm, kubespray, AKS,
-    EKS and OKE have them."""
+    """The kind of cluster, for its CNI folders. Default by the suffix of `version`, `+k3s1` or
+    `+rke2r1`; without one containerd's folders."""
     cni: CniFolders | None = None
     """The CNI folders, if they differ from those of the distribution."""
     tolerations: tuple[Toleration, ...] = ()

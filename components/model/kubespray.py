@@ -72,7 +72,7 @@ class KubespraySource(Frozen):
     git: Annotated[str, StringConstraints(pattern=GIT_ADDRESS)] | None = None
     """An https address of the repository; with `commit`."""
     commit: Annotated[str, StringConstraints(pattern=COMMIT)] | None = None
-    """The commit of the tag `release`: if someone moves the tag, Railyard refuses to run."""
+    """The commit of the tag `release`: a moved tag is refused."""
 
     @model_validator(mode="after")
     def _one_pinned_place(self) -> Self:

@@ -99,7 +99,7 @@ def _chart(operator: Mapping[str, object], version: str) -> Mapping[str, object]
 ChartValues: TypeAlias = dict[str, JsonValue]
 """Values of a chart; only the chart knows their keys."""
 ChartRelease = Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
-"""One exact release: a range or `latest` would install another chart on the next run."""
+"""One exact release."""
 
 DriverTag = Annotated[str, StringConstraints(pattern=DRIVER_TAG)]
 """A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
@@ -109,7 +109,7 @@ class ChartSource(Frozen):
     """One Helm chart, pinned."""
 
     chart: ChartName
-    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    """`oci://…`, a path of the project, or a name in `repo`."""
     repo: HttpsAddress | None = None
     """Address of a chart repository, over https; upstream's if `chart` is left out too."""
     version: ChartRelease
@@ -128,40 +128,40 @@ class GpuOperatorChart(ChartSource):
     """The GPU operator's chart; default NVIDIA's."""
 
     chart: ChartName = "gpu-operator"
-    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    """`oci://…`, a path of the project, or a name in `repo`."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
-    """Address of a chart repository; none if only `chart` is written."""
+    """Address of the chart repository, if any."""
     version: ChartRelease = upstream.GPU_OPERATOR_RELEASE
-    """One exact release: a range or `latest` would install another chart on the next run."""
+    """One exact release."""
 
 
 class NetworkOperatorChart(ChartSource):
     """The network operator's chart; default NVIDIA's."""
 
     chart: ChartName = "network-operator"
-    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    """`oci://…`, a path of the project, or a name in `repo`."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
-    """Address of a chart repository; none if only `chart` is written."""
+    """Address of the chart repository, if any."""
     version: ChartRelease = upstream.NETWORK_OPERATOR_RELEASE
-    """One exact release: a range or `latest` would install another chart on the next run."""
+    """One exact release."""
 
 
 class GpuDevicePluginChart(ChartSource):
     """The chart of k8s-device-plugin; default NVIDIA's."""
 
     chart: ChartName = "nvidia-device-plugin"
-    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    """`oci://…`, a path of the project, or a name in `repo`."""
     repo: HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
-    """Address of a chart repository; none if only `chart` is written."""
+    """Address of the chart repository, if any."""
     version: ChartRelease = upstream.GPU_DEVICE_PLUGIN_RELEASE
-    """One exact release: a range or `latest` would install another chart on the next run."""
+    """One exact release."""
 
 
 class ByChart(Frozen):
     """Software that a Helm chart installs."""
 
     values: ChartValues = Field(default_factory=dict)
-    """Values of the chart, merged over Railyard's; one that contradicts the plan is refused."""
+    """Values of the chart, merged over Railyard's."""
 
 
 class GpuOperator(ByChart):
@@ -172,8 +172,7 @@ class GpuOperator(ByChart):
     driver: Literal["operator", "host"] = "host"
     """Who owns the GPU driver: the operator's container, or the host (DGX OS)."""
     gdrcopy: bool = False
-    """Load GDRCopy's module together with the operator's driver: the processor then copies small
-    messages from GPU memory itself."""
+    """Load GDRCopy's module together with the operator's driver."""
 
 
 class IbKubernetes(Frozen):
@@ -200,11 +199,11 @@ class NetworkOperator(ByChart):
     driver_tag: DriverTag | None = None
     """Tag of that container; default the tag of the operator's release."""
     vfs: Literal["host", "operator"] = "host"
-    """With `pod_network.mode: sriov`: who makes the workers' VFs and sets their MTU, the hosts'
-    own steps or the SR-IOV network operator, which drains a node when it does."""
+    """With `pod_network.mode: sriov`: who makes the workers' VFs and sets their MTU, the hosts' own
+    steps or the SR-IOV network operator, which drains the node."""
     firmware: Literal["host", "operator"] = "host"
     """Who sets the firmware of the workers' cards (`firmware.manage`), the hosts' own steps or the
-    NIC configuration operator, which drains and reboots a node when it does."""
+    NIC configuration operator, which drains and reboots the node."""
     ib_kubernetes: IbKubernetes | None = None
     """On InfiniBand with UFM: partitions of pods. Default none."""
 

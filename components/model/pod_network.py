@@ -132,16 +132,16 @@ class PodNetwork(Frozen):
     ipam: Ipam = "whereabouts"
     """Who gives addresses to pods. `whereabouts`: the cluster itself, from the rail's subnet.
     `nv-ipam`: the node, from its block of the rail's subnet. `dhcp`: the `dhcp_server` of each
-    rail, through a daemon on every node. `static`: each pod names its own in its annotation, which
-    workers of an MPIJob cannot."""
+    rail, through a daemon on every node. `static`: each pod names its own, which workers of an
+    MPIJob cannot."""
     addresses_per_node: Annotated[int, Field(ge=1, le=65534)] | None = None
     """With `nv-ipam`: addresses of each rail for one node (`perNodeBlockSize`). Default with VFs:
     the first power of two that is at least twice their number; with shared cards 32. A new number
     gives every node a new block: running pods keep their addresses, which may then collide with new
     ones."""
     exclusions: tuple[Exclusion, ...] = ()
-    """With `whereabouts` or `nv-ipam`: addresses that no pod gets, in addition to those of the
-    gateway, the cards and the bandwidth test's server."""
+    """With `whereabouts` or `nv-ipam`: addresses that no pod gets, besides the gateway's, the
+    cards' and the bandwidth test's."""
     rdma_isolation: bool = False
     """With `sriov`: a pod sees only its own RDMA devices. The hosts need
     `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all devices of its node,
@@ -149,8 +149,8 @@ class PodNetwork(Frozen):
     routes: tuple[PodRoute, ...] = ()
     """Networks that pods reach over rails; default none but the rail's own subnet."""
     source_routing: bool = False
-    """Send packets with a rail's address by that rail (the CNI plugin `sbr`): its gateway and
-    routes go into a separate table. Default: the main table alone."""
+    """Send packets with a rail's address by that rail, from a separate table (the CNI plugin
+    `sbr`)."""
     multus: Literal["install", "operator"] = "install"
     """Who brings Multus and the reference CNI plugins. `install`: Railyard, or the owner in
     `kubernetes.components`. `operator`: the network operator, by its policy."""

@@ -38,8 +38,7 @@ class ReachedSsh(Ssh):
 class Proxy(Frozen):
     """The HTTP proxy by which hosts download; proxies with a login are not supported.
 
-    Hosts never use it for the site's networks and addresses and the cluster's names: the plan adds
-    them to `no_proxy`.
+    The plan adds the site's networks and addresses and the cluster's names to `no_proxy`.
     """
 
     http: Annotated[str, StringConstraints(pattern=PROXY_URL)] | None = None
@@ -47,7 +46,7 @@ class Proxy(Frozen):
     https: Annotated[str, StringConstraints(pattern=PROXY_URL)] | None = None
     """Address for `https://` downloads; default `http`. It usually begins with `http://` too."""
     no_proxy: tuple[Annotated[str, StringConstraints(pattern=NO_PROXY)], ...] = ()
-    """Names, addresses and networks to reach directly, in addition to those of the site."""
+    """More names, addresses and networks to reach directly."""
 
 
 class JumpError(ValueError):
@@ -122,7 +121,7 @@ class Mirror(Frozen):
     """For example `https://mirror.site1.example/railyard`."""
     ca: Pem | None = None
     """Certificates that sign its own; default those that this machine trusts. With it, or with
-    `login`, files reach the hosts through this machine, which checks them on the way."""
+    `login`, files reach the hosts through this machine."""
     login: RegistryLogin | None = None
     """Login by HTTP basic authentication."""
 
@@ -154,13 +153,13 @@ class Images(Frozen):
     nv_ipam: PinnedImage = upstream.NV_IPAM
     """Address management by blocks of nodes (`ipam: nv-ipam`), if no network operator brings it."""
     sriov_cni: PinnedImage = upstream.SRIOV_CNI
-    """The CNI plugin that moves a VF into a pod."""
+    """The CNI plugin for VFs."""
     ib_sriov_cni: PinnedImage = upstream.IB_SRIOV_CNI
     """The CNI plugin for VFs of InfiniBand."""
     ipoib_cni: PinnedImage = upstream.IPOIB_CNI
-    """The CNI plugin that makes IPoIB interfaces on shared HCAs."""
+    """The CNI plugin for IPoIB on shared HCAs."""
     rdma_cni: PinnedImage = upstream.RDMA_CNI
-    """The CNI plugin that moves a VF's RDMA device into its pod (`rdma_isolation`)."""
+    """The CNI plugin for VFs' RDMA devices (`rdma_isolation`)."""
     sriov_device_plugin: PinnedImage = upstream.SRIOV_DEVICE_PLUGIN
     """The device plugin that publishes VFs."""
     cni_plugins: PinnedImage = upstream.CNI_PLUGINS
@@ -184,10 +183,10 @@ class Sources(Frozen):
 
 
 class EvidenceStore(Frozen):
-    """A place for the evidence of acceptance that several machines read and write.
+    """A place for evidence that several machines share.
 
-    Each run is signed in the format of minisign. The gate and `railyard report` count a run only
-    if a trusted key signed it.
+    Each run is signed in minisign's format; the gate and `railyard report` count only those that a
+    trusted key signed.
     """
 
     address: Annotated[str, StringConstraints(pattern=EVIDENCE_STORE, max_length=500)]

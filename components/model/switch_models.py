@@ -36,8 +36,7 @@ class Schedule(Frozen):
     """Class to its percent of the port, 100 together. Include RoCE's class and class 0, which
     carries unmarked traffic and must not starve."""
     strict: tuple[TrafficClass, ...] = ()
-    """Classes that are served before all shares, in addition to that of the congestion
-    notifications."""
+    """Classes served before all shares, besides that of the congestion notifications."""
 
 
 class WatchdogTimes(Frozen):
@@ -50,17 +49,17 @@ class WatchdogTimes(Frozen):
 
 
 class LinkSettings(Frozen):
-    """Speed, error correction and auto-negotiation of the ports in `ports`."""
+    """Speed, error correction and auto-negotiation of `ports`; by default left to the switch."""
 
     speed_gbit_s: Gbit | None = None
-    """Speed in Gbit/s: 400. Default: left to the switch, which takes the module's speed or the
-    port's highest."""
+    """Speed in Gbit/s: 400. By default the switch takes the module's speed or the port's
+    highest."""
     fec: Fec | None = None
-    """`rs`, `fc` (BASE-R, for lanes of up to 25 Gbit/s) or `none`. Default: left to the switch.
-    Lanes of 50 Gbit/s and more have no link without `rs` (IEEE 802.3bs and 802.3cd)."""
+    """`rs`, `fc` (BASE-R, for lanes of up to 25 Gbit/s) or `none`. Lanes of 50 Gbit/s and more have
+    no link without `rs` (IEEE 802.3bs and 802.3cd)."""
     autoneg: bool | None = None
     """Whether to negotiate speed and more with the other end; with a speed, only that one is
-    offered. Default: left to the switch. EOS sets both in one command, so it also needs a speed."""
+    offered. EOS sets both in one command, so it also needs a speed."""
 
 
 _WIDE_GBIT_S: Final = 400

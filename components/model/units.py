@@ -285,12 +285,12 @@ Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 class SecretRef(Frozen):
     """A secret by reference: its value is in no file of the site.
 
-    One key names its source: the stack's encrypted configuration, the environment of the person who
-    runs Railyard, or a program such as a vault's.
+    One key names its source.
     """
 
     secret: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
-    """Name of the configuration key: `switch_password` is `railyard:switch_password`."""
+    """Key of the stack's encrypted configuration: `switch_password` is
+    `railyard:switch_password`."""
     env: EnvironmentName | None = None
     """Name of the environment variable that holds it: `VAULT_SSH_KEY`."""
     command: Annotated[tuple[AnyLine, ...], Field(min_length=1)] | None = None
@@ -335,7 +335,7 @@ class Ssh(Frozen):
     user: LoginName = "root"
     """Login name; on hosts root, or a user with `sudo`."""
     password: SecretRef | None = None
-    """Secret with the password of a switch or a jump host; hosts are reached by key."""
+    """Secret with the password of a switch or a jump host."""
     private_key: SecretRef | None = None
     """Secret with the private key: the text of the file, not its path."""
     passphrase: SecretRef | None = None
@@ -351,7 +351,7 @@ class Ssh(Frozen):
     be `jump: bastion`. Default for hosts `host_defaults.jump`, else none."""
     sudo_password: SecretRef | None = None
     """Secret with the password for `sudo`; default none: `sudo` works without. It goes only to
-    `sudo -S`, over stdin, and only when `sudo` asks."""
+    `sudo -S`, over stdin."""
     enable_password: SecretRef | None = None
     """Secret with the password of `enable` on EOS and Onyx; default none."""
     legacy_algorithms: bool = False
