@@ -53,6 +53,7 @@ _MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 _EXPECTED: Final = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 _KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
 _NEXT: Final = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
+_IN_HEADER: Final = re.compile(r"[!-~]*")
 PAGE: Final = 1000
 """Names of one answer, the most that S3 gives."""
 _MOST_PAGES: Final = 100
@@ -79,8 +80,9 @@ def find_keys(environ: Mapping[str, str]) -> Keys | None:
         profile = environ.get("AWS_PROFILE", "default")
         found = parser[profile].items() if parser.has_section(profile) else ()
         section = {key.upper(): value for key, value in found}
-    access, secret = section.get("AWS_ACCESS_KEY_ID"), section.get("AWS_SECRET_ACCESS_KEY")
-    return Keys(access, secret, section.get("AWS_SESSION_TOKEN", "")) if access and secret else None
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    access, secret, token = (section.get(name, "").strip() for name in names)
+    return Keys(access, secret, token) if access and secret else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,9 @@ class Bucket:
         self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
     ) -> Generator[Answer]:
         base = self.endpoint.rstrip("/") or f"https://s3.{self.region}.amazonaws.com"
+        if not _IN_HEADER.fullmatch(self.keys.access_key + self.keys.session_token):
+            what = "the access key or the session token has a character that no header can have"
+            raise FetchError(f"{base}/{self.name}", what, _KEYS)
         path = "/".join(part for part in (self.name, key) if part)
         asked = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
         address = f"{base}/{quote(path, safe='/-_.~')}{'?' if asked else ''}{asked}"

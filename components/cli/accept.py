@@ -192,7 +192,7 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
         return parse_evidence(open_store(named.store, secrets).fetch(named.stack, number))
     path = run_folder(archive_of(stack), number) / EVIDENCE
     try:
-        return parse_evidence(path.read_text())
+        return parse_evidence(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         here = (each.parent.name[4:] for each in path.parents[1].glob(f"run-*/{EVIDENCE}"))
         runs = sorted({int(each.partition("-")[0]) for each in here})

@@ -16,7 +16,7 @@ from components.cli.preview import FAILED, preview_stack
 from components.cli.site_export import export
 from components.cli.site_split import existing_stacks, join, load_site, pieces_or_refuse, split
 from components.cli.stack import config_flags, load_stack_or_file
-from components.core.errors import UsageError
+from components.core.errors import RailyardError, UsageError
 from components.model.texts import fold_names
 from components.plan.pieces import Piece
 from components.preview.report import render_text
@@ -68,7 +68,7 @@ def drift(stack: StackName = "") -> None:
 
     Exit codes: 0 no drift, 3 drift, 4 something could not be read, or an update is running.
     """
-    raise typer.Exit(_run(_existing(stack), _drift, stop=False))
+    raise typer.Exit(_run(_existing(stack), _drift, stop=False, failed=4))
 
 
 def _existing(stack: str) -> tuple[Piece, ...]:
@@ -87,15 +87,26 @@ def _existing(stack: str) -> tuple[Piece, ...]:
     return pieces
 
 
-def _run(pieces: Sequence[Piece], work: Work, *, stop: bool) -> int:
-    """Work on the waves in order, print one table at the end, and return the worst exit code."""
+def _run(pieces: Sequence[Piece], work: Work, *, stop: bool, failed: int = 1) -> int:
+    """Work on the waves in order, print one table at the end, and return the worst exit code.
+
+    A stack whose work is refused has the code `failed`; the others of its wave do theirs.
+    """
+
+    def attempt(piece: Piece) -> tuple[int, str]:
+        try:
+            return work(piece)
+        except RailyardError as error:
+            say(f"{piece.stack}: {error}", err=True)
+            return failed, "FAILED, see above"
+
     results: dict[str, tuple[int, str]] = {}
     for _, members in groupby(pieces, lambda each: each.wave):
         if stop and any(code for code, _ in results.values()):
             break
         wave = tuple(members)
         with ThreadPoolExecutor(max_workers=len(wave)) as pool:
-            done = pool.map(work, wave)
+            done = pool.map(attempt, wave)
             results |= {each.stack: found for each, found in zip(wave, done, strict=True)}
     rows = [(each.stack, results.get(each.stack, (0, _NOT_RUN))[1]) for each in pieces]
     width = max(len(name) for name, _ in rows)

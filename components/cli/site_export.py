@@ -150,7 +150,12 @@ def _needed(config: Mapping[str, object]) -> Sequence[str]:
 
 def _config(written: Mapping[str, object]) -> Mapping[str, object]:
     """The stack's configuration without its encrypted values."""
-    config = cast("dict[str, Any]", written.get("config") or {})
+    config: Any = written.get("config") or {}
+    if not isinstance(config, dict):
+        raise UsageError(
+            "`config` of the stack's file is no mapping.\n  fix    write KEY: VALUE below"
+        )
+    config = cast("dict[str, Any]", config)
     sealed = {key for key, value in config.items() if isinstance(value, dict) and "secure" in value}
     return {key: value for key, value in config.items() if key not in sealed}
 

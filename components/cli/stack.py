@@ -114,7 +114,7 @@ def run_pulumi(
     """Run the Pulumi CLI and return its result, even if it failed.
 
     Raises:
-        UsageError: The CLI is not on PATH.
+        UsageError: The CLI is not on PATH, or did not end.
     """
     program = shutil.which("pulumi")
     if program is None:
@@ -123,14 +123,21 @@ def run_pulumi(
             "  fix    install it: `railyard init --check .` says which version and how. For a stack"
             " of the lab, source the file that `make up` named: . .lab/dev/env.sh"
         )
-    return subprocess.run(
-        [program, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=deadline_s,
-        env={**os.environ, **(environment or {})},
-    )
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=deadline_s,
+            env={**os.environ, **(environment or {})},
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"pulumi {' '.join(arguments)} did not end within {deadline_s:g} s.\n"
+            "  fix    see whether the backend of the states answers: pulumi stack ls"
+        ) from None
 
 
 def config_flags(stack: str) -> list[str]:

@@ -64,12 +64,13 @@ _WORD: Final = 16
 """Shortest word in them that may be a key or a token."""
 _EVENTS: Final = 300
 _KEYED: Final = re.compile(
-    r"(?i)(?P<key>[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|key-data|credential|community|salt|secure|\.dockerconfigjson)[\w.-]*"
-    r"[\"']?[ \t]*[:=][ \t]*)"
+    r"(?i)(?<![\w.-])(?=[\w.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|key-data|credential|community|salt|secure|\.dockerconfigjson))"
+    r"(?P<key>[\w.-]++[\"']?[ \t]*+[:=][ \t]*)"
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"',{}\[\]&*!|>][^\s\"',}\]]*)"
 )
-"""A key whose name says that its value is secret, with a plain value."""
+"""A key whose name says that its value is secret, with a plain value. Each word is tried once: a
+line of a log may have megabytes."""
 _FORMS: Final = (
     re.compile(
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -248,7 +249,8 @@ class Gathered:
     def put(self, name: str, value: object) -> None:
         """Add a text, or a value as JSON."""
         if name.endswith(".json") and isinstance(value, str):
-            value = json.loads(value)
+            with suppress(ValueError):  # such as a log with an object on each line
+                value = json.loads(value)
         self.files[name] = value if isinstance(value, str) else to_json(value)
 
     def masked(self, name: str) -> str:
@@ -309,8 +311,10 @@ def _gather_here(found: Gathered, stack: str, logs: Iterable[Path]) -> None:
         versions |= {"pulumi": engine.version, "pulumi SDK": engine.wanted, "backend": backend}
     found.put("versions.json", versions)
     found.attempt("site", lambda: _put_site(found, stack))
-    for path in logs:
-        found.attempt(str(path), lambda path=path: found.put(f"logs/{path.name}", _log(path)))
+    for number, path in enumerate(logs, 1):
+        name = f"logs/{path.name}"
+        name = f"logs/{number}-{path.name}" if name in found.files else name
+        found.attempt(str(path), lambda path=path, name=name: found.put(name, _log(path)))
 
 
 def _log(path: Path) -> str:

@@ -72,6 +72,9 @@ def test_two_who_prove_at_once_keep_both_runs(
     assert store.fetch("dev", 7, first) == dump_evidence(EVIDENCE)
     assert PROVEN.read_text() == dump_evidence(EVIDENCE)
     assert store.fetch("dev", 7, second) == dump_evidence(other)
+    for digest in (first, second, first, second):  # such as `railyard report` by turns
+        store.fetch("dev", 7, digest)
+        assert store.bring("dev") == []
     aside = Path(f".railyard/dev/run-0007-{first[:16]}/evidence.json")
     assert aside.read_text() == dump_evidence(EVIDENCE)
 

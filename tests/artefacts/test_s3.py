@@ -75,8 +75,17 @@ def test_keys_come_from_the_environment_or_the_file_of_aws(tmp_path: Path) -> No
     assert find_keys({**home, "AWS_PROFILE": "none"}) is None
     given = {"AWS_ACCESS_KEY_ID": "three", "AWS_SECRET_ACCESS_KEY": "s3"}
     assert find_keys({**home, **given}) == Keys("three", "s3")
+    windows = {name: f"{value}\r\n" for name, value in given.items()}
+    assert find_keys({**home, **windows}) == Keys("three", "s3")
     (tmp_path / ".aws" / "credentials").write_text("no section\n")
     assert find_keys(home) is None
+
+
+@pytest.mark.parametrize("keys", [Keys("a\n", "b"), Keys("a", "b", "to\nken"), Keys("é☃", "b")])
+def test_a_key_that_no_header_can_have_is_refused(keys: Keys) -> None:
+    with pytest.raises(FetchError, match="a character that no header can have") as caught:
+        Bucket("proofs", "us-east-1", keys, "https://127.0.0.1:1").get("x")
+    assert "ken" not in str(caught.value).replace("session token", "")
 
 
 # The answers of S3 (API reference, "Error responses") and of versitygw 1.8.0.

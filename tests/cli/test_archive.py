@@ -11,6 +11,7 @@ import pytest
 from components.acceptance.handover import tell
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence, latest_evidence
+from components.core.errors import UsageError
 from tests.cli.conftest import Call
 from tests.lab_physics.site import Site, take_evidence
 
@@ -32,6 +33,16 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     program.write_text("#!/bin/sh\ncat export.json\n")
     program.chmod(0o755)
     return text
+
+
+@pytest.mark.usefixtures("told")
+def test_evidence_that_a_disk_has_damaged_is_refused(railyard: Call) -> None:
+    PLACE.write_bytes(b"\xff\xfe" + PLACE.read_bytes())
+    done = railyard("report", "dev", "--no-open")
+    assert done.code == 2
+    assert "was changed" in done.err
+    with pytest.raises(UsageError, match="is not acceptance evidence"):
+        latest_evidence("dev")
 
 
 @pytest.mark.usefixtures("told")

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.cli.stack import archive_of
+from components.cli import site
+from components.cli.stack import archive_of, run_pulumi
+from components.core.errors import UsageError
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.plan.pieces import names_of_piece, pieces_of, plan_piece
@@ -207,6 +209,27 @@ def test_a_stack_that_is_gone_is_named(railyard: Call, store: Store, command: st
     assert "\n  fix    " in done.err
 
 
+@pytest.mark.parametrize(("command", "code"), [("drift", 4), ("preview", 1)])
+def test_one_refused_stack_does_not_hide_the_others(
+    railyard: Call, store: Store, monkeypatch: pytest.MonkeyPatch, command: str, code: int
+) -> None:
+    store()
+    assert railyard("site", "split", "prod").code == 0
+    asked: list[str] = []
+
+    def refuse(stack: str) -> tuple[int, str]:
+        asked.append(stack)
+        raise UsageError(f"the secrets of {stack} cannot be decrypted")
+
+    monkeypatch.setattr(
+        site, {"drift": "look_for_drift", "preview": "preview_stack"}[command], refuse
+    )
+    done = railyard("site", command, "prod")
+    assert (done.code, asked) == (code, PIECES)
+    assert "prod-b: the secrets of prod-b cannot be decrypted" in done.err
+    assert "prod-b        FAILED, see above" in done.out
+
+
 def test_a_site_without_units_has_no_pieces(railyard: Call, store: Store) -> None:
     store()
     document = yaml.safe_load(Path("site.yaml").read_text())
@@ -243,6 +266,13 @@ def test_a_configuration_elsewhere_is_refused(
     done = railyard("site", "split", "prod")
     assert done.code == 2
     assert "unset RAILYARD_CONFIG_FILE" in done.err
+
+
+def test_an_engine_that_does_not_end_is_reported(store: Store) -> None:
+    store()
+    Path("bin/pulumi").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    with pytest.raises(UsageError, match="stack ls did not end within"):
+        run_pulumi(["stack", "ls"], deadline_s=0.1)
 
 
 def test_the_stacks_are_listed_in_order(railyard: Call, store: Store) -> None:

@@ -320,6 +320,16 @@ def test_the_form_must_be_named(railyard: Call, project: Path) -> None:
     assert "add --operator" in refused(railyard)
 
 
+@pytest.mark.parametrize("config", ["[a]", "5"])
+def test_a_configuration_that_is_no_mapping_is_refused(
+    railyard: Call, project: Path, config: str
+) -> None:
+    (project / "Pulumi.prod.yaml").write_text(f"config: {config}\n")
+    done = railyard("site", "export", "prod", "--operator", "--backend", "s3://states")
+    assert done.code == 2
+    assert "is no mapping" in done.err
+
+
 def test_an_unknown_stack_is_refused(railyard: Call, project: Path) -> None:
     assert project.is_dir()
     assert "Pulumi.none.yaml cannot be read" in refused(railyard, "--operator", stack="none")

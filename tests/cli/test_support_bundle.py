@@ -408,6 +408,34 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert support.Masks(names={"switch_password"})(text) == text
 
 
+def test_a_line_of_a_megabyte_is_masked_at_once() -> None:
+    """Searching each word from each of its letters would take a day."""
+    for line in ("a" * (1 << 20), "token" * 200_000, "token" + " " * (1 << 20)):
+        masked = support.Masks()(f"{line}\nxtoken-2 = hunter22 {line}")
+        assert "hunter22" not in masked
+        assert masked.startswith(line)
+
+
+def test_logs_of_one_name_or_with_json_lines_are_packed(
+    railyard: Call, folder: Path, canaries: dict[str, str]
+) -> None:
+    secret = canaries["k3s token"]
+    for host in ("gpu01", "gpu02"):
+        (folder / host).mkdir()
+        (folder / host / "dmesg").write_text(f"{host} {secret}\n")
+    (folder / "events.json").write_text('{"at": 1, "password": "hunter22"}\n{"at": 2}\n')
+    (folder / "deep.json").write_text("[" * 9000 + "]" * 9000)
+    logs = ("gpu01/dmesg", "gpu02/dmesg", "events.json", "deep.json")
+    done = railyard(
+        "support-bundle", "dev", "--out", "b.tar.gz", *(w for each in logs for w in ("--log", each))
+    )
+    files = unpack(folder / "b.tar.gz")
+    assert (files["logs/dmesg"], files["logs/2-dmesg"]) == ("gpu01 [secret]\n", "gpu02 [secret]\n")
+    assert files["logs/events.json"] == '{"at": 1, "password": "[secret]"}\n{"at": 2}\n'
+    assert done.code == 4
+    assert "recursion" in manifest(files)["left_out"]["deep.json"]
+
+
 def test_a_text_that_is_no_utf_8_is_packed() -> None:
     masks = support.Masks()
     masks.add(["geheim-ünd"])

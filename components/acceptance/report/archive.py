@@ -120,7 +120,7 @@ def keep_foreign_settings(stack: str, run: int, found: Sequence[ForeignSettingSe
 def read_foreign_settings(stack: str, run: int) -> tuple[ForeignSettingSeen, ...] | None:
     """Read the foreign settings; None: the file is missing or cannot be read."""
     try:
-        return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_text())
+        return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_bytes())
     except (OSError, ValidationError):
         return None
 
@@ -132,7 +132,7 @@ def read_archived(place: Archived, fix: str) -> str:
         UsageError: The text is missing, or has another digest; the messages differ.
     """
     try:
-        text = place.path.read_text()
+        text = _text_of(place.path)
     except FileNotFoundError:
         raise UsageError(
             f"archive: {place.path} is missing, but the state of the stack names it by its digest "
@@ -153,9 +153,21 @@ def read_archived(place: Archived, fix: str) -> str:
 
 
 def latest_evidence(stack: str) -> Evidence | None:
-    """The evidence of a stack's last run on this machine."""
+    """The evidence of a stack's last run on this machine.
+
+    Raises:
+        RailyardError: It cannot be read.
+    """
     runs = _newest_first(stack)
-    return parse_evidence(runs[0].read_text()) if runs else None
+    try:
+        return parse_evidence(_text_of(runs[0])) if runs else None
+    except OSError as error:
+        raise RailyardError(f"archive: {runs[0]} cannot be read: {error.strerror}") from error
+
+
+def _text_of(path: Path) -> str:
+    """A text of the archive; its digest or its parser refuses one that a disk has damaged."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def forget_oldest(stack: str) -> None:
@@ -201,7 +213,7 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
     for path in [each for each in _newest_first(stack) if each.parent.name != now][:MOST_RUNS]:
         # Evidence of another release, or unreadable evidence, does not count.
         with suppress(UsageError, OSError):
-            yield parse_evidence(path.read_text())
+            yield parse_evidence(_text_of(path))
 
 
 def subjects_of(probe: Probe) -> tuple[str, ...]:

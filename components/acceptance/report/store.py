@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -285,7 +286,11 @@ class Store:
         if before == listed.digest:
             return
         if before and aside:
-            folder.rename(folder.with_name(f"{folder.name}-{before}"))
+            other = folder.with_name(f"{folder.name}-{before}")
+            if _digest_in(other) == before:  # it was moved aside before, with its logs
+                shutil.rmtree(folder)
+            else:
+                folder.rename(other)
         keep_file(folder / SIGNATURE, signature)
         keep_file(folder / EVIDENCE, text)
         ended = datetime.strptime(listed.ended, _STAMP).replace(tzinfo=UTC).timestamp()
