@@ -226,6 +226,8 @@ def _as_root(server: RealSshd) -> Endpoint:
 
 
 AS_ROOT = render_remote_command("id -un; cat", 20)
+ONE_LINE = "sudo -n timeout -k 10 20 sh -c 'id -un; cat'"
+"""The same as a step has it: its commands are single lines."""
 
 
 @pytest.mark.parametrize("name", ["asking", "trusting"])
@@ -277,7 +279,7 @@ def test_a_step_runs_by_our_own_client(site: Site) -> None:
     endpoint = replace(_as_root(site.asking), jump=(_hop(site.bastion), _hop(site.inner)))
     done = subprocess.run(
         [str(Path(sys.executable).with_name("railyard")), "device", "steps", "it"],
-        input=_text(endpoint, AS_ROOT, STATE),
+        input=_text(endpoint, ONE_LINE, STATE),
         env={"PATH": os.environ["PATH"], **_environ(endpoint)},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
@@ -292,7 +294,7 @@ def test_a_secret_that_did_not_come_is_named(site: Site) -> None:
     environ = _environ(endpoint)
     del environ[env_name("sudo")]
     with pytest.raises(UsageError, match="RAILYARD_SECRET_SUDO"):
-        run_steps(_text(endpoint, AS_ROOT, STATE), "it", environ)
+        run_steps(_text(endpoint, ONE_LINE, STATE), "it", environ)
 
 
 def test_no_secret_is_in_the_text_of_an_endpoint(site: Site) -> None:
