@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from components.cli.app import StackName, say
@@ -267,19 +266,23 @@ def _export(stack: str, *flags: str) -> State:
 
 
 def _import(stack: str, state: State) -> None:
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "state.json")
-        _write(file, json.dumps(state))
-        pulumi(["stack", "import", "--stack", stack, "--file", str(file)])
+    """Import a state from stdin: it can have its secrets in clear, so no file may have it."""
+    pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
 
 
 def _keep(stack: str, name: str, states: Mapping[str, State]) -> Path:
     """Write the exports into the archive; secrets stay encrypted."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     folder = BACKUPS / stack / f"{name}-{now}"
-    folder.mkdir(parents=True)
-    for each, state in states.items():
-        _write(folder / f"{each}.json", json.dumps(state, indent=1))
+    try:
+        folder.mkdir(parents=True)
+        for each, state in states.items():
+            _write(folder / f"{each}.json", json.dumps(state, indent=1))
+    except OSError as error:
+        raise UsageError(
+            f"the backup of the states cannot be written: {error.strerror}: {folder}. Nothing was"
+            " changed.\n  fix    free space there or correct its rights, then run it again"
+        ) from error
     return folder
 
 

@@ -96,20 +96,29 @@ class Stack:
         return {**self.reach_secrets, **secrets_from(os.environ)}
 
 
-def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+def pulumi(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+) -> str:
     """Run the Pulumi CLI and return its output.
 
     Raises:
         UsageError: The CLI is not on PATH, or it failed; the text is its own.
     """
-    done = run_pulumi(arguments, environment=environment, deadline_s=PULUMI_DEADLINE_S)
+    done = run_pulumi(arguments, environment=environment, stdin=stdin, deadline_s=PULUMI_DEADLINE_S)
     if done.returncode != 0:
         raise UsageError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr.strip()}")
     return done.stdout
 
 
 def run_pulumi(
-    arguments: Sequence[str], *, environment: Mapping[str, str] | None = None, deadline_s: float
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: str | None = None,
+    deadline_s: float,
 ) -> subprocess.CompletedProcess[str]:
     """Run the Pulumi CLI and return its result, even if it failed.
 
@@ -126,6 +135,7 @@ def run_pulumi(
     try:
         return subprocess.run(
             [program, *arguments],
+            input=stdin,
             capture_output=True,
             text=True,
             errors="replace",

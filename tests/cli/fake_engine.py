@@ -34,7 +34,7 @@ class FakeEngine:
         return {"version": 3, "deployment": self.stacks[self.stack]["state"]}
 
     def stack_import(self) -> None:
-        state = json.loads(Path(self.option("--file")).read_text())
+        state = json.load(sys.stdin)
         self.stacks[self.stack]["state"] = state["deployment"]
 
     def stack_init(self) -> None:

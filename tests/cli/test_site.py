@@ -164,6 +164,14 @@ def test_a_stack_with_waiting_changes_is_not_split(railyard: Call, store: Store)
     assert [*store()["stacks"]] == ["prod"]
 
 
+def test_without_a_backup_nothing_is_split(railyard: Call, store: Store) -> None:
+    Path(".railyard").write_text("a file, so it can hold no backup\n")
+    done = railyard("site", "split", "prod")
+    assert done.code == 2
+    assert "the backup of the states cannot be written: Not a directory" in done.err
+    assert [*store()["stacks"]] == ["prod"]
+
+
 def test_unfinished_work_is_completed_first(railyard: Call, store: Store) -> None:
     stacks = store()["stacks"]
     pending = {"type": "updating", "resource": record("leaf-02-apply")}
