@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -300,8 +300,8 @@ def _of_audit(
 ) -> Iterator[tuple[str, RailFault]]:
     """Yield the differences at a card of a rail, or at the switch port behind it."""
     places: dict[str, list[tuple[str, str, str]]] = {}
-    for device, *place in _places(spec):
-        places.setdefault(device, []).append((place[0], place[1], place[2]))
+    for device, name, host, rail in _places(spec):
+        places.setdefault(device, []).append((name, host, rail))
     for device, kind, text in deviations:
         if kind != "unread":
             own = places.get(device, ())
@@ -340,21 +340,20 @@ def _of_proof(spec: ClusterSpec, report: Report | None) -> Iterator[tuple[str, R
 
 def _doubtful(spec: ClusterSpec, report: Report) -> Iterator[str]:
     """Yield the workers with a rail that no test of this run proves."""
-    proven = {
-        place
-        for item in report.evidence.probes
-        if report.verdict_of(item.probe.name) == "passed"
-        for place in places_of(item.probe)
-    }
-    bad = {
-        place
-        for item in report.evidence.probes
-        if report.verdict_of(item.probe.name) in {"failed", "error"}
-        for place in places_of(item.probe)
-    }
+    proven, bad = _tested(report, {"passed"}), _tested(report, {"failed", "error"})
     for host in spec.workers:
         if not {(host.name, nic.rail) for nic in host.nics} <= proven - bad:
             yield host.name
+
+
+def _tested(report: Report, verdicts: Collection[str]) -> set[tuple[str, str]]:
+    """Return the workers and rails that a test with one of these verdicts used."""
+    return {
+        place
+        for item in report.evidence.probes
+        if report.verdict_of(item.probe.name) in verdicts
+        for place in places_of(item.probe)
+    }
 
 
 def write_conditions(
