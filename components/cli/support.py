@@ -59,7 +59,7 @@ _LOG_BYTES: Final = 16 << 20
 _LEAST: Final = 4
 """Shortest masked secret: masking a `1` would reveal it."""
 _LONG: Final = 8
-"""The same for texts that are only in part secret."""
+"""Shortest masked text of which only a part is secret."""
 _WORD: Final = 16
 """Shortest word in them that may be a key or a token."""
 _EVENTS: Final = 300

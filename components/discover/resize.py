@@ -97,7 +97,7 @@ def _found(host: Mapping[str, Any]) -> Entry:
 
 
 def numbers_of(text: str) -> tuple[int, int]:
-    """Return the rails and workers of an example, or zero of what it cannot have another number."""
+    """Count the rails and workers of an example; zero if their number cannot change."""
     site, workers = _read(text)
     if _is_alike(site, workers):
         return len(site["rails"]), len(workers)
