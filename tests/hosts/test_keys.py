@@ -284,14 +284,16 @@ def test_settings_are_applied_in_order_and_undone_in_reverse(tmp_path: Path) -> 
     forth = [
         "hostname", "driver.gpu_host", "driver.kind", "unit.docker.limit_memlock",
         "docker.engine", f"{card}.model", f"{card}.fw_num_of_vfs", f"{card}.eswitch",
-        f"{card}.vfs", f"{vf}.guid", f"{card}.vf_mtu_bytes", f"{card}.trust", f"{card}.pfc",
+        f"{card}.dcbx", f"{card}.global_pause", f"{card}.link", f"{card}.vfs", f"{vf}.guid",
+        f"{card}.vf_mtu_bytes", f"{card}.trust", f"{card}.pfc",
         f"{card}.buffers", f"{card}.address", "route.7400.table", "route.7400.rule",
         "unit.k3s.limit_memlock", "unit.railyard-nics.files", "kernel.hugepages.2mib",
     ]  # fmt: skip
     assert orders(tmp_path / "a", "ranked $work/asked", *reversed(forth)) == forth
     back = [
         "route.7400.rule", "route.7400.table", f"{card}.pfc", f"{card}.trust", f"{card}.eswitch",
-        f"{card}.vfs", f"{card}.fw_num_of_vfs", f"{vf}.vlan", f"{card}.buffers", "driver.kind",
+        f"{card}.vfs", f"{card}.link", f"{card}.fw_num_of_vfs", f"{vf}.vlan", f"{card}.buffers",
+        "driver.kind",
     ]  # fmt: skip
     assert orders(tmp_path / "b", "ranked $work/asked -r", *reversed(back)) == back
 

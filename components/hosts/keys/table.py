@@ -240,7 +240,9 @@ _PORT: Final = _of_pf(
         Effect.TRAFFIC,
         # mlx5 reopens its queues for a new MTU; the link stays up (mlx5e_change_mtu).
         HostKey("mtu_bytes", 42, _MTU_BYTES),
-        HostKey("link", 48, one_of("up", "down")),
+        # Up before VFs exist: a VF of Intel's igb or ixgbe that finds its PF down takes a random
+        # MAC ("PF still in reset state. Is the PF interface up?") and has no carrier.
+        HostKey("link", 41, one_of("up", "down")),
         HostKey("address", 49, _CIDR, topic="address"),
     ),
 )
@@ -263,9 +265,10 @@ _QOS: Final = _of_pf(
     *has_effect(
         Effect.CLASS,
         HostKey("lldpad", 38, one_of("absent"), undo="looked"),
-        # Global pause excludes PFC, and firmware's DCBX overwrites it.
-        HostKey("global_pause", 44, ON_OFF),
-        HostKey("dcbx", 44, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
+        # Global pause excludes PFC, and firmware's DCBX overwrites it. Before the link comes up,
+        # which negotiates pause.
+        HostKey("global_pause", 41, ON_OFF),
+        HostKey("dcbx", 41, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
         HostKey("trust", 45, one_of("dscp", "pcp")),
         # Shown and used only with trust dscp.
         HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
