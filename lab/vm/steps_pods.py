@@ -36,7 +36,10 @@ SERVER: Final = "server"
 CLIENT: Final = "client"
 FRAME: Final = 28
 """Bytes of the IPv4 and ICMP headers."""
-_VFS: Final = f"ip -j link show {PF}; ls /sys/class/net"
+_VFS: Final = (
+    f"ip -j link show {PF}; cd /sys/class/net/{PF}/device; for vf in virtfn*/net/*; do"
+    ' [ ! -e "$vf" ] || printf "%s\\n" "$vf"; done'
+)
 _FACTS: Final = (
     "readlink /sys/class/net/net1/device/driver | sed 's,.*/,,'; cat /sys/class/net/net1/mtu;"
     " env | grep ^PCIDEVICE_"
@@ -136,7 +139,7 @@ class Pods:
             status = self._second_network(name)
             vfs, links = self._seen(node)
             given = [number for number, vf in vfs.items() if vf == rail.vlan]
-            if len(given) != 1 or f"{PF}v{given[0]}" in links:
+            if len(given) != 1 or given[0] in links:
                 raise StoryError(
                     f"{name}: VLANs of the VFs of {node.name} are {vfs}, links {links}"
                 )
@@ -157,16 +160,20 @@ class Pods:
             raise StoryError(f"{name} runs, and has not the cluster's network and a VF: {networks}")
         return networks[1]
 
-    def _seen(self, node: GuestNode) -> tuple[dict[int, int], list[str]]:
-        """VF to its VLAN, as the kernel of a guest has them; the interfaces of its own network."""
+    def _seen(self, node: GuestNode) -> tuple[dict[int, int], dict[int, str]]:
+        """VF to its VLAN, as the kernel of a guest has them; VF to its name in the node's network.
+
+        The SR-IOV CNI plugin v2.10.0 gives a VF back as `net1` if its first pod got no address.
+        """
         card, _, links = demand(node.endpoint, _VFS).partition("\n")
         found = docs_at({"all": json.loads(card)}, "all")[0]
         vfs = {_number(vf, "vf"): _vlan(vf) for vf in docs_at(found, "vfinfo_list")}
-        return vfs, links.split()
+        parts = (link.removeprefix("virtfn").split("/") for link in links.split())
+        return vfs, {int(number): name for number, _, name in parts}
 
     def _is_back(self, node: GuestNode, number: int) -> bool:
         vfs, links = self._seen(node)
-        return vfs[number] == 0 and f"{PF}v{number}" in links
+        return vfs[number] == 0 and number in links
 
     def reach(self) -> str:
         """Frames as large as planned arrive, larger ones do not, and none of another VLAN."""
@@ -257,7 +264,8 @@ class Pods:
                 lambda node=node, number=number: self._is_back(node, number),
                 DAEMONS_DEADLINE_S,
             )
-            lines.append(f"{node.name}: {PF}v{number} is back, without a VLAN")
+            link = self._seen(node)[1][number]
+            lines.append(f"{node.name}: VF {number} is back as {link}, without a VLAN")
         return "\n".join(lines)
 
 
