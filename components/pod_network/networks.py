@@ -20,7 +20,7 @@ from components.model.infiniband import IbRail
 from components.model.owners import cni_paths
 from components.model.places import is_flat, pod_links
 from components.model.pod_network import SharedDevice
-from components.pod_network.manifests import NAMESPACE, config_name, host_path, mount, tolerations
+from components.pod_network.manifests import NAMESPACE, config_name, pod_of, tolerations
 from components.pod_network.pools import AnyRail, pool_name
 from components.pod_network.rails import Pool, pools_of, written_exclusions
 
@@ -214,11 +214,6 @@ def make_attachment(
 PLUGIN: Final = "rdma-shared-dp-ds"
 PLUGIN_CONFIG: Final = "rdma-devices"
 _DEFAULT_PREFIX: Final = "rdma"
-_SOCKETS: Final = {
-    "device-plugin": "/var/lib/kubelet/device-plugins",
-    "plugins-registry": "/var/lib/kubelet/plugins_registry",
-}
-"""The plugin's two folders shared with the kubelet; it needs none of the pods' own."""
 
 
 def shared_plugin_config(spec: ClusterSpec) -> str:
@@ -248,33 +243,14 @@ def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
 
 
 def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
-    """The plugin on every node; a node without a matching card publishes nothing."""
-    container: dict[str, JsonValue] = {
-        "name": "k8s-rdma-shared-dp-ds",
-        "image": spec.pod_network.shared_plugin,
-        "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"privileged": True},
-        "volumeMounts": [
-            *(mount(name, path) for name, path in _SOCKETS.items()),
-            mount("config", "/k8s-rdma-shared-dev-plugin"),
-            mount("devs", "/dev/"),
-        ],
-    }
-    config: dict[str, JsonValue] = {
-        "name": config_name(PLUGIN_CONFIG, shared_plugin_config(spec)),
-        "items": [{"key": "config.json", "path": "config.json"}],
-    }
+    """The plugin on every node."""
+    config = config_name(PLUGIN_CONFIG, shared_plugin_config(spec))
     labels: dict[str, JsonValue] = {"name": PLUGIN}
     pod: dict[str, JsonValue] = {
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         **tolerations(spec),
-        "containers": [container],
-        "volumes": [
-            *(host_path(name, path) for name, path in _SOCKETS.items()),
-            {"name": "config", "configMap": config},
-            host_path("devs", "/dev/"),
-        ],
+        **pod_of(PLUGIN, image=spec.pod_network.shared_plugin, config=config),
     }
     return {
         "apiVersion": "apps/v1",
