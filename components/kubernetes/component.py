@@ -14,7 +14,7 @@ from components.kubernetes.manifest import login_value
 from components.kubernetes.objects import ClusterAccess
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_again
-from components.kubernetes.planes.members import CLUSTER_FOUND
+from components.kubernetes.planes.k3s import CLUSTER_FOUND
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.objects import host_step, host_steps

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug
-from components.core.key_values import HostState
 from components.kubernetes.kubespray.wanted import (
     STEP,
     Node,
@@ -20,7 +19,7 @@ from components.kubernetes.kubespray.wanted import (
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
 from components.kubernetes.planes.k3s import plan_k3s
-from components.kubernetes.planes.node_files import kubernetes_call
+from components.kubernetes.planes.node_files import access_step
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.kubespray import KubespraySource
@@ -30,7 +29,6 @@ from components.remote.step import RemoteStep
 DEADLINE_S: float = 86_400.0
 """Seconds, only printed: users report 15 minutes to 10 hours, and Railyard does not end a longer
 run (facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
-ACCESS_DEADLINE_S: float = 60.0
 
 
 def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
@@ -58,23 +56,9 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         tokens=(),
         servers=(),
         agents=(),
-        access=_access(spec, url),
+        access=access_step(spec, url, "kubespray_access"),
         registry=registry_account(spec),
         playbooks=Playbooks(step, tuple(request.endpoints.values())),
-    )
-
-
-def _access(spec: ClusterSpec, url: str) -> RemoteStep:
-    first = spec.servers[0]
-    return RemoteStep(
-        name=f"{first.name}-cluster-access",
-        endpoint=host_endpoint(first),
-        dialect="sh",
-        desired=HostState({"cluster": spec.name, "server": url}).render(),
-        apply=kubernetes_call("kubespray_access"),
-        why_no_undo="it only reads",
-        secret_stdout=True,
-        deadline_s=ACCESS_DEADLINE_S,
     )
 
 

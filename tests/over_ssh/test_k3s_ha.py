@@ -23,7 +23,7 @@ from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.planes.members import CLUSTER_FOUND
+from components.kubernetes.planes.k3s import CLUSTER_FOUND
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
