@@ -7,6 +7,7 @@ host-device (narrowed to InfiniBand), SR-IOV and shared RDMA devices.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Final
@@ -15,7 +16,7 @@ from pydantic import JsonValue
 
 from components.artefacts.listing import network_device_plugin, network_operand
 from components.artefacts.naming import in_registry
-from components.catalogue.cluster_parts import UPSTREAM, CniPaths
+from components.catalogue.cluster_parts import UPSTREAM
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
@@ -60,27 +61,18 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     if paths != UPSTREAM:  # the chart's own defaults
         values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
     if vfs_by_operator(spec):
-        values |= _sriov_operator_values(spec, paths)
+        # Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: the
+        # hosts, or the NIC configuration operator, set them.
+        names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
+        values["sriovNetworkOperator"] = {"enabled": True}
+        values["sriov-network-operator"] = {
+            "operator": names,
+            "sriovOperatorConfig": {"deploy": True, "disablePlugins": ["mellanox"]},
+        }
     if firmware_by_operator(spec):
         # It drains a node before its cards are set.
         values["maintenanceOperator"] = {"enabled": True}
     return values
-
-
-def _sriov_operator_values(spec: ClusterSpec, paths: CniPaths) -> Body:
-    """The SR-IOV network operator: its part of the chart, without firmware settings.
-
-    Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: the hosts,
-    or the NIC configuration operator, set them.
-    """
-    names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
-    return {
-        "sriovNetworkOperator": {"enabled": True},
-        "sriov-network-operator": {
-            "operator": names,
-            "sriovOperatorConfig": {"deploy": True, "disablePlugins": ["mellanox"]},
-        },
-    }
 
 
 def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
@@ -100,12 +92,19 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     }
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
+    groups = 1
     if operator.driver == "operator":
-        wanted["ofedDriver"] = {
-            **_operand(spec, operator, "doca-driver"),
-            "version": _driver_tag(operator),
-            **_driver_upgrades(spec),
-        }
+        tag = container_tag(operator)
+        if tag is None:
+            raise SpecError(
+                f"the driver container of network operator {operator.chart.version} is not known.\n"
+                "  fix    write its tag as operators.network.driver_tag"
+            )
+        upgrades = _driver_upgrades(spec)
+        driver = _operand(spec, operator, "doca-driver")
+        wanted["ofedDriver"] = {**driver, "version": tag, **upgrades}
+        if upgrades:
+            groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
     return {
         "apiVersion": POLICY_API,
         "kind": "NicClusterPolicy",
@@ -113,7 +112,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "name": NIC_POLICY,
             "annotations": {
                 WAIT_FOR: "jsonpath={.status.state}=ready",
-                TIMEOUT: str(POLICY_DEADLINE_S * _waves(spec, wanted)),
+                TIMEOUT: str(POLICY_DEADLINE_S * groups),
             },
         },
         "spec": wanted,
@@ -139,14 +138,6 @@ def _driver_upgrades(spec: ClusterSpec) -> Body:
     }
     nodes = asked.max_unavailable
     return {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": nodes, "drain": drain}}
-
-
-def _waves(spec: ClusterSpec, wanted: Body) -> int:
-    """The number of groups in which the operator may replace the nodes' drivers."""
-    driver = wanted.get("ofedDriver")
-    if not isinstance(driver, Mapping) or "upgradePolicy" not in driver:
-        return 1
-    return max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
 
 
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
@@ -186,8 +177,8 @@ def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     if (keys := operator.ib_kubernetes) is not None:
         wanted["ibKubernetes"] = {
             **_operand(spec, operator, "ib-kubernetes"),
-            "pKeyGUIDPoolRangeStart": _with_colons(keys.first_guid),
-            "pKeyGUIDPoolRangeEnd": _with_colons(keys.last_guid),
+            "pKeyGUIDPoolRangeStart": re.sub(r"(..)(?!$)", r"\1:", keys.first_guid),
+            "pKeyGUIDPoolRangeEnd": re.sub(r"(..)(?!$)", r"\1:", keys.last_guid),
             "periodicUpdateSeconds": keys.period_s,
             "ufmSecret": keys.ufm_secret,
         }
@@ -223,10 +214,6 @@ def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:
     return _image(spec, network_operand(operator.chart.version, name))
 
 
-def _with_colons(guid: str) -> str:
-    return ":".join(guid[start : start + 2] for start in range(0, len(guid), 2))
-
-
 def _image(spec: ClusterSpec, name: str) -> Body:
     """An image in the three parts of a policy."""
     whole, _, version = in_registry(name, spec.sources.registry).rpartition(":")
@@ -235,31 +222,24 @@ def _image(spec: ClusterSpec, name: str) -> Body:
 
 
 def host_device_config(spec: ClusterSpec) -> str:
-    """`config` of the device plugin: every InfiniBand card, and no Ethernet card.
+    """`config` of the device plugin: one resource for each rail if the fabric has rails.
 
-    It selects by link type and vendor, since a cloud names and places the cards; the vendor alone
-    would take Ethernet ports for storage and management too.
+    Without rails it is one for every InfiniBand card, and no Ethernet card: it selects by link type
+    and vendor, since a cloud names and places the cards; the vendor alone would take Ethernet ports
+    for storage and management too.
     """
-    selectors: dict[str, JsonValue] = {
-        "vendors": [MELLANOX],
-        "linkTypes": ["infiniband"],
-        "isRdma": True,
-    }
+    if ib_rails(spec):
+        return function_plugin_config(spec)
     entry: dict[str, JsonValue] = {
         "resourcePrefix": spec.pod_network.resource_prefix,
         "resourceName": spec.pod_network.host_device_resource,
-        "selectors": selectors,
+        "selectors": {"vendors": [MELLANOX], "linkTypes": ["infiniband"], "isRdma": True},
     }
     return json.dumps({"resourceList": [entry]}, indent=1)
 
 
-def _host_devices(spec: ClusterSpec) -> str:
-    """One resource for each rail if the fabric has rails, else one for all HCAs."""
-    return function_plugin_config(spec) if ib_rails(spec) else host_device_config(spec)
-
-
 _DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] = {
-    "host_device": ("sriovDevicePlugin", _host_devices),
+    "host_device": ("sriovDevicePlugin", host_device_config),
     "sriov": ("sriovDevicePlugin", function_plugin_config),
     "rdma_shared": ("rdmaSharedDevicePlugin", shared_plugin_config),
 }
@@ -269,13 +249,3 @@ _DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] =
 def container_tag(operator: NetworkOperator) -> str | None:
     """The tag of the driver container: from the file, or from the operator's own release."""
     return operator.driver_tag or driver_tag(operator.chart.version)
-
-
-def _driver_tag(operator: NetworkOperator) -> str:
-    tag = container_tag(operator)
-    if tag is None:
-        raise SpecError(
-            f"the driver container of network operator {operator.chart.version} is not known.\n"
-            "  fix    write its tag as operators.network.driver_tag"
-        )
-    return tag

@@ -48,7 +48,16 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
             f"{tree}: its files have the checksum {found}, and the file says {pin}. Nothing was"
             " run.\n  fix    look at what changed there; then write the new tree_sha256"
         )
-    _demand_release(tree, release)
+    # Check a tree's release in its `galaxy.yml`.
+    try:
+        said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        said = "none"
+    if said != release:
+        raise DeviceError(
+            f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
+            " run.\n  fix    correct kubernetes.source: release and tree belong together"
+        )
     _demand_version(tree, release, version)
     return tree, found
 
@@ -152,19 +161,6 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
         ) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
-
-
-def _demand_release(tree: Path, release: str) -> None:
-    """Check a tree's release in its `galaxy.yml`."""
-    try:
-        said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        said = "none"
-    if said != release:
-        raise DeviceError(
-            f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
-            " run.\n  fix    correct kubernetes.source: release and tree belong together"
-        )
 
 
 def _demand_version(tree: Path, release: str, version: str) -> None:

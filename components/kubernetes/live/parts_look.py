@@ -98,7 +98,20 @@ class PartsLook:
 def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
     """Read the requested parts; a dry run of pods changes nothing."""
     reader = Reader(calls)
-    lists = reader.each(reader.list, _paths(asked))
+    policies = [
+        row.status.path
+        for part, row in TABLE.items()
+        if row.status is not None and asked.owners[part] == "theirs"
+    ]
+    paths = [
+        *_WORKLOADS.values(),
+        _DEFINITIONS,
+        "/api/v1/nodes",
+        "/api/v1/namespaces",
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        *policies,
+    ]
+    lists = reader.each(reader.list, paths)
     definitions = {name_of(body): _served(body) for body in lists[_DEFINITIONS]}
     return PartsLook(
         workloads=tuple(_workloads(reader, lists)),
@@ -117,22 +130,6 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
         meshed=dict(_meshed(lists["/api/v1/namespaces"])),
         cilium=map_at(calls.call("GET", _CILIUM).body, "data"),
     )
-
-
-def _paths(asked: PartsAsked) -> list[str]:
-    policies = [
-        row.status.path
-        for part, row in TABLE.items()
-        if row.status is not None and asked.owners[part] == "theirs"
-    ]
-    return [
-        *_WORKLOADS.values(),
-        _DEFINITIONS,
-        "/api/v1/nodes",
-        "/api/v1/namespaces",
-        "/apis/node.k8s.io/v1/runtimeclasses",
-        *policies,
-    ]
 
 
 def _served(definition: Body) -> frozenset[str]:

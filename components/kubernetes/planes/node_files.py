@@ -26,7 +26,6 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import DOCKER_HUB
 from components.model.kubernetes import Alignment
-from components.model.sources import Registry
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 from components.remote.tools import Tool, ToolCall, assemble, linux_text
@@ -208,39 +207,37 @@ _UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.i
 
 def render_registries(spec: ClusterSpec) -> str:
     """The registries file of every node; empty if all registries are upstream's."""
-    plane, registry = spec.k3s, spec.sources.registry
+    mirrors = {
+        name: {"endpoint": [address], **({"rewrite": {"^(.*)$": f"{below}/$1"}} if below else {})}
+        for name, address, below in mirrors_of(spec)
+    }
+    found: dict[str, object] = {"mirrors": mirrors} if mirrors else {}
+    config: dict[str, object] = {}
+    if (registry := spec.sources.registry) is not None:
+        if registry.login is not None:
+            config["auth"] = {"username": registry.login.user, "password": PASSWORD_MARK}
+        if registry.ca is not None:
+            config["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
+        found |= {"configs": {registry_host(registry): config}} if config else {}
+    return _render(found)
+
+
+def mirrors_of(spec: ClusterSpec) -> list[tuple[str, str, str]]:
+    """Each registry with a mirror: its name, the address of the mirror, and the path below it."""
+    plane, registry = spec.k3s or spec.kubespray, spec.sources.registry
     short = plane.registry_mirror if plane else None
-    mirrors: dict[str, object] = {}
-    if short is not None:
-        mirrors[short] = {"endpoint": [f"http://{short}"]}
+    found = [] if short is None else [(short, f"http://{short}", "")]
     if registry is None:
-        return "" if short is None else _render({"mirrors": mirrors})
+        return found
     host = registry_host(registry)
-    scheme = "http" if registry.insecure else "https"
-    for name in sorted(upstream_registries(spec) - {host, short}):
-        below = f"{registry_path(registry)}{name.replace(':', '_')}"
-        mirrors[name] = {"endpoint": [f"{scheme}://{host}"], "rewrite": {"^(.*)$": f"{below}/$1"}}
-    mirrors[host] = {"endpoint": [f"{scheme}://{host}"]}
-    configs = _config(registry)
-    return _render(
-        {"configs": {host: configs}, "mirrors": mirrors} if configs else {"mirrors": mirrors}
-    )
-
-
-def upstream_registries(spec: ClusterSpec) -> set[str]:
-    """The registries of the site's images, and those that charts may use."""
-    return {*_UPSTREAM} | {
+    address = f"{'http' if registry.insecure else 'https'}://{host}"
+    named = {
         parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
     }
-
-
-def _config(registry: Registry) -> dict[str, object]:
-    found: dict[str, object] = {}
-    if registry.login is not None:
-        found["auth"] = {"username": registry.login.user, "password": PASSWORD_MARK}
-    if registry.ca is not None:
-        found["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
-    return found
+    upstream = sorted({*_UPSTREAM, *named} - {host, short})
+    below = registry_path(registry)
+    found += [(name, address, f"{below}{name.replace(':', '_')}") for name in upstream]
+    return [*found, (host, address, "")]
 
 
 def _render(value: Mapping[str, object]) -> str:
