@@ -22,7 +22,6 @@ from components.kubernetes.planes.k3s import plan_k3s
 from components.kubernetes.planes.node_files import access_step
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.kubespray import KubespraySource
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
@@ -53,9 +52,6 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         cluster=spec.name,
         server_url=url,
         version=plane.version,
-        tokens=(),
-        servers=(),
-        agents=(),
         access=access_step(spec, url, "kubespray_access"),
         registry=registry_account(spec),
         playbooks=Playbooks(step, tuple(request.endpoints.values())),
@@ -67,7 +63,11 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
-    hosts = [*spec.servers, *spec.workers]
+    hosts, source = [*spec.servers, *spec.workers], Source("git", plane.source.git or "")
+    if plane.source.path is not None:
+        source = Source("path", plane.source.path)
+    elif plane.source.archive is not None:
+        source = Source("archive", plane.source.archive)
     wanted = Wanted(
         release=plane.source.release,
         pin=plane.source.pin,
@@ -84,7 +84,7 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     return Request(
         stack=stack,
         wanted=wanted,
-        source=_source(plane.source),
+        source=source,
         requirements=plane.requirements,
         python=plane.python,
         # kubespray's inventory, keys and known hosts all use the name of the node.
@@ -94,14 +94,6 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         disruption=spec.disruption.reboots,
         reset=plane.reset,
     )
-
-
-def _source(source: KubespraySource) -> Source:
-    if source.path is not None:
-        return Source("path", source.path)
-    if source.archive is not None:
-        return Source("archive", source.archive)
-    return Source("git", source.git or "")
 
 
 def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
@@ -115,10 +107,6 @@ def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         cluster=spec.name,
         server_url="",
         version=plane.version,
-        tokens=(),
-        servers=(),
-        agents=(),
-        access=None,
         registry=registry_account(spec),
         existing=ExistingAccess(plane.kubeconfig.name, plane.context),
     )

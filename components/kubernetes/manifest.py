@@ -67,8 +67,7 @@ class Manifest:
     @property
     def name(self) -> str:
         """The object's name in the cluster."""
-        metadata = self.body["metadata"]
-        return str(metadata["name"]) if isinstance(metadata, Mapping) else ""
+        return name_of(self.body)
 
 
 def outlives(manifest: Manifest, *, foreign: bool) -> bool:
@@ -86,9 +85,7 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
 
     `owner` is its component, for example `multus`; `group` is its place in the order.
     """
-    metadata = body["metadata"]
-    name = metadata["name"] if isinstance(metadata, dict) else ""
-    kind = str(body["kind"])
+    name, kind = name_of(body), str(body["kind"])
     if kind in _SETTLED and (kind != "ClusterRole" or _FROM_OTHERS in body):
         body = _annotated(body, {WAIT_FOR: _SETTLED[kind], **annotations_of(body)})
     resource_name = f"{owner}-{kind.lower()}-{name}" if name != owner else f"{owner}-{kind.lower()}"

@@ -31,21 +31,19 @@ from components.pod_network.matrix import Refused, cell_of
 from components.pod_network.networks import (
     PLUGIN,
     PLUGIN_CONFIG,
-    macvlan_attachment,
+    function_plugin_config,
+    ipoib_attachment,
+    macvlan_attachments,
+    make_attachment,
+    node_policies,
     pool_file,
+    rail_chains,
     shared_plugin_config,
     shared_plugin_daemon_set,
+    sriov_networks,
 )
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
-from components.pod_network.sriov import (
-    function_plugin_config,
-    ib_sriov_attachment,
-    ipoib_attachment,
-    node_policies,
-    sriov_attachment,
-    sriov_networks,
-)
 
 _NAMES: Final = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}
 """Names of the DaemonSet. The engine makes a new resource before it deletes the old one, so a site
@@ -239,12 +237,15 @@ def _networks(spec: ClusterSpec) -> _Group:
     ours = installs(spec, "attachments")
     if vfs_by_operator(spec):
         return sriov_networks(spec)
+    if spec.pod_network.mode == "sriov":
+        return [
+            (rail.name, make_attachment(spec, name, chain, rail.resource))
+            for rail, name, chain in rail_chains(spec, jobs=ours)
+        ]
     if spec.rdma.transport == "infiniband":
-        made = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
-        return [(rail.name, made(spec, rail)) for rail in ib_rails(spec) if ours]
-    make = sriov_attachment if spec.pod_network.mode == "sriov" else macvlan_attachment
+        return [(rail.name, ipoib_attachment(spec, rail)) for rail in ib_rails(spec) if ours]
     return [
-        (rail.name, make(spec, rail, pool))
+        (rail.name, body)
         for rail in spec.rails
-        for pool in (*([None] if ours else []), *pools_of(spec)[rail.name])
+        for body in macvlan_attachments(spec, rail, jobs=ours)
     ]

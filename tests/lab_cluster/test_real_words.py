@@ -13,7 +13,7 @@ from components.catalogue import upstream
 from components.catalogue.cluster_parts import DISTRIBUTIONS
 from components.jobs.templates import ssh_options, sshd_command
 from components.pod_network.manifests import reference_cni
-from components.pod_network.networks import macvlan_attachment
+from components.pod_network.networks import macvlan_attachments
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.document import Doc
 from lab.cluster.launch_ssh import why_unreached
@@ -39,7 +39,7 @@ RAIL = SITE.rails[0]
 
 
 def definition_of(refusal: Refusal) -> Doc:
-    body = cast("Doc", macvlan_attachment(SITE, RAIL))
+    body = cast("Doc", macvlan_attachments(SITE, RAIL)[0])
     config = cast("str", cast("Doc", body["spec"])["config"])
     return {**body, "spec": {"config": broken(config, refusal)}}
 

@@ -110,24 +110,13 @@ def _clone(address: str, release: str, commit: str, draft: Path) -> None:
 
 
 def _git(*words: str) -> str:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     git = shutil.which("git")
     if git is None:
         raise DeviceError(
             "Railyard fetches kubespray with git, but this machine lacks git. Install it."
         )
-    try:
-        done = subprocess.run(
-            [git, *words],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=CLONE_DEADLINE_S,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DeviceError(f"git {words[0]}: {error}. Nothing was run.") from error
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    done = _run([git, *words], f"git {words[0]}", CLONE_DEADLINE_S, environment)
     if done.returncode != 0:
         raise DeviceError(
             f"git {' '.join(words)}: {done.stderr.strip()}\nNothing was run.\n"
@@ -218,36 +207,45 @@ def make_environment(requirements: str, python: str) -> Path:
             " Nothing was run.\n"
             "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
         )
-    version = _run([python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}")
+    version = _python(
+        [python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}"
+    )
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
     folder = cache_folder() / "environments" / digest[:32]
     if (folder / _STAMP).exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    _run([python, "-m", "venv", str(folder)], "kubespray's environment")
+    _python([python, "-m", "venv", str(folder)], "kubespray's environment")
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
     pip += ["--quiet", "--no-input", "--require-hashes", "--only-binary=:all:", "-r", requirements]
-    _run(pip, f"kubespray's environment, {requirements}")
+    _python(pip, f"kubespray's environment, {requirements}")
     (folder / _STAMP).write_text(f"{digest}\n")
     return folder
 
 
-def _run(command: list[str], what: str) -> str:
+def _python(command: list[str], what: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = _run(command, what, INSTALL_DEADLINE_S, environment)
+    if done.returncode == 0:
+        return done.stdout
+    raise DeviceError(refusal_of_pip(what, done.stderr, done.stdout))
+
+
+def _run(
+    command: list[str], what: str, deadline_s: float, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             check=False,
             capture_output=True,
             text=True,
-            timeout=INSTALL_DEADLINE_S,
+            timeout=deadline_s,
             stdin=subprocess.DEVNULL,
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"{what}: {error}. Nothing was run.") from error
-    if done.returncode == 0:
-        return done.stdout
-    raise DeviceError(refusal_of_pip(what, done.stderr, done.stdout))
 
 
 def unhashed(text: str) -> tuple[str, ...]:

@@ -300,17 +300,10 @@ def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:
         lines += [f"  User {hop.user}", f"  HostKeyAlias {name}"]
         if hop.private_key_secret is not None:
             lines += [f"  IdentityFile {folder}/{name}", "  IdentitiesOnly yes"]
-    return "".join(f"{line}\n" for line in (*lines, "Host *", *_for_all(folder)))
-
-
-def _for_all(folder: str) -> tuple[str, ...]:
-    return (
-        f"  UserKnownHostsFile {folder}/{KNOWN_HOSTS}",
-        "  GlobalKnownHostsFile /dev/null",
-        "  StrictHostKeyChecking yes",
-        "  UpdateHostKeys no",
-        "  BatchMode yes",
-    )
+    lines += ["Host *", f"  UserKnownHostsFile {folder}/{KNOWN_HOSTS}"]
+    lines += ["  GlobalKnownHostsFile /dev/null", "  StrictHostKeyChecking yes"]
+    lines += ["  UpdateHostKeys no", "  BatchMode yes"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_known_hosts(ends: Iterable[Endpoint]) -> str:

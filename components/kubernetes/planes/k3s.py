@@ -29,6 +29,7 @@ from components.kubernetes.planes.balancers import (
 )
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
+    DEFAULT_API_PORT,
     LOGIN_SUFFIX,
     NODE_SUFFIX,
     REMOVAL_SUFFIX,
@@ -55,7 +56,6 @@ from components.remote.tools import ToolCall
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
 AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the same
-DEFAULT_API_PORT: Final = 6443
 TOKEN_DEADLINE_S: Final = 60.0
 RESTART_DEADLINE_S: Final = 240.0
 """Seconds for K3s to start again with a new password."""
@@ -196,12 +196,15 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         "version": kubernetes.version,
         **_files(spec, host),
     }
-    if host.role == "control_plane" and has_several_servers(spec):
+    serves = host.role == "control_plane"
+    if serves and len(spec.servers) > 1:
         others = [each.address for each in spec.servers if each != host]
         lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
-    lines |= {f"{SECRETS}.{name}": "kept" for name in _secret_files(spec, host)}
-    if host.role == "control_plane" and kubernetes.reset == "allow":
+    secrets = ["token", *(["agent-token"] if serves and kubernetes.agent_token else [])]
+    secrets += ["registry-password"] if registry_account(spec) else []
+    lines |= {f"{SECRETS}.{name}": "kept" for name in secrets}
+    if serves and kubernetes.reset == "allow":
         lines["reset"] = "allow"
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
@@ -212,16 +215,6 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     lines |= numbered_lines("proxy.env", proxy_file(spec))
     apply = through_proxy(spec, kubernetes_call("k3s_install"))
     return script_step(host, "-k3s", lines, apply, kubernetes_call("k3s_undo"), INSTALL_DEADLINE_S)
-
-
-def _secret_files(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
-    """The files of secrets in `/etc/rancher/k3s` of one node."""
-    of_agents = host.role == "control_plane" and k3s_plane(spec).agent_token is not None
-    return (
-        "token",
-        *(("agent-token",) if of_agents else ()),
-        *(("registry-password",) if registry_account(spec) else ()),
-    )
 
 
 def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -249,11 +242,12 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
         lines["disable-default-registry-endpoint"] = "true"  # never pull an image from elsewhere
     if host.role == "control_plane":
         lines |= _server_lines(spec, host)
-    docker = k3s_plane(spec).container_runtime == "docker"
-    if docker:
+    wanted = spec.operators.gpu is not None or spec.operators.gpu_device_plugin is not None
+    if k3s_plane(spec).container_runtime == "docker":
         lines["docker"] = "true"  # the hosts' docker has its own default runtime
-    elif host.gpus and _runtime_is_on_host(spec):
-        lines["default-runtime"] = "nvidia"  # else pods get runc, and see no GPU
+    elif host.gpus and wanted and toolkit_owner(spec) != "operator":
+        # K3s finds NVIDIA's runtime when it starts; without it pods get runc, and see no GPU.
+        lines["default-runtime"] = "nvidia"
     if arguments := kubelet_arguments(spec, host):
         lines["kubelet-arg"] = "[" + ", ".join(f'"{each}"' for each in arguments) + "]"
     if spec.servers[0] != host:
@@ -293,16 +287,6 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return lines
 
 
-def _runtime_is_on_host(spec: ClusterSpec) -> bool:
-    """Whether the host brings NVIDIA's runtime: only then does K3s find it when it starts.
-
-    The GPU operator may bring a runtime; the device plugin alone needs the host's.
-    """
-    operators = spec.operators
-    wanted = operators.gpu is not None or operators.gpu_device_plugin is not None
-    return wanted and toolkit_owner(spec) != "operator"
-
-
 REMOVAL_DEADLINE_S: Final = 420.0
 """Seconds: 60 for the API, 120 until a lost node counts as lost, 180 for its etcd member."""
 NODE_DEADLINE_S: Final = 420.0
@@ -312,17 +296,12 @@ FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
 CLUSTER_FOUND: Final = "cluster-found"
 
 
-def has_several_servers(spec: ClusterSpec) -> bool:
-    """Whether the cluster survives the loss and replacement of a server."""
-    return len(spec.servers) > 1
-
-
 def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
     """One step for each node, which forgets the earlier machine of its name.
 
     It runs again only for a new machine: its host key is in the stdin.
     """
-    if not has_several_servers(spec):
+    if len(spec.servers) == 1:
         return ()
     return tuple(_removal(spec, host, stack) for host in (*spec.servers, *spec.workers))
 
@@ -332,7 +311,7 @@ def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
 
     An only server gets no step: it is uninstalled last, and the cluster with it.
     """
-    servers = spec.servers if has_several_servers(spec) else ()
+    servers = spec.servers if len(spec.servers) > 1 else ()
     return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))
 
 
