@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.catalogue.switches import MODELS
+from components.catalogue.switches import MODELS, list_plain
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.catalogue.switches.without_login import list_plain
 from components.checks.rows import at_most, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs

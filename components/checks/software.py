@@ -33,7 +33,7 @@ from components.model.jobs import DOCKER_HUB, registry_of
 from components.model.operators import VERSION_PATHS, versions_of
 from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
 from components.model.worker_kinds import crusoe_of
-from components.operators.network import container_tag
+from components.operators.operators_plan import container_tag
 
 _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 """Public registries: each accepts a push only after a login."""

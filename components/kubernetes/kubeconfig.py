@@ -165,15 +165,8 @@ def pod_access(environ: Mapping[str, str], account: Path = _ACCOUNT) -> dict[str
         return {}
     place = f"[{host}]" if ":" in host else host
     server = f"https://{place}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}"
-    authority = str(account / "ca.crt")
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "pod",
-        "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod"}}],
-        "clusters": [
-            {"name": "pod", "cluster": {"server": server, "certificate-authority": authority}}
-        ],
-        "users": [{"name": "pod", "user": {"tokenFile": str(token)}}],
+    cluster: dict[str, JsonValue] = {
+        "server": server,
+        "certificate-authority": str(account / "ca.crt"),
     }
-    return {POD_ACCESS: yaml.safe_dump(document)}
+    return {POD_ACCESS: _render("pod", cluster, {"tokenFile": str(token)})}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug
-from components.core.key_values import HostState
 from components.kubernetes.kubespray.wanted import (
     STEP,
     Node,
@@ -20,17 +19,15 @@ from components.kubernetes.kubespray.wanted import (
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
 from components.kubernetes.planes.k3s import plan_k3s
-from components.kubernetes.planes.node_files import kubernetes_call
+from components.kubernetes.planes.node_files import access_step
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.kubespray import KubespraySource
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: float = 86_400.0
 """Seconds, only printed: users report 15 minutes to 10 hours, and Railyard does not end a longer
 run (facts of kubespray's issues 478 and 5954 in sources.md#kubespray)."""
-ACCESS_DEADLINE_S: float = 60.0
 
 
 def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
@@ -55,26 +52,9 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         cluster=spec.name,
         server_url=url,
         version=plane.version,
-        tokens=(),
-        servers=(),
-        agents=(),
-        access=_access(spec, url),
+        access=access_step(spec, url, "kubespray_access"),
         registry=registry_account(spec),
         playbooks=Playbooks(step, tuple(request.endpoints.values())),
-    )
-
-
-def _access(spec: ClusterSpec, url: str) -> RemoteStep:
-    first = spec.servers[0]
-    return RemoteStep(
-        name=f"{first.name}-cluster-access",
-        endpoint=host_endpoint(first),
-        dialect="sh",
-        desired=HostState({"cluster": spec.name, "server": url}).render(),
-        apply=kubernetes_call("kubespray_access"),
-        why_no_undo="it only reads",
-        secret_stdout=True,
-        deadline_s=ACCESS_DEADLINE_S,
     )
 
 
@@ -83,7 +63,11 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     plane = spec.kubespray
     if plane is None:
         raise Bug("a request to kubespray is asked for on a site without it")
-    hosts = [*spec.servers, *spec.workers]
+    hosts, source = [*spec.servers, *spec.workers], Source("git", plane.source.git or "")
+    if plane.source.path is not None:
+        source = Source("path", plane.source.path)
+    elif plane.source.archive is not None:
+        source = Source("archive", plane.source.archive)
     wanted = Wanted(
         release=plane.source.release,
         pin=plane.source.pin,
@@ -100,7 +84,7 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
     return Request(
         stack=stack,
         wanted=wanted,
-        source=_source(plane.source),
+        source=source,
         requirements=plane.requirements,
         python=plane.python,
         # kubespray's inventory, keys and known hosts all use the name of the node.
@@ -110,14 +94,6 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         disruption=spec.disruption.reboots,
         reset=plane.reset,
     )
-
-
-def _source(source: KubespraySource) -> Source:
-    if source.path is not None:
-        return Source("path", source.path)
-    if source.archive is not None:
-        return Source("archive", source.archive)
-    return Source("git", source.git or "")
 
 
 def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
@@ -131,10 +107,6 @@ def plan_existing(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         cluster=spec.name,
         server_url="",
         version=plane.version,
-        tokens=(),
-        servers=(),
-        agents=(),
-        access=None,
         registry=registry_account(spec),
         existing=ExistingAccess(plane.kubeconfig.name, plane.context),
     )

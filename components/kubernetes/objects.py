@@ -47,27 +47,21 @@ class ClusterAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuReady:
+class _Ready:
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+class GpuReady(_Ready):
     """The GPUs are resources of the cluster."""
 
-    gate: pulumi.Resource
-    access: ClusterAccess
 
-
-@dataclass(frozen=True, slots=True)
-class PodNetworkReady:
+class PodNetworkReady(_Ready):
     """Pods can be attached to the rails."""
 
-    gate: pulumi.Resource
-    access: ClusterAccess
 
-
-@dataclass(frozen=True, slots=True)
-class JobsReady:
+class JobsReady(_Ready):
     """MPI jobs run."""
-
-    gate: pulumi.Resource
-    access: ClusterAccess
 
 
 MANY: Final = 20
@@ -138,10 +132,8 @@ def _object(
     properties: dict[str, object] = {**body}
     if access.login is not None and body.get("data") == LOGIN_DATA:
         properties["data"] = dict.fromkeys(LOGIN_DATA, access.login)
-    return pulumi.CustomResource(_token(manifest), manifest.resource_name, properties, opts)
-
-
-def _token(manifest: Manifest) -> str:
-    """The provider's type token: `kubernetes:core/v1:ConfigMap`, `kubernetes:apps/v1:DaemonSet`."""
+    # The provider's type token: `kubernetes:core/v1:ConfigMap`, `kubernetes:apps/v1:DaemonSet`.
     version = manifest.api_version
-    return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest.kind}"
+    group = version if "/" in version else f"core/{version}"
+    token = f"kubernetes:{group}:{manifest.kind}"
+    return pulumi.CustomResource(token, manifest.resource_name, properties, opts)

@@ -96,7 +96,8 @@ def of_object(body: Body) -> Iterator[Right]:
     """Yield the rights to create, change and delete an object, and to grant the rights in it."""
     version, kind = str(body["apiVersion"]), str(body["kind"])
     group = version.partition("/")[0] if "/" in version else ""
-    resource = _plural(kind)
+    word = kind.lower()
+    resource = _PLURALS.get(kind, f"{word[:-1]}ies" if word.endswith("y") else f"{word}s")
     namespace = str(map_at(body, "metadata").get("namespace") or "")
     if kind == "Node":
         return  # only labels are patched: see _of_nodes
@@ -111,12 +112,6 @@ def of_object(body: Body) -> Iterator[Right]:
         role = map_at(body, "roleRef")
         bound = f"{str(role['kind']).lower()}s"
         yield Right(namespace, group, bound, (str(role["name"]),), ("bind",))
-
-
-def _plural(kind: str) -> str:
-    word = kind.lower()
-    regular = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return _PLURALS.get(kind, regular)
 
 
 def of_charts(namespaces: Iterable[str]) -> Iterator[Right]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeVar
 
+from components.catalogue.switches import find_plain
 from components.catalogue.switches.switch_model import SwitchModel
-from components.catalogue.switches.without_login import find_plain
 from components.core.problem import SpecPath
 from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec

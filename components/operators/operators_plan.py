@@ -1,23 +1,30 @@
 """The operators: Helm values, and the status that shows that an operator has done its work.
 
-Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages); for the
-firmware of cards, README and definitions of nic-configuration-operator 8bfbeb3 and of network
-operator v26.4.1 (lab/sources.md#operators). If two templates match one card, that operator applies
-neither, so each template selects nodes by a separate label.
+Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages); the network
+operator's chart, its NicClusterPolicy definition (v26.4.1) and its examples for host-device
+(narrowed to InfiniBand), SR-IOV and shared RDMA devices; for the firmware of cards, README and
+definitions of nic-configuration-operator 8bfbeb3 and of network operator v26.4.1
+(lab/sources.md#operators). If two templates match one card, that operator applies neither, so each
+template selects nodes by a separate label.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from pydantic import JsonValue
 
-from components.artefacts.listing import charts_by_release
+from components.artefacts.listing import charts_by_release, network_device_plugin, network_operand
+from components.artefacts.naming import in_registry
 from components.artefacts.resolve import merged
+from components.catalogue.cluster_parts import UPSTREAM
+from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.hosts.keys.ask import parameter_of
 from components.hosts.software import asked_settings
@@ -32,17 +39,23 @@ from components.kubernetes.manifest import (
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
-from components.model.operators import ByChart, ChartSource, GpuOperator
+from components.model.operators import ByChart, ChartSource, GpuOperator, NetworkOperator
 from components.model.owners import (
+    cni_paths,
+    draws_blocks,
     firmware_by_operator,
     gpu_paths,
     has_own_rdma_driver,
+    policy_networks,
     toolkit_owner,
+    vfs_by_operator,
+    way_of,
 )
-from components.operators.network import network_operator_values, nic_cluster_policy
+from components.pod_network.attachment import MELLANOX
 from components.pod_network.manifests import GPU, discovery_values, gpu_runtime, tolerated
+from components.pod_network.networks import function_plugin_config, shared_plugin_config, vf_labels
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
-from components.pod_network.sriov import vf_labels
+from components.pod_network.rails import ib_rails
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -69,16 +82,6 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return labels
 
 
-def _patch(host: Host, labels: dict[str, str]) -> Manifest:
-    values: dict[str, JsonValue] = {**labels}
-    body: Body = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": host.node, "labels": values},
-    }
-    return Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0)
-
-
 GPU_NAMESPACE: Final = "gpu-operator"
 PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
 NAMESPACES: Final = {
@@ -100,7 +103,8 @@ POLICY: Final = "cluster-policy"
 CHART_DEADLINE_S: Final = 900.0
 """Seconds for the chart's own Deployments; images of several GB come from a mirror."""
 POLICY_DEADLINE_S: Final = 1800
-"""Seconds until the policy is ready: the driver container may compile for 20 minutes."""
+"""Seconds until a policy is ready, for each group of nodes that gets its driver: a driver container
+may compile for 20 minutes."""
 _FIRST_KINDS: Final = frozenset({"NodePatch", "Namespace", "Secret"})
 
 
@@ -164,7 +168,12 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
         for group, together in enumerate(each for each in policies if each)
         for policy in together
     )
-    labels = (_patch(host, own) for host in spec.hosts if (own := node_labels(spec, host)))
+    labels: list[Manifest] = []
+    for host in spec.hosts:
+        if own := node_labels(spec, host):
+            named: Body = {"name": host.node, "labels": {**own}}
+            body: Body = {"apiVersion": "v1", "kind": "Node", "metadata": named}
+            labels.append(Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0))
     return OperatorsPlan(charts, (*labels, *_namespaces(spec, charts), *gates))
 
 
@@ -299,7 +308,13 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
     for nic in host.nics:
         settings = asked_settings(spec, host, nic)
         if settings:
-            shown = json.dumps([_device(host, nic), settings], sort_keys=True)
+            if nic.pf_device is None:
+                raise SpecError(
+                    f"the PCI device id of {host.name} {nic.netdev}, a {nic.model}, is not known, "
+                    "and a template of the NIC configuration operator names it. Write pci_id in "
+                    "nic_models"
+                )
+            shown = json.dumps([nic.pf_device, settings], sort_keys=True)
             cards.setdefault(shown, []).append(nic)
     for shown, nics in cards.items():
         device, settings = json.loads(shown)
@@ -316,15 +331,6 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
         yield f"{device}-{digest[:8]}", wanted
 
 
-def _device(host: Host, nic: Nic) -> str:
-    if nic.pf_device is None:
-        raise SpecError(
-            f"the PCI device id of {host.name} {nic.netdev}, a {nic.model}, is not known, and a "
-            "template of the NIC configuration operator names it. Write pci_id in nic_models"
-        )
-    return nic.pf_device
-
-
 def _raw(settings: dict[str, str]) -> Body:
     """The parameters for which a template lacks a field, with mlxconfig's names."""
     raw: list[JsonValue] = [
@@ -333,3 +339,214 @@ def _raw(settings: dict[str, str]) -> Body:
         if key not in _OWN_FIELDS
     ]
     return {"rawNvConfig": raw} if raw else {}
+
+
+NIC_POLICY: Final = "nic-cluster-policy"
+"""The conventional name; the operator accepts only one policy."""
+POLICY_API: Final = "mellanox.com/v1alpha1"
+
+
+def network_operator_values(spec: ClusterSpec) -> Body:
+    """The values in which we differ from the chart.
+
+    The GPU operator brings node feature discovery, and two would overwrite each other's labels; its
+    own settings already label nodes with cards, so the chart's rule is not needed either.
+    """
+    # Helm installs definitions once and never again; the chart's own hook upgrades them.
+    values: Body = {"upgradeCRDs": True}
+    if spec.operators.gpu is not None:
+        values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
+    else:
+        values |= discovery_values(spec)
+    paths = cni_paths(spec)
+    if paths != UPSTREAM:  # the chart's own defaults
+        values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
+    if vfs_by_operator(spec):
+        # Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: the
+        # hosts, or the NIC configuration operator, set them.
+        names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
+        values["sriovNetworkOperator"] = {"enabled": True}
+        values["sriov-network-operator"] = {
+            "operator": names,
+            "sriovOperatorConfig": {"deploy": True, "disablePlugins": ["mellanox"]},
+        }
+    if firmware_by_operator(spec):
+        # It drains a node before its cards are set.
+        values["maintenanceOperator"] = {"enabled": True}
+    return values
+
+
+def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """The policy, and the wait for its state: the chart makes none since 24.10.
+
+    It contains the one device plugin of the site's mode, with the configuration that the pod
+    network would use: two plugins must not offer one card. It contains Multus and the reference
+    plugins if the site leaves them to the operator, and nv-ipam if pods get addresses from it;
+    otherwise the pod network installs them, or pods do not need them: with whole HCAs, NCCL needs
+    no interface in the pod.
+    """
+    wanted: Body = {
+        **_device_plugin(spec, operator),
+        **_networks(spec, operator),
+        **_cards(spec, operator),
+        **_only_workers(spec),
+    }
+    if taints := tolerated(spec):
+        wanted["tolerations"] = taints
+    groups = 1
+    if operator.driver == "operator":
+        tag = container_tag(operator)
+        if tag is None:
+            raise SpecError(
+                f"the driver container of network operator {operator.chart.version} is not known.\n"
+                "  fix    write its tag as operators.network.driver_tag"
+            )
+        upgrades = _driver_upgrades(spec)
+        driver = _operand(spec, operator, "doca-driver")
+        wanted["ofedDriver"] = {**driver, "version": tag, **upgrades}
+        if upgrades:
+            groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "NicClusterPolicy",
+        "metadata": {
+            "name": NIC_POLICY,
+            "annotations": {
+                WAIT_FOR: "jsonpath={.status.state}=ready",
+                TIMEOUT: str(POLICY_DEADLINE_S * groups),
+            },
+        },
+        "spec": wanted,
+    }
+
+
+def _driver_upgrades(spec: ClusterSpec) -> Body:
+    """How a driver with another tag reaches the nodes, if they may be drained for it.
+
+    Without this the operator does not replace driver containers (its DaemonSet has `OnDelete`), and
+    its policy is not ready while an old one runs, so an update waits in vain (network operator
+    v26.4.1, state-ofed-driver and isDaemonSetReady). The drain does not end a pod without a
+    controller.
+    """
+    asked = spec.disruption
+    if asked.reboots != "allow":
+        return {}
+    drain: Body = {
+        "enable": True,
+        "deleteEmptyDir": True,
+        "force": False,
+        "timeoutSeconds": asked.drain_deadline_s,
+    }
+    nodes = asked.max_unavailable
+    return {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": nodes, "drain": drain}}
+
+
+def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """The part of the policy that publishes the rails' devices.
+
+    Empty if the SR-IOV network operator makes the VFs: it publishes them itself.
+    """
+    if vfs_by_operator(spec):
+        return {}
+    mode = spec.pod_network.mode
+    key, config = _DEVICE_PLUGINS[mode]
+    name = network_device_plugin(operator.chart.version, mode)
+    return {key: {**_image(spec, name), "config": config(spec)}}
+
+
+def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """Multus, the reference plugins and nv-ipam, if the operator brings them."""
+    networks: Body = {}
+    if policy_networks(spec):
+        parts: Body = {
+            "cniPlugins": _operand(spec, operator, "plugins"),
+            "multus": _operand(spec, operator, "multus-cni"),
+        }
+        if way_of(spec) == "ipoib":
+            parts["ipoib"] = _operand(spec, operator, "ipoib-cni")
+        networks["secondaryNetwork"] = parts
+    if draws_blocks(spec):
+        # Its webhook would need a certificate manager; `railyard check` checks the same.
+        addresses = _operand(spec, operator, "nvidia-k8s-ipam")
+        networks["nvIpam"] = {**addresses, "enableWebhook": False}
+    return networks
+
+
+def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """The parts for firmware and partitions, if the operator manages them."""
+    wanted: Body = {}
+    if (keys := operator.ib_kubernetes) is not None:
+        wanted["ibKubernetes"] = {
+            **_operand(spec, operator, "ib-kubernetes"),
+            "pKeyGUIDPoolRangeStart": re.sub(r"(..)(?!$)", r"\1:", keys.first_guid),
+            "pKeyGUIDPoolRangeEnd": re.sub(r"(..)(?!$)", r"\1:", keys.last_guid),
+            "periodicUpdateSeconds": keys.period_s,
+            "ufmSecret": keys.ufm_secret,
+        }
+    if firmware_by_operator(spec):
+        wanted["nicConfigurationOperator"] = {
+            "operator": _operand(spec, operator, "nic-configuration-operator"),
+            "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
+        }
+    return wanted
+
+
+def _only_workers(spec: ClusterSpec) -> Body:
+    """In a cluster of others, the nodes that the operator may use: the workers of the file.
+
+    By default it takes every node with a Mellanox card. AKS has such cards in its system pools too,
+    for accelerated networking, and the driver container would unload their driver
+    (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
+    """
+    names: list[JsonValue] = [host.node for host in spec.workers]
+    if not names or not isinstance(spec.kubernetes, ExistingPlane):
+        return {}
+    here: Body = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [here]}]
+            }
+        }
+    }
+
+
+def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:
+    return _image(spec, network_operand(operator.chart.version, name))
+
+
+def _image(spec: ClusterSpec, name: str) -> Body:
+    """An image in the three parts of a policy."""
+    whole, _, version = in_registry(name, spec.sources.registry).rpartition(":")
+    repository, _, image = whole.rpartition("/")
+    return {"image": image, "repository": repository, "version": version}
+
+
+def host_device_config(spec: ClusterSpec) -> str:
+    """`config` of the device plugin: one resource for each rail if the fabric has rails.
+
+    Without rails it is one for every InfiniBand card, and no Ethernet card: it selects by link type
+    and vendor, since a cloud names and places the cards; the vendor alone would take Ethernet ports
+    for storage and management too.
+    """
+    if ib_rails(spec):
+        return function_plugin_config(spec)
+    entry: dict[str, JsonValue] = {
+        "resourcePrefix": spec.pod_network.resource_prefix,
+        "resourceName": spec.pod_network.host_device_resource,
+        "selectors": {"vendors": [MELLANOX], "linkTypes": ["infiniband"], "isRdma": True},
+    }
+    return json.dumps({"resourceList": [entry]}, indent=1)
+
+
+_DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] = {
+    "host_device": ("sriovDevicePlugin", host_device_config),
+    "sriov": ("sriovDevicePlugin", function_plugin_config),
+    "rdma_shared": ("rdmaSharedDevicePlugin", shared_plugin_config),
+}
+"""Mode of the pod network to the plugin's key in the policy, and its configuration."""
+
+
+def container_tag(operator: NetworkOperator) -> str | None:
+    """The tag of the driver container: from the file, or from the operator's own release."""
+    return operator.driver_tag or driver_tag(operator.chart.version)

@@ -141,13 +141,12 @@ def expected_allocatable(spec: ClusterSpec) -> dict[str, dict[str, int]]:
     """The resources that each worker must offer after the installation, by host and resource."""
     if spec.kubernetes is None:
         return {}
-    return {host.name: _gpus_of(spec, host) | _rdma_of(spec, host) for host in spec.workers}
-
-
-def _gpus_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
     owners = owners_of(spec)
     served = {owners["gpu_operator"], owners["gpu_device_plugin"]} != {"none"}
-    return {GPU: host.gpus} if served and host.gpus else {}
+    return {
+        host.name: ({GPU: host.gpus} if served and host.gpus else {}) | _rdma_of(spec, host)
+        for host in spec.workers
+    }
 
 
 def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:

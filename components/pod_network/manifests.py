@@ -1,18 +1,20 @@
-"""The DaemonSets of the pod network and their permissions; pods' needs on an existing cluster.
+"""The objects of the pod network's programs; pods' needs on an existing cluster.
 
-They follow the upstream release manifests of Multus v4.3.0, whereabouts v0.9.4, sriov-cni v2.10.0
-and sriov-network-device-plugin v3.11.0; their images are in the catalogue. Thin Multus: the thick
-one runs the delegates in its own container, in which K3s' absolute links do not resolve.
+`pods.yaml` has their pods and permissions; their images are in the catalogue.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, cast
 
+import yaml
 from pydantic import JsonValue
 
 from components.catalogue.cluster_parts import CniPaths
+from components.catalogue.switches.switch_model import LOADER
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
@@ -35,25 +37,24 @@ def service_account(name: str) -> Body:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)}
 
 
-def cluster_role(name: str, rules: list[JsonValue]) -> Body:
-    """The permissions of a DaemonSet in the cluster."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+def permissions(name: str) -> list[tuple[str, Body]]:
+    """The account of a program, and its role in the cluster, each with the program's name."""
+    api = "rbac.authorization.k8s.io"
+    rules = [rule(*each) for each in _parts()["rights"][name]]
+    role: Body = {
+        "apiVersion": f"{api}/v1",
         "kind": "ClusterRole",
         "metadata": metadata(name, None),
         "rules": rules,
     }
-
-
-def cluster_role_binding(name: str) -> Body:
-    """Give the role of that name to the account of that name."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+    binding: Body = {
+        "apiVersion": f"{api}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": metadata(name, None),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
     }
+    return [(name, service_account(name)), (name, role), (name, binding)]
 
 
 def rule(groups: str, resources: str, verbs: str) -> JsonValue:
@@ -65,49 +66,6 @@ def rule(groups: str, resources: str, verbs: str) -> JsonValue:
     }
 
 
-def multus_rules() -> list[JsonValue]:
-    """Multus reads attachments and writes network-status on pods."""
-    return [
-        rule("k8s.cni.cncf.io", "*", "*"),
-        rule("core", "pods pods/status", "get update"),
-        rule("core events.k8s.io", "events", "create patch update"),
-    ]
-
-
-def whereabouts_rules() -> list[JsonValue]:
-    """Whereabouts keeps its allocations in objects of the cluster."""
-    return [
-        rule(
-            "whereabouts.cni.cncf.io",
-            "ippools overlappingrangeipreservations",
-            "get list watch create update patch delete",
-        ),
-        rule("coordination.k8s.io", "leases", "*"),
-        rule("core", "pods nodes", "get list watch"),
-        rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list watch"),
-        rule("core events.k8s.io", "events", "create patch update get"),
-    ]
-
-
-def host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
-    """A volume with a folder of the node; `kind` as `hostPath.type`."""
-    place: JsonObject = {"path": path}
-    if kind:
-        place["type"] = kind
-    return {"name": name, "hostPath": place}
-
-
-def mount(name: str, path: str, **more: JsonValue) -> JsonObject:
-    """The path of a volume in a container."""
-    return {"name": name, "mountPath": path} | more
-
-
-def resources(cpu: str, memory: str) -> JsonObject:
-    """Equal requests and limits."""
-    amount: JsonObject = {"cpu": cpu, "memory": memory}
-    return {"requests": amount, "limits": amount}
-
-
 def config_name(name: str, config: str) -> str:
     """The name of a plugin's ConfigMap: a changed configuration gets a new object.
 
@@ -117,6 +75,25 @@ def config_name(name: str, config: str) -> str:
     return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
 
+@cache
+def _parts() -> dict[str, dict[str, Any]]:
+    text = Path(__file__).with_name("pods.yaml").read_text("utf-8")
+    return yaml.load(text, LOADER)  # noqa: S506 - a safe one
+
+
+def pod_of(of: str, **words: object) -> dict[str, Any]:
+    """A pod of `pods.yaml`, with its words in braces filled in."""
+
+    def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
+        if isinstance(value, dict):
+            return {key: filled(item) for key, item in cast("dict[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [filled(item) for item in cast("list[Any]", value)]
+        return value.format(**words) if isinstance(value, str) else value
+
+    return filled(_parts()["pods"][of])
+
+
 def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body:
     """A DaemonSet of `kube-system` on every Linux node, by default in the host's network.
 
@@ -124,14 +101,12 @@ def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body
     would add it again in every update.
     """
     labels: JsonObject = {"app": name, "tier": "node", "name": name}
-    template: JsonObject = {"labels": labels}
     everywhere: JsonObject = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 10,
+        **({"hostNetwork": True} if host_network else {}),
     }
-    if host_network:
-        everywhere["hostNetwork"] = True
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -139,105 +114,60 @@ def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body
         "spec": {
             "selector": {"matchLabels": {"name": name}},
             "updateStrategy": {"type": "RollingUpdate"},
-            "template": {"metadata": template, "spec": everywhere | pod},
+            "template": {"metadata": {"labels": labels}, "spec": everywhere | pod},
         },
     }
 
 
-def multus_daemon_set(image: str, paths: CniPaths) -> Body:
-    """Multus: passes a pod's networks to the CNI plugins of its attachments."""
-    binaries = mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
-    install: JsonObject = {
-        "name": "install-multus-binary",
-        "image": image,
-        "command": ["/install_multus"],
-        "args": ["--type", "thin"],
-        "resources": {"requests": {"cpu": "10m", "memory": "15Mi"}},
-        "securityContext": {"privileged": True},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [binaries],
-    }
-    main: JsonObject = {
-        "name": "kube-multus",
-        "image": image,
-        "command": ["/thin_entrypoint"],
-        "args": [
-            "--multus-conf-file=auto",
-            "--multus-autoconfig-dir=/host/etc/cni/net.d",
-            "--cni-conf-dir=/host/etc/cni/net.d",
-            f"--multus-kubeconfig-file-host={paths.multus_kubeconfig}",
-        ],
-        "resources": resources("100m", "50Mi"),
-        "securityContext": {"privileged": True},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [mount("cni", "/host/etc/cni/net.d"), mount("cnibin", "/host/opt/cni/bin")],
-    }
-    pod: JsonObject = {
-        "serviceAccountName": "multus",
-        "initContainers": [install],
-        "containers": [main],
-        "volumes": [host_path("cni", paths.net_d), host_path("cnibin", paths.bin)],
-    }
-    return daemon_set("multus", pod)
+def program(name: str, image: str, paths: CniPaths, *, of: str = "", **words: str) -> Body:
+    """The DaemonSet of a program whose pod is `of` in `pods.yaml`, by default its name."""
+    return daemon_set(name, pod_of(of or name, name=name, image=image, paths=paths, **words))
 
 
-def cni_check(paths: CniPaths) -> str:
-    """A script that fails on a node whose kubelet has its CNI elsewhere.
+def reference_cni(plugin: str, image: str, paths: CniPaths, *, keep: bool = False) -> Body:
+    """Install one reference plugin that K3s lacks, as macvlan or tuning, and for dhcp its daemon.
 
-    If the node's own network plugin lacks a configuration here, the runtime would never call
-    Multus: pods would start without their rails. If the program in this configuration is missing in
-    the other folder, the runtime does not search that folder for our programs either.
+    With `keep` an existing program stays unchanged: the cluster belongs to others.
     """
-    fix = "write kubernetes.distribution, or kubernetes.cni with net_d and bin"
-    return (
-        "for file in /host/etc/cni/net.d/*.conf /host/etc/cni/net.d/*.conflist; do\n"
-        '  case "$file" in *multus*) continue ;; esac\n'
-        '  [ -f "$file" ] || continue\n'
-        '  types=$(tr -d \' \\t\\n\' <"$file" | grep -o \'"type":"[^"]*"\' | cut -d\'"\' -f4)\n'
-        "  for type in $types; do\n"
-        '    [ -x "/host/opt/cni/bin/$type" ] && exit 0\n'
-        "  done\n"
-        f'  echo "none of the programs of ${{file##*/}} is in {paths.bin} of this node:"'
-        ' $types "(kubelet reads another folder:"'
-        f" '{fix})' >&2\n"
-        "  exit 1\n"
-        "done\n"
-        f"echo 'no CNI configuration in {paths.net_d} of this node, so kubelet reads another '\\\n"
-        f"'folder: {fix}' >&2\n"
-        "exit 1\n"
+    copied = (
+        f"cp /usr/src/cni/bin/{plugin} /host/opt/cni/bin/.{plugin}.new\n"
+        f"mv -f /host/opt/cni/bin/.{plugin}.new /host/opt/cni/bin/{plugin}\n"
     )
+    if keep:
+        copied = f"[ -x /host/opt/cni/bin/{plugin} ] || {{\n{copied}}}\n"
+    of = "dhcp-cni" if plugin == "dhcp" else "reference-cni"
+    return program(f"{plugin}-cni", image, paths, of=of, copied=copied)
 
 
-def cni_check_daemon_set(image: str, paths: CniPaths) -> Body:
-    """A pod on every node that is ready only if the CNI folders are those of the site."""
-    look: JsonObject = {
-        "name": "check-cni-folders",
-        "image": image,
-        "command": ["/bin/sh", "-c", cni_check(paths)],
-        "resources": resources("10m", "15Mi"),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            mount("cni", "/host/etc/cni/net.d", readOnly=True),
-            mount("cnibin", "/host/opt/cni/bin", readOnly=True),
-        ],
-    }
-    stay: JsonObject = {
-        "name": "stay",
-        "image": image,
-        "command": ["/bin/sh", "-c", "exec sleep infinity"],
-        "resources": resources("10m", "15Mi"),
-    }
-    pod: JsonObject = {
-        "initContainers": [look],
-        "containers": [stay],
-        "volumes": [host_path("cni", paths.net_d), host_path("cnibin", paths.bin)],
-    }
-    return daemon_set("cni-folders", pod)
+def whereabouts(image: str, paths: CniPaths, *, own_path: bool) -> Body:
+    """Cluster-wide addresses for rails.
+
+    With `own_path` the node's files are also mounted under their own path, which attachments use:
+    it reads attachments to free the addresses of deleted pods.
+    """
+    pod = pod_of("whereabouts", image=image, paths=paths)
+    places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
+    # Mount equal paths once: the API refuses a second mount of a path.
+    mounts = [{"name": "cni", "mountPath": place} for place in dict.fromkeys(places)]
+    pod["containers"][0]["volumeMounts"] += mounts
+    return daemon_set("whereabouts", pod)
 
 
-def from_field(name: str, path: str) -> JsonObject:
-    """A variable of a container that Kubernetes fills in from the pod."""
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+SCHEDULE: Final = "30 4 * * *"
+"""When addresses of lost pods are freed, in cron's form and UTC: upstream's own time. Not more
+often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
+(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
+RECONCILER: Final = "whereabouts-reconciler"
+
+
+def reconciler_config_map() -> Body:
+    """The schedule of whereabouts' reconciler; it notices a change without a restart."""
+    return config_map("whereabouts-config", {"cron-expression": SCHEDULE})
+
+
+def reconciler_deployment(image: str) -> Body:
+    """Two reconcilers would do the work twice, since neither leads: an update ends the old one."""
+    return deployment(RECONCILER, pod_of(RECONCILER, image=image), strategy="Recreate")
 
 
 _SHUT_OUT: Final = (
@@ -250,7 +180,6 @@ _SHUT_OUT: Final = (
 
 def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -> Body:
     """A Deployment of one pod in `kube-system`, which may run on any node of a cluster."""
-    labels: JsonObject = {"app": name, "name": name}
     anywhere: JsonObject = {
         "tolerations": [
             {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
@@ -264,7 +193,10 @@ def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -
             "replicas": 1,
             "strategy": {"type": strategy},
             "selector": {"matchLabels": {"name": name}},
-            "template": {"metadata": {"labels": labels}, "spec": anywhere | pod},
+            "template": {
+                "metadata": {"labels": {"app": name, "name": name}},
+                "spec": anywhere | pod,
+            },
         },
     }
 
@@ -278,46 +210,6 @@ def config_map(name: str, data: JsonObject, **more: JsonValue) -> Body:
 def plugin_config_map(name: str, config: str) -> Body:
     """A device plugin's configuration, which cannot be edited; `config_name` gives the reason."""
     return config_map(config_name(name, config), {"config.json": config}, immutable=True)
-
-
-def device_plugin_daemon_set(image: str, config: str, prefix: str) -> Body:
-    """The device plugin: VFs as extended resources; restarted when its configuration changes."""
-    devices = "/var/run/k8s.cni.cncf.io/devinfo/dp"
-    main: JsonObject = {
-        "name": "kube-sriovdp",
-        "image": image,
-        "args": ["--log-dir=sriovdp", "--log-level=10", f"--resource-prefix={prefix}"],
-        "resources": {
-            "requests": {"cpu": "250m", "memory": "40Mi"},
-            "limits": {"cpu": "1", "memory": "200Mi"},
-        },
-        "securityContext": {"privileged": True},
-        "volumeMounts": [
-            mount("devicesock", "/var/lib/kubelet/device-plugins"),
-            mount("plugins-registry", "/var/lib/kubelet/plugins_registry"),
-            mount("log", "/var/log"),
-            mount("config-volume", "/etc/pcidp"),
-            mount("device-info", devices),
-        ],
-    }
-    pod: JsonObject = {
-        "serviceAccountName": "sriov-device-plugin",
-        "containers": [main],
-        "volumes": [
-            host_path("devicesock", "/var/lib/kubelet/device-plugins"),
-            host_path("plugins-registry", "/var/lib/kubelet/plugins_registry"),
-            host_path("log", "/var/log"),
-            host_path("device-info", devices, "DirectoryOrCreate"),
-            {
-                "name": "config-volume",
-                "configMap": {
-                    "name": config_name(PLUGIN_CONFIG, config),
-                    "items": [{"key": "config.json", "path": "config.json"}],
-                },
-            },
-        ],
-    }
-    return daemon_set("sriov-device-plugin", pod)
 
 
 GPU: Final[dict[str, JsonValue]] = {

@@ -1,12 +1,19 @@
-"""Attachments of a rail: their frame and addresses, the probe's server, macvlan on shared cards.
+"""Attachments of rails, their addresses, and the devices that plugins publish.
 
-The objects of the RDMA shared device plugin follow its own deployment (k8s-rdma-shared-dev-plugin
-v1.5.3), with a pinned image.
+Sources: README of sriov-network-device-plugin v3.11.0 and the configuration reference of sriov-cni
+v2.10.0; README and source of ib-sriov-cni v1.3.0 and ipoib-cni v1.2.2; k8s-rdma-shared-dev-plugin
+v1.5.3; the definitions of network operator v26.4.1 and the source of sriov-network-operator v1.6.0
+(lab/sources.md#pod-network, #operators).
+
+The SR-IOV plugin reads `isRdma` only inside of `selectors`; elsewhere it ignores the key, and the
+pod gets no `/dev/infiniband`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
@@ -16,18 +23,25 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.owners import cni_paths
+from components.model.owners import cni_paths, guids_by_pods, vfs_by_operator
 from components.model.places import is_flat, pod_links
 from components.model.pod_network import SharedDevice
-from components.pod_network.manifests import NAMESPACE, config_name, host_path, mount, tolerations
-from components.pod_network.pools import AnyRail, pool_name
-from components.pod_network.rails import Pool, pools_of, written_exclusions
+from components.pod_network.attachment import MELLANOX
+from components.pod_network.manifests import NAMESPACE, config_name, pod_of, tolerations
+from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail, pool_name
+from components.pod_network.rails import (
+    Pool,
+    ib_rails,
+    pools_of,
+    rail_ports,
+    written_exclusions,
+)
 
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
 """An object of a network configuration."""
-_RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 
 
 def probe_network(rail: Rail, leaf: str = "") -> str:
@@ -44,7 +58,7 @@ def client_address(spec: ClusterSpec, rail: Rail) -> IPv4Address:
     return pool.probe - (len(spec.rails) if is_flat(spec) else 1)
 
 
-def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
+def _job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     """Address management of the attachment for jobs: all addresses that are not reserved.
 
     A DHCP server gives routes itself. With `static` each pod gives its own address in its
@@ -91,7 +105,7 @@ def _job_range(pool: Pool) -> Addresses:
     return {"exclude": [net for each in pool.kept for net in each.networks()]}
 
 
-def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
+def _server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     """Address management with one fixed address, which a client can know beforehand."""
     address = str(pool.probe)
     if spec.pod_network.ipam != "whereabouts":
@@ -107,11 +121,14 @@ def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     )
 
 
-def named_addresses(spec: ClusterSpec, rail: Rail, pool: Pool | None) -> tuple[str, Addresses]:
-    """Name and addresses of an attachment for jobs, or for the probe's server of a pool."""
-    if pool is None:
-        return rail.network, job_addresses(spec, rail)
-    return probe_network(rail, pool.leaf), server_addresses(spec, pool)
+def rail_addresses(
+    spec: ClusterSpec, rail: Rail, *, jobs: bool = True
+) -> Iterator[tuple[str, Addresses]]:
+    """Name and addresses of each attachment of a rail: for jobs, and for the servers of probes."""
+    if jobs:
+        yield rail.network, _job_addresses(spec, rail)
+    for pool in pools_of(spec)[rail.name]:
+        yield probe_network(rail, pool.leaf), _server_addresses(spec, pool)
 
 
 def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
@@ -192,17 +209,18 @@ def make_chain(
 
 
 def make_attachment(
-    namespace: str, name: str, plugins: list[dict[str, JsonValue]], resource: str | None = None
+    spec: ClusterSpec, name: str, plugins: list[Addresses], resource: str | None = None
 ) -> Body:
     """Make the NetworkAttachmentDefinition of a chain of CNI plugins.
 
-    Multus gives the first plugin a device of the `resource`.
+    Multus gives the first plugin a device of the `resource` of a rail.
     """
-    head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
+    head: Addresses = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
-    metadata: dict[str, JsonValue] = {"name": name, "namespace": namespace}
+    metadata: Addresses = {"name": name, "namespace": spec.pod_network.namespace}
     if resource is not None:
-        metadata["annotations"] = {_RESOURCE_NAME: resource}
+        device = f"{spec.pod_network.resource_prefix}/{resource}"
+        metadata["annotations"] = {"k8s.v1.cni.cncf.io/resourceName": device}
     return {
         "apiVersion": "k8s.cni.cncf.io/v1",
         "kind": "NetworkAttachmentDefinition",
@@ -214,11 +232,6 @@ def make_attachment(
 PLUGIN: Final = "rdma-shared-dp-ds"
 PLUGIN_CONFIG: Final = "rdma-devices"
 _DEFAULT_PREFIX: Final = "rdma"
-_SOCKETS: Final = {
-    "device-plugin": "/var/lib/kubelet/device-plugins",
-    "plugins-registry": "/var/lib/kubelet/plugins_registry",
-}
-"""The plugin's two folders shared with the kubelet; it needs none of the pods' own."""
 
 
 def shared_plugin_config(spec: ClusterSpec) -> str:
@@ -236,8 +249,8 @@ def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
         ("ifNames", device.interfaces),
         ("linkTypes", device.link_types),
     )
-    selectors: dict[str, JsonValue] = {key: [*values] for key, values in lists if values}
-    entry: dict[str, JsonValue] = {
+    selectors: Addresses = {key: [*values] for key, values in lists if values}
+    entry: Addresses = {
         "resourceName": device.resource,
         "rdmaHcaMax": device.hca_max,
         "selectors": selectors,
@@ -248,33 +261,14 @@ def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
 
 
 def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
-    """The plugin on every node; a node without a matching card publishes nothing."""
-    container: dict[str, JsonValue] = {
-        "name": "k8s-rdma-shared-dp-ds",
-        "image": spec.pod_network.shared_plugin,
-        "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"privileged": True},
-        "volumeMounts": [
-            *(mount(name, path) for name, path in _SOCKETS.items()),
-            mount("config", "/k8s-rdma-shared-dev-plugin"),
-            mount("devs", "/dev/"),
-        ],
-    }
-    config: dict[str, JsonValue] = {
-        "name": config_name(PLUGIN_CONFIG, shared_plugin_config(spec)),
-        "items": [{"key": "config.json", "path": "config.json"}],
-    }
-    labels: dict[str, JsonValue] = {"name": PLUGIN}
-    pod: dict[str, JsonValue] = {
+    """The plugin on every node."""
+    config = config_name(PLUGIN_CONFIG, shared_plugin_config(spec))
+    labels: Addresses = {"name": PLUGIN}
+    pod: Addresses = {
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         **tolerations(spec),
-        "containers": [container],
-        "volumes": [
-            *(host_path(name, path) for name, path in _SOCKETS.items()),
-            {"name": "config", "configMap": config},
-            host_path("devs", "/dev/"),
-        ],
+        **pod_of(PLUGIN, image=spec.pod_network.shared_plugin, config=config),
     }
     return {
         "apiVersion": "apps/v1",
@@ -287,20 +281,21 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
     }
 
 
-def macvlan_attachment(spec: ClusterSpec, rail: Rail, pool: Pool | None = None) -> Body:
-    """The NetworkAttachmentDefinition of a rail; see `named_addresses`."""
-    name, ipam = named_addresses(spec, rail, pool)
-    macvlan: dict[str, JsonValue] = {
+def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> list[Body]:
+    """The NetworkAttachmentDefinitions of a rail; see `rail_addresses`."""
+    macvlan: Addresses = {
         "type": "macvlan",
-        "master": rail_master(spec, rail),
+        "master": _rail_master(spec, rail),
         "mode": "bridge",
         "mtu": spec.pod_network.mtu_bytes or spec.rdma.mtu_bytes,
     }
-    plugins = make_chain(spec, macvlan, ipam, sets_mtu=True)
-    return make_attachment(spec.pod_network.namespace, name, plugins)
+    return [
+        make_attachment(spec, name, make_chain(spec, macvlan, ipam, sets_mtu=True))
+        for name, ipam in rail_addresses(spec, rail, jobs=jobs)
+    ]
 
 
-def rail_master(spec: ClusterSpec, rail: Rail) -> str:
+def _rail_master(spec: ClusterSpec, rail: Rail) -> str:
     """The network device of a rail on all workers: an attachment can name only one."""
     names = {
         nic.netdev: host.name
@@ -315,3 +310,229 @@ def rail_master(spec: ClusterSpec, rail: Rail) -> str:
             "network device for all nodes. Give them one name (systemd .link files by PCI path)"
         )
     return next(iter(names))
+
+
+def function_plugin_config(spec: ClusterSpec) -> str:
+    """`config.json` of the SR-IOV device plugin: the resources to publish, and the devices of each.
+
+    All nodes have the same configuration, so a name or an address of a device must not mean
+    different rails on different hosts.
+    """
+    chosen = _ib_devices(spec) if spec.rdma.transport == "infiniband" else _devices(spec)
+    prefix = spec.pod_network.resource_prefix
+    resources: list[JsonValue] = [
+        {
+            "resourceName": name,
+            "resourcePrefix": prefix,
+            "selectors": [{"vendors": [MELLANOX], **selector, "isRdma": True}],
+        }
+        for name, selector in chosen
+    ]
+    return json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
+
+
+def _devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
+    """The PFs of each resource: one resource per rail, or one shared by all rails."""
+    owners: dict[str, str] = {}
+    for host in spec.workers:
+        for nic in host.nics:
+            rail = owners.setdefault(nic.netdev, nic.rail)
+            if rail != nic.rail:
+                raise SpecError(
+                    f"{nic.netdev} is {nic.rail} on {host.name} and {rail} on another host: the "
+                    "SR-IOV device plugin selects by the same PF names on all nodes. Give one "
+                    "rail's PFs one name on every host (systemd .link files by PCI path)"
+                )
+    for name in dict.fromkeys(rail.resource for rail in spec.rails):
+        rails = {each.name for each in spec.rails if each.resource == name}
+        nics = [nic for host in spec.workers for nic in host.nics if nic.rail in rails]
+        # 101e is the VF of several models: `pfNames` tell the rails apart.
+        devices = {nic.vf_device for nic in nics}
+        known = sorted(device for device in devices if device is not None)
+        # A card with an unknown VF id is selected only by its name.
+        chosen: Body = {"devices": [*known]} if None not in devices else {}
+        yield name, {**chosen, "pfNames": [*sorted({nic.netdev for nic in nics})]}
+
+
+def _ib_devices(spec: ClusterSpec) -> Iterator[tuple[str, Body]]:
+    """The HCAs of each rail by PCI address: the plugin sees no link type of an HCA without IPoIB.
+
+    VFs are selected by their PF in `rootDevices`; a whole HCA is selected in `pciAddresses`.
+    """
+    key = "rootDevices" if spec.pod_network.mode == "sriov" else "pciAddresses"
+    owners: dict[str, str] = {}
+    for rail in ib_rails(spec):
+        ports = {port.pci for host in spec.workers for port in rail_ports(host, rail)}
+        for pci in ports:
+            if owners.setdefault(pci, rail.name) != rail.name:
+                raise SpecError(
+                    f"{pci} is {owners[pci]} on one host and {rail.name} on another: the device "
+                    "plugin selects by PCI address on all nodes alike. Number the rails by slot"
+                )
+        yield rail.resource, {key: [*sorted(ports)]}
+
+
+def rail_chains(
+    spec: ClusterSpec, *, jobs: bool = True
+) -> Iterator[tuple[AnyRail, str, list[Addresses]]]:
+    """Each attachment of SR-IOV: its rail, its name, and its plugins.
+
+    They are those of jobs, unless the cluster has them (`jobs`), and those of the probes' servers.
+    """
+    if spec.rdma.transport == "infiniband":
+        for rail in ib_rails(spec) if jobs else ():
+            yield rail, rail.network, _ib_sriov_chain(spec, rail)
+        return
+    for rail in spec.rails:
+        sriov: Addresses = {
+            "type": "sriov",
+            # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
+            # A routed port takes no tag: 0 is none (sriov-cni v2.10.0, configuration reference).
+            "vlan": 0 if rail.name in pod_links(spec) else rail.vlan,
+            "spoofchk": "off",
+            "trust": "on",
+        }
+        for name, ipam in rail_addresses(spec, rail, jobs=jobs):
+            yield rail, name, make_chain(spec, sriov, ipam, sets_mtu=False)
+
+
+def _ib_sriov_chain(spec: ClusterSpec, rail: IbRail) -> list[Addresses]:
+    """The plugins that move a VF of a rail into a pod.
+
+    The VF keeps the GUID from the host, and its partitions follow from the GUID. The plugin does
+    not set a partition key: ib-kubernetes reads `pkey`, gives the pod a GUID and registers it with
+    UFM before the plugin goes on.
+    """
+    main: dict[str, JsonValue] = {"type": "ib-sriov", "link_state": "enable"}
+    fabric = spec.infiniband
+    partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
+    if rail.partition is not None and guids_by_pods(spec):
+        main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
+    if spec.pod_network.rdma_isolation:
+        main["rdmaIsolation"] = True
+    return make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+
+
+def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
+    """The attachment that makes an IPoIB interface in the partition of the host's own."""
+    if rail.interface is None:
+        raise SpecError(
+            f"{rail.name} names no interface, and the pods' IPoIB interfaces are made on it. "
+            "Write interface: with the name of the HCA's IPoIB device, as `ip link` shows it"
+        )
+    main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
+    # v1.2.2 lacks a key for the MTU: pkg/types/types.go of that tag only reads `master`.
+    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+    return make_attachment(spec, rail.network, plugins)
+
+
+_API = "sriovnetwork.openshift.io/v1"
+_LABELS = "vfs.railyard.dev"
+_PRIORITY = 90
+"""As in the operator's examples; 0 is the highest, and 99 the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A port of a worker whose VFs belong to a rail."""
+
+    pci: str
+    vfs: int
+    mtu_bytes: int | None
+    """None on InfiniBand, whose subnet determines it."""
+
+
+def _ports(spec: ClusterSpec, host: Host, rail: AnyRail) -> Iterator[_Function]:
+    if not isinstance(rail, Rail):
+        yield from (_Function(port.pci, port.vfs, None) for port in rail_ports(host, rail))
+        return
+    for nic in host.nics:
+        if nic.rail == rail.name:
+            yield _Function(nic.pci, nic.vfs, nic.mtu_bytes or spec.rdma.mtu_bytes)
+
+
+def _rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
+    return ib_rails(spec) if spec.rdma.transport == "infiniband" else spec.rails
+
+
+def _named(port: _Function) -> str:
+    """The selector that ports of one policy share."""
+    return str(port.vfs) if port.mtu_bytes is None else f"{port.vfs}-{port.mtu_bytes}"
+
+
+def vf_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The labels by which the policies find a node: its number of VFs on each rail."""
+    if host.role != "worker" or not vfs_by_operator(spec):
+        return {}
+    return {
+        f"{_LABELS}/{rail.name}": _named(port)
+        for rail in _rails(spec)
+        for port in _ports(spec, host, rail)
+        if port.vfs
+    }
+
+
+def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """A SriovNetworkNodePolicy for each rail and number of VFs, with the rail's name.
+
+    It selects by root device and never only by vendor, which would take storage and management
+    ports too.
+    """
+    found: list[tuple[str, Body]] = []
+    for rail in _rails(spec):
+        groups: dict[str, list[_Function]] = {}
+        for port in (each for host in spec.workers for each in _ports(spec, host, rail)):
+            if port.vfs:
+                groups.setdefault(_named(port), []).append(port)
+        found += [(rail.name, _policy(spec, rail, *each)) for each in groups.items()]
+    return found
+
+
+def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]) -> Body:
+    first = ports[0]
+    infiniband = spec.rdma.transport == "infiniband"
+    mtu: Body = {} if first.mtu_bytes is None else {"mtu": first.mtu_bytes}
+    roots: list[JsonValue] = [*sorted({port.pci for port in ports})]
+    return {
+        "apiVersion": _API,
+        "kind": "SriovNetworkNodePolicy",
+        "metadata": {"name": f"{rail.name}-{named}", "namespace": NETWORK_NAMESPACE},
+        "spec": {
+            "resourceName": rail.resource,
+            "nodeSelector": {f"{_LABELS}/{rail.name}": named},
+            "nicSelector": {"vendor": MELLANOX, "rootDevices": roots},
+            "numVfs": first.vfs,
+            **mtu,
+            "linkType": "ib" if infiniband else "eth",
+            "deviceType": "netdevice",
+            "isRdma": True,
+            "priority": _PRIORITY,
+        },
+    }
+
+
+def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """The networks from which the operator makes attachments, with the names of their rails."""
+    return [(each[0].name, _network(spec, *each)) for each in rail_chains(spec)]
+
+
+def _network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]) -> Body:
+    """One network: the operator writes the first plugin from its fields, and adds the others."""
+    main, *others = chain
+    if main.get("rdmaIsolation"):  # a SriovIBNetwork lacks a field for it
+        others.append({"type": "rdma"})
+    wanted: Body = {"resourceName": rail.resource, "networkNamespace": spec.pod_network.namespace}
+    fields = {"vlan": "vlan", "spoofchk": "spoofChk", "trust": "trust", "link_state": "linkState"}
+    wanted |= {fields[key]: main[key] for key in fields if key in main}
+    if main.get("ipam"):
+        wanted["ipam"] = json.dumps(main["ipam"], sort_keys=True)
+    if capabilities := main.get("capabilities"):
+        wanted["capabilities"] = json.dumps(capabilities)
+    if others:
+        wanted["metaPlugins"] = ",".join(json.dumps(each, sort_keys=True) for each in others)
+    return {
+        "apiVersion": _API,
+        "kind": "SriovNetwork" if isinstance(rail, Rail) else "SriovIBNetwork",
+        "metadata": {"name": name, "namespace": NETWORK_NAMESPACE},
+        "spec": wanted,
+    }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pydantic import JsonValue
-
 from components.core.errors import SpecError
 from components.kubernetes.manifest import (
     Body,
@@ -28,58 +26,33 @@ from components.model.owners import (
     way_of,
 )
 from components.pod_network import manifests as parts
-from components.pod_network import programs
-from components.pod_network.manifests import (
-    JsonObject,
-    config_name,
-    daemon_set,
-    host_path,
-    mount,
-    resources,
-)
+from components.pod_network.manifests import JsonObject, config_name
 from components.pod_network.matrix import Refused, cell_of
 from components.pod_network.networks import (
     PLUGIN,
     PLUGIN_CONFIG,
-    macvlan_attachment,
+    function_plugin_config,
+    ipoib_attachment,
+    macvlan_attachments,
+    make_attachment,
+    node_policies,
     pool_file,
+    rail_chains,
     shared_plugin_config,
     shared_plugin_daemon_set,
+    sriov_networks,
 )
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.rails import ib_rails, pools_of
-from components.pod_network.sriov import (
-    function_plugin_config,
-    ib_sriov_attachment,
-    ipoib_attachment,
-    node_policies,
-    sriov_attachment,
-    sriov_networks,
-)
 
 _NAMES: Final = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}
 """Names of the DaemonSet. The engine makes a new resource before it deletes the old one, so a site
 that changes its `ipam` must not have one object under two resource names."""
-_SCRIPT: Final = """set -eu
-while read -r node rail leaf; do
-  [ "$node" = "$NODENAME" ] || continue
-  file=/host/{file}
-  mkdir -p "${{file%/*}}"
-  cp "/pools/$rail.$leaf.conf" "${{file%/*}}/.$rail.new"
-  mv -f "${{file%/*}}/.$rail.new" "$file"
-done </pools/nodes
-exec sleep infinity
-"""
 _FILES: Final = {
     "whereabouts": "whereabouts.d/$rail.conf",
     "nv-ipam": "nv-ipam.d/$rail/nv-ipam.conf",
 }
 """The file from which each IPAM reads its node's part of a rail, in the folder of networks."""
-
-
-def has_pool_files(spec: ClusterSpec) -> bool:
-    """Whether a node's leaf decides the addresses of its pods."""
-    return pool_files_image(spec) is not None
 
 
 def _files(spec: ClusterSpec) -> dict[str, str]:
@@ -91,43 +64,27 @@ def _files(spec: ClusterSpec) -> dict[str, str]:
     return {"nodes": "".join(nodes), **files}
 
 
-def _name(spec: ClusterSpec, files: dict[str, str]) -> str:
-    return config_name(_NAMES[spec.pod_network.ipam], "\n".join(files.values()))
+def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
+    """The files, and the DaemonSet that writes on each node those of its leaves; None without any.
 
-
-def pool_files_map(spec: ClusterSpec) -> Body:
-    """The files; a changed text makes a new object, which replaces the pods with the old one."""
-    files = _files(spec)
-    data: JsonObject = {**files}
-    return parts.config_map(_name(spec, files), data, immutable=True)
-
-
-def pool_files_daemon_set(spec: ClusterSpec) -> Body:
-    """Write on each node the files of its own leaves."""
-    paths, files = cni_paths(spec), _files(spec)
-    node: JsonValue = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    A changed text makes a new object of files, which replaces the pods with the old one.
+    """
     key = pool_files_image(spec)
-    assert key is not None  # noqa: S101 - else there are no files
-    main: JsonObject = {
-        "name": _NAMES[spec.pod_network.ipam],
-        "image": getattr(spec.sources.images, key),
-        "command": ["/bin/sh", "-c", _SCRIPT.format(file=_FILES[spec.pod_network.ipam])],
-        "env": [{"name": "NODENAME", "valueFrom": node}],
-        "resources": resources("10m", "15Mi"),
-        "securityContext": {"privileged": True},
-        "volumeMounts": [mount("cni", "/host"), mount("pools", "/pools", readOnly=True)],
-    }
-    pod: JsonObject = {
-        "containers": [main],
-        "volumes": [
-            host_path("cni", paths.net_d),
-            {"name": "pools", "configMap": {"name": _name(spec, files)}},
-        ],
-    }
-    return daemon_set(_NAMES[spec.pod_network.ipam], pod)
+    if key is None:
+        return None
+    ipam, files = spec.pod_network.ipam, _files(spec)
+    config, data = config_name(_NAMES[ipam], "\n".join(files.values())), JsonObject(files)
+    words = {"of": "pool-files", "file": _FILES[ipam], "config": config}
+    writer = parts.program(
+        _NAMES[ipam], getattr(spec.sources.images, key), cni_paths(spec), **words
+    )
+    return parts.config_map(config, data, immutable=True), writer
 
 
 _ROOM = "components.pod_network"
+_CONTROLLER: Final = "nv-ipam-controller"
+_NODE: Final = "nv-ipam-node"
+_NV_IPAM_CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
 _Group: TypeAlias = list[tuple[str, Body]]
 """Objects that may be made together, each with its component."""
 
@@ -181,12 +138,13 @@ def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
     if not installs(spec, "sriov_device_plugin"):
         return [], []
     config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
-    image = spec.sources.images.sriov_device_plugin
     foundation: _Group = [
         ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
         ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
     ]
-    plugin = parts.device_plugin_daemon_set(image, config, prefix)
+    words = {"prefix": prefix, "config": config_name(parts.PLUGIN_CONFIG, config)}
+    image = spec.sources.images.sriov_device_plugin
+    plugin = parts.program("sriov-device-plugin", image, cni_paths(spec), **words)
     return foundation, [("sriov-device-plugin", plugin)]
 
 
@@ -208,7 +166,7 @@ def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
     if key is None:
         return ()
     image = getattr(spec.sources.images, key)
-    return ([("cni-folders", parts.cni_check_daemon_set(image, cni_paths(spec)))],)
+    return ([("cni-folders", parts.program("cni-folders", image, cni_paths(spec)))],)
 
 
 def _attaching(spec: ClusterSpec) -> _Group:
@@ -221,58 +179,51 @@ def _attaching(spec: ClusterSpec) -> _Group:
         crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
         found += [("whereabouts", body) for body in crds]
     if installs(spec, "multus"):
-        found += _permissions("multus", parts.multus_rules())
+        found += parts.permissions("multus")
     if installs(spec, "whereabouts"):
-        found += _permissions("whereabouts", parts.whereabouts_rules())
-        found.append(("whereabouts", programs.reconciler_config_map()))
+        found += parts.permissions("whereabouts")
+        found.append(("whereabouts", parts.reconciler_config_map()))
     if installs(spec, "nv_ipam"):
-        found += [("nv-ipam", body) for body in load_vendored(_ROOM, programs.CRDS)]
-        found += _permissions(programs.CONTROLLER, programs.controller_rules())
-        found += _permissions(programs.NODE, programs.node_rules())
-    if has_pool_files(spec):
-        found.append((spec.pod_network.ipam, pool_files_map(spec)))
+        found += [("nv-ipam", body) for body in load_vendored(_ROOM, _NV_IPAM_CRDS)]
+        found += [*parts.permissions(_CONTROLLER), *parts.permissions(_NODE)]
+    if files := _pool_files(spec):
+        found.append((spec.pod_network.ipam, files[0]))
     return found
-
-
-def _permissions(name: str, rules: list[JsonValue]) -> _Group:
-    return [
-        (name, parts.service_account(name)),
-        (name, parts.cluster_role(name, rules)),
-        (name, parts.cluster_role_binding(name)),
-    ]
 
 
 def _attachers(spec: ClusterSpec) -> _Group:
     """The programs in the attachments, each installed by a DaemonSet."""
-    images, paths = spec.sources.images, cni_paths(spec)
+    images, paths, files = spec.sources.images, cni_paths(spec), _pool_files(spec)
     attachers: _Group = []
     if installs(spec, "multus"):
-        attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
-    by_leaf = has_pool_files(spec)
+        attachers.append(("multus", parts.program("multus", images.multus, paths)))
     if installs(spec, "whereabouts"):
-        daemons = programs.whereabouts_daemon_set(images.whereabouts, paths, own_path=by_leaf)
-        reconciler = programs.reconciler_deployment(images.whereabouts)
-        attachers += [("whereabouts", daemons), (programs.RECONCILER, reconciler)]
-    attachers += [(spec.pod_network.ipam, pool_files_daemon_set(spec))] if by_leaf else []
+        daemons = parts.whereabouts(images.whereabouts, paths, own_path=files is not None)
+        reconciler = parts.reconciler_deployment(images.whereabouts)
+        attachers += [("whereabouts", daemons), (parts.RECONCILER, reconciler)]
+    attachers += [(spec.pod_network.ipam, files[1])] if files else []
     if installs(spec, "nv_ipam"):
-        controller = programs.controller_deployment(images.nv_ipam)
-        node = programs.node_daemon_set(images.nv_ipam, paths)
-        attachers += [(programs.CONTROLLER, controller), (programs.NODE, node)]
-    brought = (name for name in cni_programs(spec) if installs(spec, part_of_program(name)))
-    return attachers + [(f"{name}-cni", _program(spec, name)) for name in brought]
-
-
-def _program(spec: ClusterSpec, name: str) -> Body:
-    images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
-    own = {"ib-sriov": images.ib_sriov_cni, "ipoib": images.ipoib_cni, "rdma": images.rdma_cni}
-    if name == "sriov":
-        return programs.sriov_cni_daemon_set(images.sriov_cni, paths)
-    if name in own:
-        return programs.program_daemon_set(f"{name}-cni", own[name], paths)
-    if name == "dhcp":
-        return programs.dhcp_daemon_set(images.cni_plugins, paths, keep=foreign)
-    keep = foreign and name not in {"macvlan", "tuning"}
-    return programs.reference_cni_daemon_set(name, images.cni_plugins, paths, keep=keep)
+        controller = parts.pod_of(_CONTROLLER, image=images.nv_ipam)
+        node = parts.pod_of(_NODE, image=images.nv_ipam, paths=paths)
+        attachers.append((_CONTROLLER, parts.deployment(_CONTROLLER, controller)))
+        attachers.append((_NODE, parts.daemon_set(_NODE, node, host_network=False)))
+    own = {
+        "sriov": images.sriov_cni,
+        "ib-sriov": images.ib_sriov_cni,
+        "ipoib": images.ipoib_cni,
+        "rdma": images.rdma_cni,
+    }
+    for name in (each for each in cni_programs(spec) if installs(spec, part_of_program(each))):
+        title = f"{name}-cni"
+        if name in own:
+            of = "sriov-cni" if name == "sriov" else "cni"
+            attachers.append((title, parts.program(title, own[name], paths, of=of)))
+        else:
+            keep = spec.k3s is None and name not in {"macvlan", "tuning"}
+            attachers.append(
+                (title, parts.reference_cni(name, images.cni_plugins, paths, keep=keep))
+            )
+    return attachers
 
 
 def _attachments(spec: ClusterSpec) -> _Group:
@@ -286,12 +237,15 @@ def _networks(spec: ClusterSpec) -> _Group:
     ours = installs(spec, "attachments")
     if vfs_by_operator(spec):
         return sriov_networks(spec)
+    if spec.pod_network.mode == "sriov":
+        return [
+            (rail.name, make_attachment(spec, name, chain, rail.resource))
+            for rail, name, chain in rail_chains(spec, jobs=ours)
+        ]
     if spec.rdma.transport == "infiniband":
-        made = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
-        return [(rail.name, made(spec, rail)) for rail in ib_rails(spec) if ours]
-    make = sriov_attachment if spec.pod_network.mode == "sriov" else macvlan_attachment
+        return [(rail.name, ipoib_attachment(spec, rail)) for rail in ib_rails(spec) if ours]
     return [
-        (rail.name, make(spec, rail, pool))
+        (rail.name, body)
         for rail in spec.rails
-        for pool in (*([None] if ours else []), *pools_of(spec)[rail.name])
+        for body in macvlan_attachments(spec, rail, jobs=ours)
     ]

@@ -7,7 +7,7 @@ Sources: README, `ippool_validate.go` and the allocator of nvidia-k8s-ipam v0.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeAlias
@@ -146,7 +146,7 @@ def _pool(
     members: Sequence[Host],
 ) -> Pool:
     vfs = max((_vfs(spec, host, rail) for host in members), default=0)
-    default = _power_of_two(_SPARE * vfs) if vfs else _SHARED
+    default = 1 << (_SPARE * vfs - 1).bit_length() if vfs else _SHARED  # a power of two
     others = [rail.subnet] if isinstance(rail, Rail) and place.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
@@ -169,10 +169,6 @@ def _leaf_of(spec: ClusterSpec, host: Host, rail: AnyRail) -> str:
     return place.leaf if place is not None else ""
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
-
-
 def _vfs(spec: ClusterSpec, host: Host, rail: AnyRail) -> int:
     if isinstance(rail, IbRail):
         return sum(port.vfs for port in rail_ports(host, rail))
@@ -186,11 +182,6 @@ def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
         return any(nic.rail == rail.name or is_flat(spec) for nic in host.nics)
     # On shared HCAs a rail is a network device, and the file need not list a port for it.
     return bool(rail_ports(host, rail) or (spec.pod_network.mode == "rdma_shared" and host.hcas))
-
-
-def pool_namespace(spec: ClusterSpec) -> str:
-    """The namespace in which nv-ipam looks for its pools: that of its controller."""
-    return NETWORK_NAMESPACE if spec.operators.network is not None else NAMESPACE
 
 
 def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
@@ -216,29 +207,25 @@ def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
 
     The pool lists the /31 of each node, since the switch port has its other address.
     """
-    return [
-        (rail.name, _link_pool(spec, rail, pod_links(spec)[rail.name]))
-        for rail in spec.rails
-        if rail.name in pod_links(spec)
-    ]
-
-
-def _link_pool(spec: ClusterSpec, rail: Rail, links: Mapping[str, IPv4Address]) -> Body:
-    own: list[JsonValue] = []
-    for host in (each for each in spec.workers if each.name in links):
-        network, port = link_of(links[host.name])
-        own.append({"nodeName": host.node, "prefix": str(network), "gateway": str(port)})
-    others = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
-    name = pool_name(spec, rail)
-    wanted: Body = {
-        "cidr": str(rail.subnet),
-        "perNodeNetworkPrefix": _LINK,
-        "gatewayIndex": 0,  # the controller refuses routes without one; each node's own wins
-        "nodeSelector": _labelled(f"{_LABELS}/{name}"),
-        "staticAllocations": own,
-        "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
-    }
-    return _object(spec, "CIDRPool", name, "prefix", wanted)
+    found: list[tuple[str, Body]] = []
+    for rail in (each for each in spec.rails if each.name in pod_links(spec)):
+        own: list[JsonValue] = []
+        links = pod_links(spec)[rail.name]
+        for host in (each for each in spec.workers if each.name in links):
+            network, port = link_of(links[host.name])
+            own.append({"nodeName": host.node, "prefix": str(network), "gateway": str(port)})
+        others = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
+        name = pool_name(spec, rail)
+        wanted: Body = {
+            "cidr": str(rail.subnet),
+            "perNodeNetworkPrefix": _LINK,
+            "gatewayIndex": 0,  # the controller refuses routes without one; each node's own wins
+            "nodeSelector": _labelled(f"{_LABELS}/{name}"),
+            "staticAllocations": own,
+            "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
+        }
+        found.append((rail.name, _object(spec, "CIDRPool", name, "prefix", wanted)))
+    return found
 
 
 def _labelled(label: str) -> JsonValue:
@@ -253,7 +240,8 @@ def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -
         "kind": kind,
         "metadata": {
             "name": name,
-            "namespace": pool_namespace(spec),
+            # nv-ipam looks for its pools in the namespace of its controller.
+            "namespace": NETWORK_NAMESPACE if spec.operators.network else NAMESPACE,
             "annotations": {
                 WAIT_FOR: f"jsonpath={{.status.allocations[0].{given}}}",
                 TIMEOUT: str(_DEADLINE_S),

@@ -18,8 +18,7 @@ from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.compare import THERE, FieldDrift
 from components.kubernetes.live.look import Asked, ClusterDrift, judge_look
-from components.kubernetes.live.parts_judge import judge_parts
-from components.kubernetes.live.parts_look import PartsAsked, look_at_parts
+from components.kubernetes.live.parts import PartsAsked, judge_parts, look_at_parts
 from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NodeTrouble
 from components.kubernetes.manifest import (

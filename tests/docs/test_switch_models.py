@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from components.catalogue.switches import MODELS, find_model
-from components.catalogue.switches.switch_model import FOLDER, SwitchModel
+from components.catalogue.switches import MODELS, find_model, find_plain, list_plain
+from components.catalogue.switches.switch_model import FOLDER, PlainFile, SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.catalogue.switches.without_login import PlainFile, find_plain, list_plain
 from components.fabric.fabric_plan import plan_fabric
 from components.reading.load import parse_site
 from components.reading.schema import render_schema

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from ci.pack_manifest import pack
 from components.acceptance.probes.probe_job import RAIL_ADDRESS
 from components.acceptance.probes.probe_plan import ClusterProbes, plan_probes
 from components.jobs.job_plan import plan_jobs
 from components.jobs.templates import number_objects
-from components.kubernetes.manifest import load_vendored, pack
+from components.kubernetes.manifest import load_vendored
 from components.model.cluster import ClusterSpec
 from components.operators.operators_plan import plan_operators
 from tests.golden.site import changed_spec, load_example

@@ -10,7 +10,7 @@ from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
-from components.kubernetes.planes.members import render_rules
+from components.kubernetes.planes.balancers import render_rules
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.plan.make import make_plan

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 from pydantic import JsonValue
 
+from ci.pack_manifest import slim_schema
 from components.jobs.job_plan import MPI_OPERATOR_FILE
-from components.kubernetes.manifest import load_vendored, make_manifest, slim_schema
+from components.kubernetes.manifest import load_vendored, make_manifest
 from lab.cluster.api import Api, ApiError
 from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until

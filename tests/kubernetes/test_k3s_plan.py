@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from components.core.errors import Bug
 from components.drift.applied import Applied, AppliedStep
-from components.kubernetes.planes.base import secret_again
+from components.kubernetes.planes.base import TOKEN_SUFFIX, secret_again
 from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.planes.node_files import render_registries
 from components.model.cluster import ClusterSpec
@@ -28,7 +28,7 @@ def test_a_node_has_its_token_before_its_install_and_access_comes_last(spec: Clu
     plan = planned(spec)
     order = [step.name for step in plan.steps]
     for step in (*plan.servers, *plan.agents):
-        token = plan.token_of(step)
+        token = plan.beside(step, TOKEN_SUFFIX)
         assert token is not None
         assert order.index(token.name) < order.index(step.name)
     assert order[-1] == "mgmt01-cluster-access"

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from components.model.kubernetes import ExistingPlane
-from components.operators.network import nic_cluster_policy
+from components.operators.operators_plan import nic_cluster_policy
 from components.pod_network.networks import shared_plugin_config
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
-from components.operators.network import host_device_config, nic_cluster_policy
-from components.pod_network.networks import macvlan_attachment, shared_plugin_config
+from components.operators.operators_plan import host_device_config, nic_cluster_policy
+from components.pod_network.networks import macvlan_attachments, shared_plugin_config
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.device_plugin import plan_pools
@@ -86,7 +86,7 @@ def shared_node(devices: NodeDevices, pods: Sequence[Pod] = CNI) -> NodeState:
 
 
 def definitions() -> dict[str, Doc]:
-    return {"default/macvlan156": cast("Doc", macvlan_attachment(SHARED, SHARED.rails[0]))}
+    return {"default/macvlan156": cast("Doc", macvlan_attachments(SHARED, SHARED.rails[0])[0])}
 
 
 def attached(node: NodeState, pod: Pod) -> Pod:

@@ -12,8 +12,8 @@ import pytest
 from components.catalogue import upstream
 from components.catalogue.cluster_parts import DISTRIBUTIONS
 from components.jobs.templates import ssh_options, sshd_command
-from components.pod_network.networks import macvlan_attachment
-from components.pod_network.programs import reference_cni_daemon_set
+from components.pod_network.manifests import reference_cni
+from components.pod_network.networks import macvlan_attachments
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.document import Doc
 from lab.cluster.launch_ssh import why_unreached
@@ -39,14 +39,14 @@ RAIL = SITE.rails[0]
 
 
 def definition_of(refusal: Refusal) -> Doc:
-    body = cast("Doc", macvlan_attachment(SITE, RAIL))
+    body = cast("Doc", macvlan_attachments(SITE, RAIL)[0])
     config = cast("str", cast("Doc", body["spec"])["config"])
     return {**body, "spec": {"config": broken(config, refusal)}}
 
 
 def node_pods() -> list[Pod]:
     """What the plan puts on a node: Multus, whereabouts, and of the reference plugins macvlan."""
-    macvlan = reference_cni_daemon_set("macvlan", upstream.CNI_PLUGINS, DISTRIBUTIONS["k3s"])
+    macvlan = reference_cni("macvlan", upstream.CNI_PLUGINS, DISTRIBUTIONS["k3s"])
     template = cast("dict[str, Any]", macvlan["spec"])["template"]
     return [*CNI[:2], make_pod("macvlan-cni", template["spec"])]
 

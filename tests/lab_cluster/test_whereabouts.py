@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.kubernetes.manifest import load_vendored
-from components.pod_network.programs import (
+from components.pod_network.manifests import (
     SCHEDULE,
     reconciler_config_map,
     reconciler_deployment,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.planes.members import render_rules
+from components.kubernetes.planes.balancers import render_rules
 from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.kubernetes import K3sPlane
 from components.remote.host_session import run_on_host

@@ -22,8 +22,8 @@ from components.drift.device_drift import Watched
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.kubernetes_plan import plan_kubernetes
 from components.kubernetes.planes.balancers import CLUSTER_CA, ca_facts
-from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.planes.members import CLUSTER_FOUND
+from components.kubernetes.planes.base import TOKEN_SUFFIX, KubernetesPlan
+from components.kubernetes.planes.k3s import CLUSTER_FOUND
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
@@ -151,7 +151,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def test_nothing_joins_before_the_first_server(site: Site) -> None:
     _, second, _ = site.plan.servers
-    token = site.plan.token_of(second)
+    token = site.plan.beside(second, TOKEN_SUFFIX)
     assert token is not None
     before = site.lab.snapshot("cp-1")
     site.apply(token)
@@ -165,7 +165,7 @@ def test_nothing_joins_before_the_first_server(site: Site) -> None:
 
 def test_a_replaced_first_server_that_reaches_nobody_begins_no_cluster(site: Site) -> None:
     install = site.plan.servers[0]
-    token = site.plan.token_of(install)
+    token = site.plan.beside(install, TOKEN_SUFFIX)
     assert token is not None
     site.apply(token)
     answer = site.run(install, site.stdin(install).replace("cluster=none", "cluster=running"))
@@ -280,7 +280,7 @@ def _workers_have_a_token_of_their_own(site: Site) -> None:
     assert site.sh(worker, "cat /etc/rancher/k3s/token") == f"{AGENT_TOKEN}\n"
     assert site.sh(worker, f"grep -rl '{TOKEN}' /etc/rancher /var/lib/rancher || :") == ""
     assert AGENT_TOKEN in site.sh(server, "cat /var/lib/rancher/k3s/server/agent-token")
-    own = site.plan.token_of(worker)
+    own = site.plan.beside(worker, TOKEN_SUFFIX)
     of_agents = site.plan.agent_tokens[1]
     assert own is not None
     refusals = (

@@ -10,7 +10,7 @@ from components.checks.site import load_checked_site
 from components.core.errors import UsageError
 from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
-from components.kubernetes.live.parts_look import PartsAsked
+from components.kubernetes.live.parts import PartsAsked
 from components.plan.make import make_plan
 from components.update.cluster import asked_of_parts, tried_pods
 from stacks.begin import refuse

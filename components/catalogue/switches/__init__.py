@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Final
 
-from components.catalogue.switches.switch_model import FOLDER, SwitchModel, list_models, read_model
+from components.catalogue.switches.switch_model import (
+    FOLDER,
+    PlainFile,
+    PlainSwitch,
+    SwitchModel,
+    list_models,
+    read_file,
+    read_model,
+)
+
+WITHOUT_LOGIN: Final = FOLDER / "without_login"
 
 
 class Catalogue(Mapping[str, SwitchModel]):
@@ -41,3 +53,20 @@ MODELS = Catalogue(FOLDER)
 def find_model(name: str) -> SwitchModel | None:
     """The model with that name, or None; spelling matters as on the front panel."""
     return MODELS.get(name)
+
+
+def list_plain() -> tuple[str, ...]:
+    """The names of all such models."""
+    return tuple(sorted(list_models(WITHOUT_LOGIN)))
+
+
+@cache
+def find_plain(name: str) -> PlainSwitch | None:
+    """The model with that name; also a managed one, which others may look after."""
+    if name in list_models(WITHOUT_LOGIN):
+        return PlainFile.model_validate(read_file(name, WITHOUT_LOGIN)).as_model()
+    managed = find_model(name)
+    ports = managed.ports.get("mlnxos") if managed else None
+    if managed is None or ports is None:
+        return None
+    return PlainSwitch(managed.asic, "MLNX-OS", (ports,), managed.port_speeds_gbit_s)

@@ -241,6 +241,12 @@ LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    def check_sources(self, sources: Mapping[str, str]) -> None:
+        """Refuse a key without a source, and a source without a key."""
+        odd = ", ".join(sorted((self.model_fields_set - {"sources"}) ^ {*sources}))
+        if odd:
+            raise ValueError(f"a key has a source, and a source a key, but not for: {odd}")
+
 
 class SplitFacts(_Facts):
     """One way to split a port."""
@@ -293,10 +299,7 @@ class ModelFile(_Facts):
 
     @model_validator(mode="after")
     def _is_sound(self) -> ModelFile:
-        said = self.model_fields_set - {"sources"}
-        if said != {*self.sources}:
-            odd = ", ".join(sorted(said ^ {*self.sources}))
-            raise ValueError(f"a key has a source, and a source a key, but not for: {odd}")
+        self.check_sources(self.sources)
         for split in self.splits:
             parts, speed = map(int, split.mode.split("x"))
             if self.lanes % parts or speed > max(self.speeds_gbit_s):
@@ -305,7 +308,14 @@ class ModelFile(_Facts):
 
     def as_model(self, name: str) -> SwitchModel:
         """The facts in the form that other rooms use."""
-        ports = {system: tuple(self._names(system)) for system in self.systems}
+        ports = {
+            system: tuple(
+                SWITCH_SYSTEMS[system].ports.names(self.ports, self.lanes)
+                if facts.names is None
+                else spell(facts.names)
+            )
+            for system, facts in self.systems.items()
+        }
         slow = self.slow or SlowPorts(ports=0, gbit_s=0)
         first = {
             system: parse_release(facts.since)
@@ -333,12 +343,55 @@ class ModelFile(_Facts):
             },
         )
 
-    def _names(self, system: str) -> Iterator[str]:
-        form = self.systems[system].names
-        if form is None:
-            yield from SWITCH_SYSTEMS[system].ports.names(self.ports, self.lanes)
-            return
-        yield from spell(form)
+
+@dataclass(frozen=True, slots=True)
+class PlainSwitch:
+    """An InfiniBand switch to which we do not log in.
+
+    A subnet manager elsewhere controls it; a site file is checked against its ports, their names
+    and their speeds.
+    """
+
+    asic: str
+    runs: str
+    halves: tuple[tuple[str, ...], ...]
+    """The names of its ports, by the switches in its housing: mostly one."""
+    speeds_gbit_s: tuple[int, ...]
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports of all switches in the housing."""
+        return tuple(name for half in self.halves for name in half)
+
+
+class PlainFile(_Facts):
+    """The same of such a switch, in `models/without_login/`."""
+
+    asic: str
+    """Generation of the switching chip, for example `Quantum-3`."""
+    runs: str
+    """The system on it: `no system`, or one without settings for us."""
+    names: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of its ports: `1/[1-32]/[1-2]`. Two entries are two switches in one housing, without a
+    link between them."""
+    ports: Annotated[int, Field(ge=1)]
+    """Number of its ports."""
+    speeds_gbit_s: Annotated[tuple[int, ...], Field(min_length=1)]
+    """Speeds of a link of four lanes, in Gbit/s."""
+    sources: dict[str, str]
+    """Key of this file to who states it."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> PlainFile:
+        self.check_sources(self.sources)
+        if (count := len(self.as_model().ports)) != self.ports:
+            raise ValueError(f"its names are of {count} ports, and it has {self.ports}")
+        return self
+
+    def as_model(self) -> PlainSwitch:
+        """The facts in the form that other rooms use."""
+        halves = tuple(tuple(spell(form)) for form in self.names)
+        return PlainSwitch(self.asic, self.runs, halves, self.speeds_gbit_s)
 
 
 def spell(form: str) -> Iterator[str]:

@@ -177,29 +177,19 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
         yield _upgrade(f"brings the cluster from kubespray {there.release} to {wanted.release}")
     elif servers or changed or there.order != wanted.order:
         more = _MANY_MEMBERS if len(servers) > 1 else {}
-        yield PlaybookRun("cluster.yml", _whole(servers, changed), variables=more)
+        words = [f"adds {_list(servers)} to the control plane"] if servers else []
+        words += [f"applies {_list(changed)} on every node"] if changed else []
+        why = " and ".join(words) or "tells every node the present control plane"
+        yield PlaybookRun("cluster.yml", why, variables=more)
         if there.order != wanted.order:
-            yield _telling(wanted)
+            # `cluster.yml` does not tell a running API server its etcd members: its role rewrites
+            # their manifests only in an upgrade (`kubeadm-upgrade.yml`), and the page on nodes asks
+            # for this run after a member joined. The servers leave service one after another.
+            why = "tells the API servers the present members of etcd, one after the other"
+            yield PlaybookRun(UPGRADE, why, wanted.of_role("control_plane"))
         return  # the first run adds the new workers too
     if workers := tuple(sorted(new)):
         yield PlaybookRun("scale.yml", f"adds {_list(workers)}", workers)
-
-
-def _whole(servers: list[str], changed: list[str]) -> str:
-    """Why a run covers every node."""
-    words = [f"adds {_list(servers)} to the control plane"] if servers else []
-    words += [f"applies {_list(changed)} on every node"] if changed else []
-    return " and ".join(words) or "tells every node the present control plane"
-
-
-def _telling(wanted: Wanted) -> PlaybookRun:
-    """Tell a running API server its etcd members, which `cluster.yml` does not change.
-
-    Its role rewrites their manifests only in an upgrade (`kubeadm-upgrade.yml`), and the page on
-    nodes asks for this run after a member joined. The servers leave service one after another.
-    """
-    why = "tells the API servers the present members of etcd, one after the other"
-    return PlaybookRun(UPGRADE, why, wanted.of_role("control_plane"))
 
 
 def _upgrade(why: str) -> PlaybookRun:

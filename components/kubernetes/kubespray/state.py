@@ -172,6 +172,11 @@ class Keeper:
         return self.folder / "inventory"
 
     @property
+    def facts(self) -> Path:
+        """The folder of the nodes' cached facts."""
+        return self.folder / "facts"
+
+    @property
     def log(self) -> Path:
         """The file to which a playbook writes while it runs."""
         return self.folder / "log"

@@ -48,7 +48,16 @@ def bring_tree(source: Source, release: str, pin: str, version: str) -> tuple[Pa
             f"{tree}: its files have the checksum {found}, and the file says {pin}. Nothing was"
             " run.\n  fix    look at what changed there; then write the new tree_sha256"
         )
-    _demand_release(tree, release)
+    # Check a tree's release in its `galaxy.yml`.
+    try:
+        said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        said = "none"
+    if said != release:
+        raise DeviceError(
+            f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
+            " run.\n  fix    correct kubernetes.source: release and tree belong together"
+        )
     _demand_version(tree, release, version)
     return tree, found
 
@@ -101,24 +110,13 @@ def _clone(address: str, release: str, commit: str, draft: Path) -> None:
 
 
 def _git(*words: str) -> str:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
     git = shutil.which("git")
     if git is None:
         raise DeviceError(
             "Railyard fetches kubespray with git, but this machine lacks git. Install it."
         )
-    try:
-        done = subprocess.run(
-            [git, *words],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=CLONE_DEADLINE_S,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DeviceError(f"git {words[0]}: {error}. Nothing was run.") from error
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    done = _run([git, *words], f"git {words[0]}", CLONE_DEADLINE_S, environment)
     if done.returncode != 0:
         raise DeviceError(
             f"git {' '.join(words)}: {done.stderr.strip()}\nNothing was run.\n"
@@ -152,19 +150,6 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
         ) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
-
-
-def _demand_release(tree: Path, release: str) -> None:
-    """Check a tree's release in its `galaxy.yml`."""
-    try:
-        said = f"v{yaml.safe_load((tree / 'galaxy.yml').read_text())['version']}"
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        said = "none"
-    if said != release:
-        raise DeviceError(
-            f"{tree}: the tree says to be release {said}, and the file says {release}. Nothing was"
-            " run.\n  fix    correct kubernetes.source: release and tree belong together"
-        )
 
 
 def _demand_version(tree: Path, release: str, version: str) -> None:
@@ -222,36 +207,45 @@ def make_environment(requirements: str, python: str) -> Path:
             " Nothing was run.\n"
             "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
         )
-    version = _run([python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}")
+    version = _python(
+        [python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}"
+    )
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
     folder = cache_folder() / "environments" / digest[:32]
     if (folder / _STAMP).exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    _run([python, "-m", "venv", str(folder)], "kubespray's environment")
+    _python([python, "-m", "venv", str(folder)], "kubespray's environment")
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
     pip += ["--quiet", "--no-input", "--require-hashes", "--only-binary=:all:", "-r", requirements]
-    _run(pip, f"kubespray's environment, {requirements}")
+    _python(pip, f"kubespray's environment, {requirements}")
     (folder / _STAMP).write_text(f"{digest}\n")
     return folder
 
 
-def _run(command: list[str], what: str) -> str:
+def _python(command: list[str], what: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = _run(command, what, INSTALL_DEADLINE_S, environment)
+    if done.returncode == 0:
+        return done.stdout
+    raise DeviceError(refusal_of_pip(what, done.stderr, done.stdout))
+
+
+def _run(
+    command: list[str], what: str, deadline_s: float, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             check=False,
             capture_output=True,
             text=True,
-            timeout=INSTALL_DEADLINE_S,
+            timeout=deadline_s,
             stdin=subprocess.DEVNULL,
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"{what}: {error}. Nothing was run.") from error
-    if done.returncode == 0:
-        return done.stdout
-    raise DeviceError(refusal_of_pip(what, done.stderr, done.stdout))
 
 
 def unhashed(text: str) -> tuple[str, ...]:

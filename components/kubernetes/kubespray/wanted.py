@@ -14,11 +14,10 @@ from typing import Final, Literal
 import yaml
 from pydantic import JsonValue, TypeAdapter
 
-from components.artefacts.naming import registry_host, registry_path
 from components.core.errors import Bug
 from components.core.to_json import to_json
 from components.hosts.scripts import proxy_settings
-from components.kubernetes.planes.node_files import kubelet_fields, upstream_registries
+from components.kubernetes.planes.node_files import kubelet_fields, mirrors_of
 from components.model.cluster import ClusterSpec
 from components.model.owners import toolkit_owner
 from components.remote.lines import read_request, render_lines
@@ -121,7 +120,6 @@ _KUBELET_FIGHTS: Final = frozenset(
 """Variables that write the same fields, or set a cgroup that a kubelet refuses together with
 `reservedSystemCPUs` (kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's
 validation)."""
-_PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
     | {
@@ -141,11 +139,9 @@ OWNED_PREFIXES: Final = ("ansible_", "railyard_", "multus_")
 
 def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     """The variables of all nodes without the version, the file's `extra_vars` included."""
-    plane = spec.kubespray
-    if plane is None:
+    if spec.kubespray is None:
         raise Bug("the variables of kubespray are asked for on a site without it")
-    extra = plane.extra_vars
-    return {**extra, **owned_settings(spec)}
+    return {**spec.kubespray.extra_vars, **owned_settings(spec)}
 
 
 def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
@@ -177,9 +173,14 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     if spec.operators.gpu is not None and toolkit_owner(spec) == "operator":
         settings["containerd_extra_args"] = TOOLKIT_DROP_INS
         settings["nri_enabled"] = True  # the operator's toolkit is a plugin of NRI
-    if mirrors := _mirrors(spec):
-        settings["containerd_registries_mirrors"] = mirrors
-    return settings | _proxy(spec)
+    if mirrors := mirrors_of(spec):
+        settings["containerd_registries_mirrors"] = [_mirror(*each) for each in mirrors]
+    if proxy := proxy_settings(
+        spec
+    ):  # kubespray adds the nodes to `no_proxy`, Railyard the networks
+        settings |= {key: proxy[key] for key in ("http_proxy", "https_proxy")}
+        settings["additional_no_proxy"] = proxy["no_proxy"]
+    return settings
 
 
 _VXLAN_BYTES: Final = 50
@@ -206,39 +207,11 @@ def is_owned_variable(spec: ClusterSpec, variable: str) -> bool:
     return variable in own or variable.startswith(OWNED_PREFIXES)
 
 
-def _proxy(spec: ClusterSpec) -> dict[str, JsonValue]:
-    """The proxy variables; kubespray adds the nodes to `no_proxy`, Railyard the networks."""
-    found = proxy_settings(spec)
-    if not found:
-        return {}
-    return {
-        "http_proxy": found["http_proxy"],
-        "https_proxy": found["https_proxy"],
-        "additional_no_proxy": found["no_proxy"],
-    }
-
-
-def _mirrors(spec: ClusterSpec) -> list[JsonValue]:
-    """The mirrors from which containerd pulls, by registry; empty for upstream."""
-    plane, registry = spec.kubespray, spec.sources.registry
-    short = plane.registry_mirror if plane else None
-    found: list[JsonValue] = []
-    if short is not None:
-        found.append(_mirror(short, f"http://{short}", own_path=False))
-    if registry is None:
-        return found
-    host = registry_host(registry)
-    scheme = "http" if registry.insecure else "https"
-    for name in sorted(upstream_registries(spec) - {host, short}):
-        below = f"{registry_path(registry)}{name.replace(':', '_')}"
-        found.append(_mirror(name, f"{scheme}://{host}/v2/{below}", own_path=True))
-    return [*found, _mirror(host, f"{scheme}://{host}", own_path=False)]
-
-
-def _mirror(prefix: str, host: str, *, own_path: bool) -> JsonValue:
+def _mirror(prefix: str, address: str, below: str) -> JsonValue:
     """One registry: `server` is the mirror too, to keep containerd from asking upstream."""
-    mirror: dict[str, JsonValue] = {"host": host, "capabilities": list[JsonValue](_PULLS)}
-    if own_path:
+    host = f"{address}/v2/{below}" if below else address
+    mirror: dict[str, JsonValue] = {"host": host, "capabilities": ["pull", "resolve"]}
+    if below:
         mirror["override_path"] = True
     return {"prefix": prefix, "server": host, "mirrors": [mirror]}
 
@@ -327,17 +300,10 @@ def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:
         lines += [f"  User {hop.user}", f"  HostKeyAlias {name}"]
         if hop.private_key_secret is not None:
             lines += [f"  IdentityFile {folder}/{name}", "  IdentitiesOnly yes"]
-    return "".join(f"{line}\n" for line in (*lines, "Host *", *_for_all(folder)))
-
-
-def _for_all(folder: str) -> tuple[str, ...]:
-    return (
-        f"  UserKnownHostsFile {folder}/{KNOWN_HOSTS}",
-        "  GlobalKnownHostsFile /dev/null",
-        "  StrictHostKeyChecking yes",
-        "  UpdateHostKeys no",
-        "  BatchMode yes",
-    )
+    lines += ["Host *", f"  UserKnownHostsFile {folder}/{KNOWN_HOSTS}"]
+    lines += ["  GlobalKnownHostsFile /dev/null", "  StrictHostKeyChecking yes"]
+    lines += ["  UpdateHostKeys no", "  BatchMode yes"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_known_hosts(ends: Iterable[Endpoint]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -39,6 +39,7 @@ CLUSTER: Final = "cluster"
 """Used instead of a device name in reports."""
 _INSTALL: Final = f"{THERE}: `pulumi up --refresh` installs it again"
 """The engine cannot find out otherwise that a release was deleted."""
+_FOREIGN: Final = " does not belong to the plan, and it may block probes"
 _MOST: Final = 3
 """The number of fields to print for an object; further ones are only counted."""
 
@@ -186,12 +187,20 @@ def judge_look(look: ClusterLook) -> ClusterDrift:
         if found.release is not None and found.release.status != DEPLOYED
     }
     absent = tuple(name for name in look.asked.nodes if name not in look.nodes)
+    troubles = (
+        trouble.words(name)
+        for name in look.asked.nodes
+        if name in look.nodes
+        for trouble in troubles_of(look.nodes[name], look.asked.tolerations)
+    )
+    lives = (look.live, *(found.live for found in look.releases.values()))
+    ours = {key for live in lives for key, _, _ in live.objects}
     return ClusterDrift(
         observed=True,
         objects=tuple(objects),
         undeployed=undeployed,
         absent_nodes=absent,
-        beside=(*_nodes(look), *_others(look)),
+        beside=(*troubles, *(str(key) + _FOREIGN for key in look.beside if key not in ours)),
     )
 
 
@@ -209,21 +218,6 @@ def _release_drift(ref: ReleaseRef, look: ReleaseLook) -> Iterator[ObjectDrift]:
     if look.release.status != DEPLOYED:
         yield ObjectDrift(name, (FieldDrift("status", look.release.status, DEPLOYED),))
     yield from _drifts(look.live, ref.name)
-
-
-def _nodes(look: ClusterLook) -> Iterator[str]:
-    for name in look.asked.nodes:
-        if (node := look.nodes.get(name)) is not None:
-            for trouble in troubles_of(node, look.asked.tolerations):
-                yield trouble.words(name)
-
-
-def _others(look: ClusterLook) -> Iterator[str]:
-    releases: Sequence[Live] = [found.live for found in look.releases.values()]
-    ours = {key for live in (look.live, *releases) for key, _, _ in live.objects}
-    for key in look.beside:
-        if key not in ours:
-            yield f"{key} does not belong to the plan, and it may block probes"
 
 
 _NODES: Final = "/api/v1/nodes"
@@ -310,7 +304,11 @@ def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     for each in releases.values():
         objects += each.live.objects
     there = {str(key): live for key, _, live in objects if live is not None}
-    found = [*_absent([str(key) for key, _, live in objects if live is None])]
+    found: list[NotReady] = []
+    if names := [str(key) for key, _, live in objects if live is None]:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        absent = f"not there: {', '.join(names[:_SHOWN])}{more}"
+        found.append(NotReady(counted(len(names), "object"), absent))
     found += [each for ref, look in releases.items() for each in _release_not_ready(ref, look)]
     for name, live in there.items():
         found += _object(reader, name, live)
@@ -330,13 +328,6 @@ def await_ready(
     while (found := look()) and now() < ends_s:
         pause(min(POLL_S, max(0.0, ends_s - now())))
     return found
-
-
-def _absent(names: list[str]) -> Iterator[NotReady]:
-    if names:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        count = counted(len(names), "object")
-        yield NotReady(count, f"not there: {', '.join(names[:_SHOWN])}{more}")
 
 
 def _release_not_ready(ref: ReleaseRef, look: ReleaseLook) -> Iterator[NotReady]:

@@ -268,21 +268,16 @@ def _parse(secret: Body, ref: ReleaseRef) -> Release:
         packed = base64.b64decode(base64.b64decode(cast("Any", secret["data"])["release"]))
         record = json.loads(gzip.decompress(packed))
         objects = tuple(_documents(record["manifest"]))
-        definitions = [each for text in _definitions(record) for each in _documents(text)]
+        files = cast("list[dict[str, str]]", record.get("chart", {}).get("files") or [])
+        texts = [each["data"] for each in files if each["name"].startswith(_DEFINITIONS)]
+        bodies = [each for text in texts for each in _documents(base64.b64decode(text).decode())]
     except (KeyError, TypeError, ValueError, OSError, yaml.YAMLError) as error:
         raise DeviceError(
             f"the record of the Helm release {ref.namespace}/{ref.name} cannot be read: {error}.\n"
             f"  fix    look at it: helm status {ref.name} --namespace {ref.namespace}"
         ) from error
-    crds = tuple(each for each in definitions if each.get("kind") == _DEFINITION)
-    return Release(DEPLOYED, 0, objects, crds)
-
-
-def _definitions(record: Any) -> Iterator[str]:  # noqa: ANN401 - a JSON document
-    files = cast("list[dict[str, str]]", record.get("chart", {}).get("files") or [])
-    for each in files:
-        if each["name"].startswith(_DEFINITIONS):
-            yield base64.b64decode(each["data"]).decode()
+    definitions = tuple(each for each in bodies if each.get("kind") == _DEFINITION)
+    return Release(DEPLOYED, 0, objects, definitions)
 
 
 def _documents(text: str) -> Iterator[Body]:

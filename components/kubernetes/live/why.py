@@ -40,7 +40,9 @@ class NotReady:
 
 def state_of(body: Body) -> str:
     """Why an object is not ready, by its status alone; empty if it is."""
-    if selects_pods(body) and _is_stale(body):
+    seen = map_at(body, "status").get("observedGeneration") or 0
+    generation = map_at(body, "metadata").get("generation")
+    if selects_pods(body) and generation is not None and int(seen) < int(generation):
         return "its controller has not seen the last change"
     judge = _JUDGES.get(str(body.get("kind")))
     return judge(body) if judge else ""
@@ -54,17 +56,13 @@ def selects_pods(body: Body) -> bool:
 def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
     """Why the pods of a workload are not ready, a line each, the longest explanation first."""
     last: dict[str, Body] = {}
-    for event in sorted(events, key=_when):
+    for event in sorted(
+        events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or "")
+    ):
         last[str(event.get("involvedObject", {}).get("name"))] = event
     found = [words for pod in pods if (words := _pod(pod, last))]
     more = [f"and {len(found) - _MOST} more pods"] if len(found) > _MOST else []
     return (*found[:_MOST], *more)
-
-
-def _is_stale(body: Body) -> bool:
-    seen = map_at(body, "status").get("observedGeneration") or 0
-    generation = body["metadata"].get("generation")
-    return generation is not None and int(seen) < int(generation)
 
 
 def _daemon_set(body: Body) -> str:
@@ -120,31 +118,23 @@ _JUDGES: Final = {
 }
 
 
-def _when(event: Body) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
 def _pod(pod: Body, events: Mapping[str, Body]) -> str:
     name = pod["metadata"]["name"]
     node = pod.get("spec", {}).get("nodeName")
-    reasons = [*_scheduling(pod), *_containers(pod)]
+    conditions = [(each["type"], each) for each in list_at(pod, "status", "conditions")]
+    reasons = [
+        f"{each.get('reason')}: {_short(each.get('message'))}"
+        for kind, each in conditions
+        if kind == "PodScheduled" and each.get("status") == "False"
+    ]
+    reasons += _containers(pod)
     event = events.get(name)
-    if not reasons and (_is_ready(pod) or pod.get("status", {}).get("phase") == "Succeeded"):
+    ready = any(kind == "Ready" and each.get("status") == "True" for kind, each in conditions)
+    if not reasons and (ready or pod.get("status", {}).get("phase") == "Succeeded"):
         return ""
     if event is not None and (not reasons or all(each in _QUIET for each in reasons)):
         reasons.append(f"{event.get('reason')}: {_short(event.get('message'))}")
     return f"pod {name}{f' on {node}' if node else ''}: {'; '.join(reasons) or 'not ready yet'}"
-
-
-def _is_ready(pod: Body) -> bool:
-    conditions = list_at(pod, "status", "conditions")
-    return any(each["type"] == "Ready" and each.get("status") == "True" for each in conditions)
-
-
-def _scheduling(pod: Body) -> Iterator[str]:
-    for each in list_at(pod, "status", "conditions"):
-        if each["type"] == "PodScheduled" and each.get("status") == "False":
-            yield f"{each.get('reason')}: {_short(each.get('message'))}"
 
 
 def _containers(pod: Body) -> Iterator[str]:

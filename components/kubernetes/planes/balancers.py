@@ -1,23 +1,35 @@
-"""The balancers before several servers: HAProxy, and the one address that keepalived moves.
+"""The way to the API: HAProxy, the one address that keepalived moves, and the packet filter.
 
 A hung API fails HAProxy's check. keepalived moves the address of two balancers to the one whose
 HAProxy answers. Sources: the configuration manual of HAProxy 2.6; K3s' documentation on cluster
 load balancers; why the check is HTTPS on /readyz: lab/sources.md#k3s; keepalived.conf(5) of
 keepalived 2.2 and 2.3, RFC 9568 (VRRP version 3). Decision 28 in docs/decisions.md gives the
 choice.
+
+K3s serves its API, its agents and its servers on one port of all addresses of a host, and neither
+it nor kube-apiserver can restrict clients by address. So each server and balancer gets an nftables
+table for that port alone (decision 27 in docs/decisions.md).
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Final
 
-from components.core.key_values import HostState
 from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import through_proxy
-from components.kubernetes.planes.node_files import kubernetes_call, numbered_lines, unit_text
+from components.kubernetes.planes.node_files import (
+    READS,
+    kubernetes_call,
+    numbered_lines,
+    script_step,
+    unit_text,
+    watched_service,
+)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane, VirtualAddress
@@ -41,21 +53,12 @@ HEALTH: Final = (
     "    monitor-uri /",
 )
 """Health endpoint for keepalived: a hung HAProxy does not answer, though its socket accepts."""
-_PARAMETERS: Final = frozenset({"ca_base64"})
 
 
 def ca_step(spec: ClusterSpec) -> RemoteStep:
     """Read the cluster's CA from the first server's disk over SSH, and never over TLS."""
-    first = spec.servers[0]
-    return RemoteStep(
-        name=f"{first.name}-cluster-ca",
-        endpoint=host_endpoint(first),
-        dialect="sh",
-        desired=HostState({"cluster": spec.name}).render(),
-        apply=kubernetes_call("k3s_ca"),
-        why_no_undo="it only reads",
-        deadline_s=CA_DEADLINE_S,
-    )
+    stdin, call = {"cluster": spec.name}, kubernetes_call("k3s_ca")
+    return script_step(spec.servers[0], "-cluster-ca", stdin, call, READS, CA_DEADLINE_S)
 
 
 def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
@@ -64,30 +67,17 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
     HAProxy serves the API on the host's address in the cluster, and also on its SSH address if the
     host itself has that address (a cloud's public address is translated by the cloud).
     """
-    settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
+    settings = {"ca": "as-installed"}
     if host.way.address != host.address:
         settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
+    unit = unit_text("railyard-haproxy")
+    if plane.virtual_address is not None:
+        unit = unit.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
     settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
-    settings |= numbered_lines("unit", _unit_text(plane))
-    lines = {**settings, "stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
-    step = RemoteStep(
-        name=f"{host.name}-haproxy",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState(lines).render(),
-        apply=through_proxy(spec, kubernetes_call("haproxy")),
-        undo=kubernetes_call("haproxy_undo"),
-        deadline_s=DEADLINE_S,
-    )
-    observe = kubernetes_call("haproxy_observe")
-    return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
-
-
-def _unit_text(plane: K3sPlane) -> str:
-    text = unit_text("railyard-haproxy")
-    if plane.virtual_address is None:
-        return text
-    return text.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
+    settings |= numbered_lines("unit", unit)
+    parameters = {"stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
+    apply = through_proxy(spec, kubernetes_call("haproxy"))
+    return watched_service(host, "haproxy", settings, parameters, apply, DEADLINE_S)
 
 
 def ca_facts(pem: str) -> str:
@@ -154,36 +144,20 @@ HEALTH_CHECK: Final = (
 PRIORITY: Final = 150
 """Priority of the first balancer, out of 1 to 254, and ten less for the next: the higher one starts
 with the address. The holder keeps it when the other comes back: each move ends all connections."""
-_ADDRESSES: Final = frozenset({"address", "virtual_address"})
 
 
 def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
     """Plan keepalived on one of two balancers."""
     settings = {
         "interface": "of-address",
-        "service.active": "active",
-        "service.enabled": "enabled",
         **numbered_lines("keepalived.conf", render_keepalived(spec, host, shared)),
         **numbered_lines("unit", unit_text("railyard-keepalived")),
     }
     own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
-    step = RemoteStep(
-        name=f"{host.name}-keepalived",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState({**settings, **own}).render(),
-        apply=through_proxy(spec, kubernetes_call("keepalived")),
-        undo=kubernetes_call("keepalived_undo"),
-        deadline_s=DEADLINE_S,
-    )
-    return Watched(
-        f"{host.name} keepalived",
-        step,
-        HostState(settings),
-        kubernetes_call("keepalived_observe"),
-        _ADDRESSES,
-        looks=f"address={host.address}\nvirtual_address={shared.address}\n",
-    )
+    apply = through_proxy(spec, kubernetes_call("keepalived"))
+    watched = watched_service(host, "keepalived", settings, own, apply, DEADLINE_S)
+    looks = f"address={host.address}\nvirtual_address={shared.address}\n"
+    return replace(watched, looks=looks)
 
 
 def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> str:
@@ -222,4 +196,70 @@ def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> 
         "    }",
         "}",
     ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+FILTER_DEADLINE_S: Final = 180.0
+"""Seconds, 120 of which are for the lock of another run."""
+FILTER_PRIORITY: Final = -10
+"""Before the filters of the host's own firewalls, which use 0 (nft(8), standard priorities)."""
+
+
+def plan_filters(spec: ClusterSpec, plane: K3sPlane, stack: str) -> tuple[Watched, ...]:
+    """One filter for each host that serves the API; empty if the file does not name networks."""
+    if not plane.api_from:
+        return ()
+    return tuple(
+        _filter(host, plane, stack)
+        for host in spec.hosts
+        if host.role in {"control_plane", "balancer"}
+    )
+
+
+def allowed_networks(plane: K3sPlane) -> tuple[IPv4Network, ...]:
+    """The networks in the file, and that of the pods, which call from their own address."""
+    return tuple(collapse_addresses((*plane.api_from, plane.pod_cidr)))
+
+
+def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
+    settings = {
+        "table": "as-installed",
+        **numbered_lines("rules", render_rules(plane)),
+        **numbered_lines("unit", unit_text("railyard-api-filter")),
+    }
+    parameters = {
+        "allowed": " ".join(map(str, allowed_networks(plane))),
+        "stack": stack,
+        # Behind a jump host the server sees the jump host, and not the API's client.
+        "way": "jump" if host_endpoint(host).jump else "direct",
+    }
+    call = kubernetes_call("api_filter")
+    return watched_service(host, "api_filter", settings, parameters, call, FILTER_DEADLINE_S)
+
+
+def render_rules(plane: K3sPlane) -> str:
+    """The table, which replaces the earlier one in one transaction of the kernel.
+
+    A packet from elsewhere is dropped without an answer: a joining server would take a refused
+    connection for a host without an API, and begin a second cluster. A node reaches its own API
+    over the loopback device. Nodes have IPv4 addresses, so the API gets no IPv6 traffic.
+    """
+    port = plane.api_port
+    lines = (
+        "table inet railyard_api",
+        "delete table inet railyard_api",
+        "table inet railyard_api {",
+        "  set allowed {",
+        "    type ipv4_addr",
+        "    flags interval",
+        f"    elements = {{ {', '.join(map(str, allowed_networks(plane)))} }}",
+        "  }",
+        "  chain input {",
+        f"    type filter hook input priority {FILTER_PRIORITY}; policy accept;",
+        '    iifname "lo" accept',
+        f"    meta nfproto ipv4 tcp dport {port} ip saddr != @allowed drop",
+        f"    meta nfproto ipv6 tcp dport {port} drop",
+        "  }",
+        "}",
+    )
     return "".join(f"{line}\n" for line in lines)

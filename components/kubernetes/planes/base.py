@@ -67,12 +67,12 @@ class KubernetesPlan:
     """Address of the API for its users; empty if the secret kubeconfig gives it."""
     version: str
     """The release to install, or the one that an existing cluster must run."""
-    tokens: tuple[RemoteStep, ...]
+    tokens: tuple[RemoteStep, ...] = ()
     """One per node, in the order of servers and agents."""
-    servers: tuple[RemoteStep, ...]
+    servers: tuple[RemoteStep, ...] = ()
     """In the order in which servers join."""
-    agents: tuple[RemoteStep, ...]
-    access: RemoteStep | None
+    agents: tuple[RemoteStep, ...] = ()
+    access: RemoteStep | None = None
     """Read-only; prints the administrator's kubeconfig as the first server wrote it."""
     removals: tuple[RemoteStep, ...] = ()
     """One per node of a cluster with several servers: forgets the earlier machine of that name."""
@@ -128,39 +128,20 @@ class KubernetesPlan:
         """The steps of the balancers in order: for each, its packet filter, then HAProxy."""
         found: dict[str, RemoteStep] = {}
         for each in self.balancers:
-            before = self.filter_of(each.step)
+            before = self.beside(each.step, FILTER_SUFFIX)
             found |= {step.name: step for step in (before, each.step) if step is not None}
         return tuple(found.values())
 
-    def token_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The token step for the node of an install step."""
-        return _by_name(self).get(step.endpoint.device + TOKEN_SUFFIX)
-
-    def removal_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that forgets the earlier machine of an install step's node."""
-        return _by_name(self).get(step.endpoint.device + REMOVAL_SUFFIX)
-
-    def node_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The step that waits for the node of an install step, and later removes it."""
-        return _by_name(self).get(step.endpoint.device + NODE_SUFFIX)
-
-    def filter_of(self, step: RemoteStep) -> RemoteStep | None:
-        """The packet filter of the API on the host of a step."""
-        return _by_name(self).get(step.endpoint.device + FILTER_SUFFIX)
+    def beside(self, step: RemoteStep, suffix: str) -> RemoteStep | None:
+        """The step for the node of an install step whose name has this suffix."""
+        return _by_name(self).get(step.endpoint.device + suffix)
 
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
-        host, named = step.endpoint.device, _by_name(self)
-        chain = (
-            self.removal_of(step),
-            self.token_of(step),
-            named.get(host + AGENT_TOKEN_SUFFIX),
-            named.get(host + LOGIN_SUFFIX),
-            self.filter_of(step),
-            step,
-            self.node_of(step),
-        )
-        return tuple(each for each in chain if each is not None)
+        before = (REMOVAL_SUFFIX, TOKEN_SUFFIX, AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, FILTER_SUFFIX)
+        chain = (*(self.beside(step, each) for each in before), step)
+        found = (*chain, self.beside(step, NODE_SUFFIX))
+        return tuple(each for each in found if each is not None)
 
 
 def secret_again(step: RemoteStep, note: str) -> RemoteStep:

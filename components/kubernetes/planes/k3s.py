@@ -1,5 +1,10 @@
 """K3s: servers with embedded etcd, and agents, from a pinned binary and install script.
 
+K3s keeps a node's password and its etcd member after the machine is gone: it refuses a new machine
+of that name, and the dead member counts for the quorum. So, with several servers, a running one
+forgets the old machine before the new one joins; and the first server removes each node before its
+machine is uninstalled.
+
 Sources: K3s' documentation and install script (lab/sources.md#k3s).
 """
 
@@ -12,30 +17,34 @@ from components.artefacts.listing import k3s_key
 from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
+from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.manifest import registry_account
-from components.kubernetes.planes.balancers import ca_step, plan_balancer, plan_keepalived
+from components.kubernetes.planes.balancers import (
+    ca_step,
+    plan_balancer,
+    plan_filters,
+    plan_keepalived,
+)
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
+    DEFAULT_API_PORT,
     LOGIN_SUFFIX,
+    NODE_SUFFIX,
+    REMOVAL_SUFFIX,
     SECRETS,
     TOKEN_SUFFIX,
     KubernetesPlan,
 )
-from components.kubernetes.planes.members import (
-    FOUND_CLUSTER,
-    has_several_servers,
-    node_steps,
-    plan_filters,
-    removal_steps,
-)
 from components.kubernetes.planes.node_files import (
     CA_FILE,
+    access_step,
     kubelet_arguments,
     kubernetes_call,
     numbered_lines,
     render_registries,
+    script_step,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -47,13 +56,11 @@ from components.remote.tools import ToolCall
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
 AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the same
-DEFAULT_API_PORT: Final = 6443
 TOKEN_DEADLINE_S: Final = 60.0
 RESTART_DEADLINE_S: Final = 240.0
 """Seconds for K3s to start again with a new password."""
 INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
-ACCESS_DEADLINE_S: Final = 60.0
 ALLOWS_RESET: Final = "\nreset=allow\n"
 """In a server's last stdin if its uninstall may delete etcd; without it, the uninstall refuses."""
 _PARAMETERS: Final = frozenset(
@@ -70,7 +77,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     """Plan all nodes of K3s on the hosts of the site."""
     if not spec.servers:
         raise Bug("a K3s plan needs a control-plane host")
-    first, plane = spec.servers[0], k3s_plane(spec)
+    plane = k3s_plane(spec)
     servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
     agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
     return KubernetesPlan(
@@ -83,16 +90,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         filters=plan_filters(spec, plane, stack),
         servers=servers,
         agents=agents,
-        access=RemoteStep(
-            name=f"{first.name}-cluster-access",
-            endpoint=host_endpoint(first),
-            dialect="sh",
-            desired=HostState({"cluster": spec.name, "server": server_url(spec)}).render(),
-            apply=kubernetes_call("k3s_access"),
-            why_no_undo="it only reads",
-            deadline_s=ACCESS_DEADLINE_S,
-            secret_stdout=True,
-        ),
+        access=access_step(spec, server_url(spec), "k3s_access"),
         logins=_login_steps(spec),
         registry=registry_account(spec),
         removals=removal_steps(spec, stack),
@@ -178,17 +176,8 @@ def _secret_step(
     host: Host, suffix: str, calls: tuple[ToolCall, ToolCall], secret: str, restart_s: float = 0
 ) -> RemoteStep:
     """A step whose stdin is only a secret; the calls write and remove its file."""
-    apply, undo = calls
-    return RemoteStep(
-        name=f"{host.name}{suffix}",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired="",
-        apply=apply,
-        undo=undo,
-        deadline_s=TOKEN_DEADLINE_S + restart_s,
-        secret_stdin=secret,
-    )
+    step = script_step(host, suffix, {}, *calls, TOKEN_DEADLINE_S + restart_s)
+    return replace(step, secret_stdin=secret)
 
 
 def _watched(step: RemoteStep) -> Watched:
@@ -207,12 +196,15 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         "version": kubernetes.version,
         **_files(spec, host),
     }
-    if host.role == "control_plane" and has_several_servers(spec):
+    serves = host.role == "control_plane"
+    if serves and len(spec.servers) > 1:
         others = [each.address for each in spec.servers if each != host]
         lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
-    lines |= {f"{SECRETS}.{name}": "kept" for name in _secret_files(spec, host)}
-    if host.role == "control_plane" and kubernetes.reset == "allow":
+    secrets = ["token", *(["agent-token"] if serves and kubernetes.agent_token else [])]
+    secrets += ["registry-password"] if registry_account(spec) else []
+    lines |= {f"{SECRETS}.{name}": "kept" for name in secrets}
+    if serves and kubernetes.reset == "allow":
         lines["reset"] = "allow"
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
@@ -221,25 +213,8 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     if (registry := spec.sources.registry) is not None and registry.ca is not None:
         lines |= numbered_lines(CA_FILE, registry.ca.strip())
     lines |= numbered_lines("proxy.env", proxy_file(spec))
-    return RemoteStep(
-        name=f"{host.name}-k3s",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState(lines).render(),
-        apply=through_proxy(spec, kubernetes_call("k3s_install")),
-        undo=kubernetes_call("k3s_undo"),
-        deadline_s=INSTALL_DEADLINE_S,
-    )
-
-
-def _secret_files(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
-    """The files of secrets in `/etc/rancher/k3s` of one node."""
-    of_agents = host.role == "control_plane" and k3s_plane(spec).agent_token is not None
-    return (
-        "token",
-        *(("agent-token",) if of_agents else ()),
-        *(("registry-password",) if registry_account(spec) else ()),
-    )
+    apply = through_proxy(spec, kubernetes_call("k3s_install"))
+    return script_step(host, "-k3s", lines, apply, kubernetes_call("k3s_undo"), INSTALL_DEADLINE_S)
 
 
 def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -267,11 +242,12 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
         lines["disable-default-registry-endpoint"] = "true"  # never pull an image from elsewhere
     if host.role == "control_plane":
         lines |= _server_lines(spec, host)
-    docker = k3s_plane(spec).container_runtime == "docker"
-    if docker:
+    wanted = spec.operators.gpu is not None or spec.operators.gpu_device_plugin is not None
+    if k3s_plane(spec).container_runtime == "docker":
         lines["docker"] = "true"  # the hosts' docker has its own default runtime
-    elif host.gpus and _runtime_is_on_host(spec):
-        lines["default-runtime"] = "nvidia"  # else pods get runc, and see no GPU
+    elif host.gpus and wanted and toolkit_owner(spec) != "operator":
+        # K3s finds NVIDIA's runtime when it starts; without it pods get runc, and see no GPU.
+        lines["default-runtime"] = "nvidia"
     if arguments := kubelet_arguments(spec, host):
         lines["kubelet-arg"] = "[" + ", ".join(f'"{each}"' for each in arguments) + "]"
     if spec.servers[0] != host:
@@ -311,11 +287,52 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return lines
 
 
-def _runtime_is_on_host(spec: ClusterSpec) -> bool:
-    """Whether the host brings NVIDIA's runtime: only then does K3s find it when it starts.
+REMOVAL_DEADLINE_S: Final = 420.0
+"""Seconds: 60 for the API, 120 until a lost node counts as lost, 180 for its etcd member."""
+NODE_DEADLINE_S: Final = 420.0
+"""Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
+FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
+"""Placeholder in the first server's stdin for the earlier step's result: `none` or `running`."""
+CLUSTER_FOUND: Final = "cluster-found"
 
-    The GPU operator may bring a runtime; the device plugin alone needs the host's.
+
+def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """One step for each node, which forgets the earlier machine of its name.
+
+    It runs again only for a new machine: its host key is in the stdin.
     """
-    operators = spec.operators
-    wanted = operators.gpu is not None or operators.gpu_device_plugin is not None
-    return wanted and toolkit_owner(spec) != "operator"
+    if len(spec.servers) == 1:
+        return ()
+    return tuple(_removal(spec, host, stack) for host in (*spec.servers, *spec.workers))
+
+
+def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """One step for each node, which waits for it, and whose undo removes it from the cluster.
+
+    An only server gets no step: it is uninstalled last, and the cluster with it.
+    """
+    servers = spec.servers if len(spec.servers) > 1 else ()
+    return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))
+
+
+def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    first, second = spec.servers[:2]
+    call, why = kubernetes_call("k3s_removal"), "it forgets only a machine that no longer exists"
+    stdin = _machine(host, stack)
+    step = script_step(host, REMOVAL_SUFFIX, stdin, call, why, REMOVAL_DEADLINE_S)
+    return replace(step, endpoint=host_endpoint(second if host == first else first))
+
+
+def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    first, call = spec.servers[0], kubernetes_call("k3s_node")
+    last = "the first server goes last, and the cluster with it"
+    undo = last if host == first else kubernetes_call("k3s_node_undo")
+    step = script_step(host, NODE_SUFFIX, _machine(host, stack), call, undo, NODE_DEADLINE_S)
+    return replace(step, endpoint=host_endpoint(first))
+
+
+def _machine(host: Host, stack: str) -> dict[str, str]:
+    if not host.way.host_key:
+        raise Bug(f"{host.name} lacks a host key, which the check host-key refuses")
+    role = "server" if host.role == "control_plane" else "agent"
+    return {"machine": host.way.host_key, "node": host.node, "role": role, "stack": stack}

@@ -12,46 +12,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from components.artefacts.listing import artefacts_of
 from components.artefacts.naming import parse_image, registry_host, registry_path
+from components.core.errors import Bug
+from components.core.key_values import HostState
+from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import DOCKER_HUB
 from components.model.kubernetes import Alignment
-from components.model.sources import Registry
+from components.remote.endpoint import host_endpoint
+from components.remote.step import RemoteStep
 from components.remote.tools import Tool, ToolCall, assemble, linux_text
 
-Verb = Literal[
-    "api_filter",
-    "api_filter_observe",
-    "api_filter_undo",
-    "k3s_access",
-    "k3s_ca",
-    "k3s_install",
-    "k3s_node",
-    "k3s_node_undo",
-    "k3s_observe",
-    "k3s_registry",
-    "k3s_registry_undo",
-    "k3s_removal",
-    "k3s_token",
-    "k3s_token_undo",
-    "k3s_undo",
-    "kubespray_access",
-    "haproxy",
-    "haproxy_observe",
-    "haproxy_undo",
-    "keepalived",
-    "keepalived_observe",
-    "keepalived_undo",
-]
+ACCESS_DEADLINE_S: Final = 60.0
+READS: Final = "it only reads"
 _BALANCER: Final = ("service", "haproxy_reading")
 _MOVER: Final = ("service", "keepalived_reading", "keepalived_others")
-PARTS: Final[dict[Verb, tuple[str, ...]]] = {
+PARTS: Final[dict[str, tuple[str, ...]]] = {
     "api_filter": ("api_filter_reading", "api_filter"),
     "api_filter_observe": ("api_filter_reading", "api_filter_observe"),
     "api_filter_undo": ("api_filter_reading", "api_filter_undo"),
@@ -101,9 +84,65 @@ def kubernetes_tool() -> Tool:
     return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
 
 
-def kubernetes_call(verb: Verb, *arguments: str) -> ToolCall:
+def kubernetes_call(verb: str, *arguments: str) -> ToolCall:
     """One verb of the tool of this room, with its `key=value` words."""
+    if verb not in PARTS:
+        raise Bug(f"the tool of Kubernetes has no verb {verb}")
     return ToolCall(kubernetes_tool(), verb, arguments)
+
+
+def script_step(
+    host: Host,
+    suffix: str,
+    stdin: Mapping[str, str],
+    apply: ToolCall,
+    undo: ToolCall | str,
+    deadline_s: float,
+) -> RemoteStep:
+    """A step on a host, named after it; `undo` is the call for `destroy`, or why there is none."""
+    return RemoteStep(
+        name=f"{host.name}{suffix}",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState({**stdin}).render(),
+        apply=apply,
+        undo=None if isinstance(undo, str) else undo,
+        why_no_undo=undo if isinstance(undo, str) else None,
+        deadline_s=deadline_s,
+    )
+
+
+def access_step(spec: ClusterSpec, server_url: str, verb: str) -> RemoteStep:
+    """Read the administrator's kubeconfig from the first server."""
+    stdin = {"cluster": spec.name, "server": server_url}
+    call = kubernetes_call(verb)
+    step = script_step(spec.servers[0], "-cluster-access", stdin, call, READS, ACCESS_DEADLINE_S)
+    return replace(step, secret_stdout=True)
+
+
+def watched_service(
+    host: Host,
+    verb: str,
+    settings: Mapping[str, str],
+    parameters: Mapping[str, str],
+    apply: ToolCall,
+    deadline_s: float,
+) -> Watched:
+    """A service on a host for the API: `verb` names the scripts, and the step."""
+    name = verb.replace("_", "-")
+    settings = {
+        "service.active": "active",
+        "service.enabled": "enabled",
+        **settings,
+    }
+    undo, stdin = kubernetes_call(f"{verb}_undo"), {**settings, **parameters}
+    return Watched(
+        f"{host.name} {name}",
+        script_step(host, f"-{name}", stdin, apply, undo, deadline_s),
+        HostState(settings),
+        kubernetes_call(f"{verb}_observe"),
+        frozenset(parameters) - {"stack"},
+    )
 
 
 def numbered_lines(file: str, text: str) -> dict[str, str]:
@@ -168,39 +207,37 @@ _UPSTREAM: Final = (DOCKER_HUB, "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.i
 
 def render_registries(spec: ClusterSpec) -> str:
     """The registries file of every node; empty if all registries are upstream's."""
-    plane, registry = spec.k3s, spec.sources.registry
+    mirrors = {
+        name: {"endpoint": [address], **({"rewrite": {"^(.*)$": f"{below}/$1"}} if below else {})}
+        for name, address, below in mirrors_of(spec)
+    }
+    found: dict[str, object] = {"mirrors": mirrors} if mirrors else {}
+    config: dict[str, object] = {}
+    if (registry := spec.sources.registry) is not None:
+        if registry.login is not None:
+            config["auth"] = {"username": registry.login.user, "password": PASSWORD_MARK}
+        if registry.ca is not None:
+            config["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
+        found |= {"configs": {registry_host(registry): config}} if config else {}
+    return _render(found)
+
+
+def mirrors_of(spec: ClusterSpec) -> list[tuple[str, str, str]]:
+    """Each registry with a mirror: its name, the address of the mirror, and the path below it."""
+    plane, registry = spec.k3s or spec.kubespray, spec.sources.registry
     short = plane.registry_mirror if plane else None
-    mirrors: dict[str, object] = {}
-    if short is not None:
-        mirrors[short] = {"endpoint": [f"http://{short}"]}
+    found = [] if short is None else [(short, f"http://{short}", "")]
     if registry is None:
-        return "" if short is None else _render({"mirrors": mirrors})
+        return found
     host = registry_host(registry)
-    scheme = "http" if registry.insecure else "https"
-    for name in sorted(upstream_registries(spec) - {host, short}):
-        below = f"{registry_path(registry)}{name.replace(':', '_')}"
-        mirrors[name] = {"endpoint": [f"{scheme}://{host}"], "rewrite": {"^(.*)$": f"{below}/$1"}}
-    mirrors[host] = {"endpoint": [f"{scheme}://{host}"]}
-    configs = _config(registry)
-    return _render(
-        {"configs": {host: configs}, "mirrors": mirrors} if configs else {"mirrors": mirrors}
-    )
-
-
-def upstream_registries(spec: ClusterSpec) -> set[str]:
-    """The registries of the site's images, and those that charts may use."""
-    return {*_UPSTREAM} | {
+    address = f"{'http' if registry.insecure else 'https'}://{host}"
+    named = {
         parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
     }
-
-
-def _config(registry: Registry) -> dict[str, object]:
-    found: dict[str, object] = {}
-    if registry.login is not None:
-        found["auth"] = {"username": registry.login.user, "password": PASSWORD_MARK}
-    if registry.ca is not None:
-        found["tls"] = {"ca_file": f"/etc/rancher/k3s/{CA_FILE}"}
-    return found
+    upstream = sorted({*_UPSTREAM, *named} - {host, short})
+    below = registry_path(registry)
+    found += [(name, address, f"{below}{name.replace(':', '_')}") for name in upstream]
+    return [*found, (host, address, "")]
 
 
 def _render(value: Mapping[str, object]) -> str:

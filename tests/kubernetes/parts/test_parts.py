@@ -12,8 +12,14 @@ import pytest
 from components.catalogue.cluster_parts import PARTS, Part, part_of_image, version_in
 from components.core.problem import Finding
 from components.kubernetes.client import Answer
-from components.kubernetes.live.parts_judge import attachment_differences, judge_parts
-from components.kubernetes.live.parts_look import PartsAsked, PartsLook, Workload, look_at_parts
+from components.kubernetes.live.parts import (
+    PartsAsked,
+    PartsLook,
+    Workload,
+    attachment_differences,
+    judge_parts,
+    look_at_parts,
+)
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.model.kubernetes import Owner
