@@ -77,45 +77,41 @@ class WrongRunError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that machines share, such as a mounted file system."""
+    """A folder that machines share, such as a mounted file system, with a bucket's methods."""
 
     root: Path
 
-    def names(self, stack: str) -> list[str]:
-        return [path.parent.name for path in (self.root / stack).glob(f"*/{EVIDENCE}")]
+    def find(self, prefix: str) -> list[str]:
+        return [str(path.relative_to(self.root)) for path in self.root.glob(f"{prefix}*/*")]
 
-    def read(self, stack: str, name: str, part: str) -> bytes:
-        return (self.root / stack / name / part).read_bytes()
+    def get(self, key: str) -> bytes:
+        return (self.root / key).read_bytes()
 
-    def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
-        for part, body in parts.items():
-            write_whole(self.root / stack / name / part, body)
-
-    def check(self, stack: str) -> None:
-        write_whole(self.root / stack / "check", _WORDS)
+    def put(self, key: str, body: bytes) -> None:
+        write_whole(self.root / key, body)
 
 
 @dataclass(frozen=True, slots=True)
-class _InBucket:
-    """A bucket of S3, which shows an object only when it is whole."""
+class _Files:
+    """Runs as files of a folder, or as objects of a bucket; both show only what is whole."""
 
-    bucket: Bucket
-    prefix: str
+    place: _Folder | Bucket
+    prefix: str = ""
     """Empty, or with a slash at its end."""
 
     def names(self, stack: str) -> list[str]:
-        keys = self.bucket.find(f"{self.prefix}{stack}/run-")
+        keys = self.place.find(f"{self.prefix}{stack}/run-")
         return [key.split("/")[-2] for key in keys if key.endswith(f"/{EVIDENCE}")]
 
     def read(self, stack: str, name: str, part: str) -> bytes:
-        return self.bucket.get(f"{self.prefix}{stack}/{name}/{part}")
+        return self.place.get(f"{self.prefix}{stack}/{name}/{part}")
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
-            self.bucket.put(f"{self.prefix}{stack}/{name}/{part}", body)
+            self.place.put(f"{self.prefix}{stack}/{name}/{part}", body)
 
     def check(self, stack: str) -> None:
-        self.bucket.put(f"{self.prefix}{stack}/check", _WORDS)
+        self.place.put(f"{self.prefix}{stack}/check", _WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +133,14 @@ class _InRegistry:
         raise FetchError(f"{self.repository}:{tag}", f"it lacks {part}", "prove again", _MISSING)
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
-        layers = [
-            self._push(body) | {"annotations": {_TITLE: part}} for part, body in parts.items()
-        ]
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFESTS[0],
             "artifactType": "application/vnd.railyard.evidence.v1",
             "config": self._push(b"{}") | {"mediaType": "application/vnd.oci.empty.v1+json"},
-            "layers": layers,
+            "layers": [
+                self._push(body) | {"annotations": {_TITLE: part}} for part, body in parts.items()
+            ],
         }
         body = json.dumps(manifest).encode()
         whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
@@ -176,6 +171,12 @@ class _Listed:
     digest: str
     """The first digits of its digest."""
 
+    @classmethod
+    def of(cls, text: str) -> _Listed:
+        evidence = parse_evidence(text)
+        ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
+        return cls(ended, evidence.run, digest_of(text)[:_SHORT])
+
     @property
     def name(self) -> str:
         return f"run-{self.run:04d}.{self.ended}.{self.digest}"
@@ -186,27 +187,19 @@ class Store:
     """The store of a site, opened."""
 
     spec: EvidenceStore
-    place: _Folder | _InBucket | _InRegistry
+    place: _Files | _InRegistry
 
     def check_writable(self, stack: str) -> None:
-        """Try to write before the probes run, so that a store that refuses costs no proof.
-
-        Raises:
-            StoreError: It refused.
-        """
+        """Raise StoreError before the probes run, so that a store that refuses costs no proof."""
         self._ask(lambda: self.place.check(stack))
 
     def keep(self, stack: str, evidence: Evidence, signer: Signer) -> None:
-        """Sign a run, and write it into this machine's archive and the store.
-
-        Raises:
-            StoreError: It refused, and the run is on this machine only.
-        """
+        """Sign a run, and write it into this machine's archive and the store; or StoreError."""
         text = dump_evidence(evidence)
         signature = signer.sign(text.encode(), _comment(stack, evidence.run, digest_of(text)))
         keep_file(run_folder(stack, evidence.run) / SIGNATURE, signature)
         parts = {SIGNATURE: signature.encode(), EVIDENCE: text.encode()}
-        self._ask(lambda: self.place.write(stack, _listed(evidence, text).name, parts))
+        self._ask(lambda: self.place.write(stack, _Listed.of(text).name, parts))
 
     def fetch(self, stack: str, run: int, digest: str = "") -> str:
         """Read the evidence of a run, verify it, and copy it into this machine's archive.
@@ -225,9 +218,8 @@ class Store:
             which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
             there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
             fix = f"railyard accept {stack}" if digest or not runs else "name one of these runs"
-            raise WrongRunError(
-                _report(f"{which} is missing; the store has {there}", self.spec.address, fix)
-            )
+            what = f"{which} is missing; the store has {there}"
+            raise WrongRunError(_report(what, self.spec.address, fix))
         text, signature = self._verified(stack, found[-1])
         if digest not in ("", digest_of(text)):
             what = f"run {run} has the digest {digest_of(text)}, and the state names {digest}"
@@ -236,11 +228,7 @@ class Store:
         return text
 
     def bring(self, stack: str) -> list[str]:
-        """Copy the newest runs that this machine lacks, and return why others do not count.
-
-        Raises:
-            StoreError: The store refused.
-        """
+        """Copy the newest runs that this machine lacks, and return why others do not count."""
         wrong: list[str] = []
         for each in self.runs(stack)[-MOST_RUNS:]:
             own = run_folder(stack, each.run)
@@ -256,16 +244,11 @@ class Store:
         return wrong
 
     def runs(self, stack: str) -> list[_Listed]:
-        """The runs of a stack, by their ends.
-
-        Raises:
-            StoreError: It refused.
-        """
+        """The runs of a stack, by their ends; or StoreError."""
         names = map(_NAME.fullmatch, self._ask(lambda: self.place.names(stack)))
         return sorted(_Listed(each[2], int(each[1]), each[3]) for each in names if each)
 
     def _verified(self, stack: str, listed: _Listed) -> tuple[str, str]:
-        """Evidence and signature of a run."""
         try:
             read = partial(self.place.read, stack, listed.name)
             signature = self._ask(partial(read, SIGNATURE)).decode("ascii", "replace")
@@ -338,21 +321,21 @@ def open_store(
     login = spec.login and Login(spec.login.user, _secret(spec.login.password, secrets))
     scheme, _, rest = spec.address.partition("://")
     if not rest:
-        return Store(spec, _Folder(Path(spec.address)))
+        return Store(spec, _Files(_Folder(Path(spec.address))))
     first, _, path = rest.partition("/")
     if scheme == "oci":
         access = Access(spec.ca, login or docker_logins(environ).get(first))
         return Store(spec, _InRegistry(RegistryClient(first, access), path))
     keys = Keys(login.user, login.password) if login else find_keys(environ)
     if keys is None:
-        raise UsageError(
-            "evidence_store: this machine has no access key for the bucket.\n"
-            f"  where  {spec.address}\n"
-            "  fix    set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`aws configure "
-            "export-credentials --format env` prints them), or give `login`."
+        fix = (
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`aws configure "
+            "export-credentials --format env` prints them), or give `login`"
         )
+        what = "this machine has no access key for the bucket"
+        raise UsageError(_report(what, spec.address, fix))
     bucket = Bucket(first, spec.region, keys, spec.endpoint or "", spec.ca)
-    return Store(spec, _InBucket(bucket, path and f"{path}/"))
+    return Store(spec, _Files(bucket, path and f"{path}/"))
 
 
 def open_signer(spec: EvidenceStore, secrets: Mapping[str, str]) -> Signer:
@@ -390,7 +373,7 @@ def _secret(reference: SecretRef, secrets: Mapping[str, str]) -> str:
 def _check(stack: str, listed: _Listed, text: str, comment: str) -> str:
     """The text of a signed run, if it is the one that its name and comment say."""
     try:
-        found = _listed(parse_evidence(text), text)
+        found = _Listed.of(text)
     except UsageError as error:
         raise SignatureError("is of evidence that this release cannot read") from error
     if (comment, found) != (_comment(stack, listed.run, digest_of(text)), listed):
@@ -403,14 +386,7 @@ def _comment(stack: str, run: int, digest: str) -> str:
     return f"railyard evidence stack={stack} run={run} sha256={digest}"
 
 
-def _listed(evidence: Evidence, text: str) -> _Listed:
-    """The run as the store lists it."""
-    ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
-    return _Listed(ended, evidence.run, digest_of(text)[:_SHORT])
-
-
 def _digest_in(folder: Path) -> str:
-    """The digest of the run in a folder; empty if it has none."""
     try:
         return sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
     except OSError:
@@ -470,12 +446,7 @@ def parse_secret_key(text: str) -> Signer:
 
 
 def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
-    """Verify the signature of a text, and return its trusted comment.
-
-    Args:
-        text: The signed text.
-        signature: The contents of its `.minisig` file.
-        trusted: Public keys; one of them must have signed.
+    """Verify the `.minisig` file of a text by one of some public keys; return its trusted comment.
 
     Raises:
         SignatureError: It is not a signature, of no trusted key, or of another text.
