@@ -129,7 +129,9 @@ def watch(
         if not is_quiet:
             say(render_table(report), paint=True)
     text = render_metrics(site.spec.name, _samples(found, report, begun, times))
-    lines = _publish(site, text, metrics)
+    if is_quiet:
+        say(text, nl=False)
+    lines = _publish(site, text, None if is_quiet else metrics)
     if asked is not None and asked.conditions:
         differences = [(each.device, each.rule, each.what) for each in found.findings]
         lines += _set_conditions(site, secrets, find_faults(site.spec, report, differences))
@@ -173,9 +175,7 @@ def _samples(
 def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
     """Write and push the metrics; give a line for each place that did not take them."""
     asked, lines = site.spec.watch, list[str]()
-    if metrics == Path("-"):
-        say(text, nl=False)
-    files = [metrics] if metrics is not None and metrics != Path("-") else []
+    files = [metrics] if metrics is not None else []
     if asked is not None and asked.folder is not None:
         files.append(Path(asked.folder) / f"railyard-{site.spec.name}.prom")
     for each in files:
