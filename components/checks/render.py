@@ -78,9 +78,8 @@ _LINKED: Final = 10
 def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
     """Write problems in SARIF 2.1.0: one run with their rules, and a result for each.
 
-    Code review at GitHub, GitLab and Azure shows it beside the lines. The form follows the OASIS
-    standard; GitHub takes addresses relative to the repository's root. `here` is the folder of
-    relative paths.
+    GitHub takes addresses relative to the repository's root. `here` is the folder of relative
+    paths.
     """
     rules = [*dict.fromkeys(problem.rule for problem in problems)]
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow

@@ -1,10 +1,8 @@
 """Publish results: metrics for Prometheus, and the node condition `RdmaRailProblem`.
 
 The metrics are in the text exposition format 0.0.4, which the node exporter's textfile collector
-and the Pushgateway read. All of them are gauges: each run replaces the values of the run before. A
-counter of Prometheus must never decrease, but a run shows only what its own probes added. Label
-values are names of the site file, of our judges, or of known counters. No text of a device becomes
-a label.
+and the Pushgateway read. All of them are gauges: a counter of Prometheus must never decrease, but a
+run shows only what its own probes added. No text of a device becomes a label.
 
 node-problem-detector defines the form (v1.36.0-alpha.3, pkg/types/types.go): a condition is a
 problem, `True` says that the node has it, and the reason is one word. NVSentinel's own conditions
@@ -20,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote
@@ -229,7 +228,7 @@ def push_metrics(gateway: str, site: str, text: str) -> None:
     except urllib3.exceptions.HTTPError as error:
         reason = one_line(str(error))[:200]
         raise DeviceError(f"the Pushgateway {gateway} did not answer: {reason}") from error
-    if answer.status >= 300:  # noqa: PLR2004 - every other status is a refusal
+    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
         words = one_line(answer.data.decode(errors="replace").strip())[:200]
         raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
 
@@ -242,8 +241,6 @@ _ACTION: Final = "CONTACT_SUPPORT"
 _LONGEST: Final = 200
 _MOST: Final = 5
 """Faults in one message; `railyard audit` and the report have all."""
-_OK: Final = 200
-_CONFLICT: Final = 409
 _TRIES: Final = 5
 
 
@@ -349,14 +346,14 @@ def _write(calls: Calls, node: str, faults: Sequence[RailFault], now: str) -> No
     path = f"/api/v1/nodes/{node}"
     for _ in range(_TRIES):
         answer = calls.call("GET", path)
-        if answer.status == _OK:
+        if answer.status == HTTPStatus.OK:
             body = dict(answer.body)
             status = dict(cast("Mapping[str, Any]", body.get("status") or {}))
             status["conditions"] = merged(status.get("conditions") or [], faults, now)
             answer = calls.call("PUT", f"{path}/status", {**body, "status": status})
-        if answer.status == _OK:
+        if answer.status == HTTPStatus.OK:
             return
-        if answer.status != _CONFLICT:
+        if answer.status != HTTPStatus.CONFLICT:
             raise DeviceError(answer.words)
     raise DeviceError(f"other programs changed the node {_TRIES} times meanwhile")
 
@@ -366,8 +363,7 @@ def merged(
 ) -> list[Mapping[str, Any]]:
     """A node's conditions with ours; its time of transition changes only with its status."""
     others = [each for each in conditions if each.get("type") != TYPE]
-    none: Mapping[str, Any] = {}
-    before = next((each for each in conditions if each.get("type") == TYPE), none)
+    before = next((each for each in conditions if each.get("type") == TYPE), dict[str, Any]())
     status = "True" if faults else "False"
     same = before.get("status") == status
     more = f"and {len(faults) - _MOST} more" if len(faults) > _MOST else ""

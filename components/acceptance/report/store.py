@@ -212,8 +212,7 @@ class Store:
                 say.
         """
         runs = self.runs(stack)
-        numbered = [each for each in runs if each.run == run]
-        found = [each for each in numbered if not digest or digest.startswith(each.digest)]
+        found = [each for each in runs if each.run == run and digest[:_SHORT] in ("", each.digest)]
         if not found:
             which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
             there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
@@ -283,23 +282,21 @@ class Store:
         ended = datetime.strptime(listed.ended, _STAMP).replace(tzinfo=UTC).timestamp()
         os.utime(folder / EVIDENCE, (ended, ended))  # the archive is sorted by it
 
-    def _ask(self, call: Callable[[], _Found]) -> _Found:
+    def _ask(self, call: Callable[[], _Found], tries: int = 1) -> _Found:
         """Call the store, twice if it is broken or silent."""
-        for tries in range(1, _RACES + 1):
-            try:
-                return call()
-            except FetchError as error:
-                broken = error.status >= _BROKEN or not error.status
-                if (broken and tries == 1) or (error.status == _RACED and tries < _RACES):
-                    continue
-                fix = error.fix.replace("the source", "evidence_store")
-                where = error.address.partition("?")[0]
-                raise StoreError(_report(error.what, where, fix)) from error
-            except OSError as error:
-                fix = "free space there, mount the folder, or correct its rights"
-                where = str(error.filename or self.spec.address)
-                raise StoreError(_report(error.strerror or str(error), where, fix)) from error
-        raise AssertionError  # pragma: no cover - the last call returns or raises
+        try:
+            return call()
+        except FetchError as error:
+            broken = error.status >= _BROKEN or not error.status
+            if (broken and tries == 1) or (error.status == _RACED and tries < _RACES):
+                return self._ask(call, tries + 1)
+            fix = error.fix.replace("the source", "evidence_store")
+            where = error.address.partition("?")[0]
+            raise StoreError(_report(error.what, where, fix)) from error
+        except OSError as error:
+            fix = "free space there, mount the folder, or correct its rights"
+            where = str(error.filename or self.spec.address)
+            raise StoreError(_report(error.strerror or str(error), where, fix)) from error
 
     def _wrong(self, what: str, stack: str, name: str) -> WrongRunError:
         fix = f"find out who wrote it; railyard accept {stack}"
@@ -397,9 +394,9 @@ _KEY: Final = b"Ed"
 _HASHED: Final = b"ED"
 """A signature of the text's digest; signatures of whole texts (`Ed`) are older, and refused."""
 _ID: Final = slice(2, 10)
+_SECRET_ID: Final = slice(54, 62)
 _SECRET: Final = slice(62, 94)
-"""The seed in a secret key: algorithms (6), salt (32), two limits (16) and the identifier (8) come
-before it, the public key and a checksum after it."""
+"""The seed in a secret key, after algorithms (6), salt (32), two limits (16) and the identifier."""
 _SECRET_BYTES: Final = 158
 _SIGNATURE_BYTES: Final = 74
 _COMMENT: Final = "trusted comment: "
@@ -442,7 +439,7 @@ def parse_secret_key(text: str) -> Signer:
         raise SignatureError("is not a secret key of minisign")
     if raw[2:4] != b"\0\0":
         raise SignatureError("is a key with a password, which `minisign -C -W` removes")
-    return Signer(raw[54:62], Ed25519PrivateKey.from_private_bytes(raw[_SECRET]))
+    return Signer(raw[_SECRET_ID], Ed25519PrivateKey.from_private_bytes(raw[_SECRET]))
 
 
 def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
