@@ -69,15 +69,10 @@ def audit(
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     elif form == "prometheus":
-        say(render_metrics(found.site, samples_of(found)), nl=False)
+        say(render_metrics(found.site, audit_samples(found.read, found.findings)), nl=False)
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
-
-
-def samples_of(found: Audit) -> Iterator[Sample]:
-    """Yield the metrics of an audit."""
-    return audit_samples(found.read, ((each.device, each.rule) for each in found.findings))
 
 
 def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
@@ -133,8 +128,7 @@ def watch(
         say(text, nl=False)
     lines = _publish(site, text, None if is_quiet else metrics)
     if asked is not None and asked.conditions:
-        differences = [(each.device, each.rule, each.what) for each in found.findings]
-        lines += _set_conditions(site, secrets, find_faults(site.spec, report, differences))
+        lines += _set_conditions(site, secrets, find_faults(site.spec, report, found.findings))
     for line in lines:
         say(line, err=True)
     codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
@@ -168,7 +162,7 @@ def _samples(
         yield Sample("railyard_run_duration_seconds", {"part": part}, seconds)
         yield Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
         begun = ended
-    yield from samples_of(found)
+    yield from audit_samples(found.read, found.findings)
     yield from proof_samples(report) if report else ()
 
 

@@ -29,6 +29,7 @@ from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
 from components.core.errors import DeviceError
 from components.core.plain_text import one_line
+from components.core.problem import Finding
 from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec
 
@@ -83,14 +84,9 @@ def _escaped(value: str) -> str:
     return one_line(value).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def audit_samples(read: Iterable[str], found: Iterable[tuple[str, str]]) -> Iterator[Sample]:
-    """Yield what an audit found.
-
-    Args:
-        read: The devices that answered.
-        found: Device and kind of each deviation; `unread` is a device that did not answer.
-    """
-    counts = Counter(found)
+def audit_samples(read: Iterable[str], found: Iterable[Finding]) -> Iterator[Sample]:
+    """Yield what an audit found; `read` are the devices that answered."""
+    counts = Counter((each.device, each.rule) for each in found)
     silent = {device for device, kind in counts if kind == "unread"}
     for device in dict.fromkeys((*read, *silent)):
         yield Sample("railyard_device_read", {"device": device}, float(device not in silent))
@@ -244,10 +240,6 @@ _MOST: Final = 5
 _TRIES: Final = 5
 
 
-Difference = tuple[str, str, str]
-"""Device, kind and text of a difference that an audit found; `unread` is a silent device."""
-
-
 @dataclass(frozen=True, slots=True)
 class RailFault:
     """One fault of a rail on a node."""
@@ -264,7 +256,7 @@ class RailFault:
 
 
 def find_faults(
-    spec: ClusterSpec, report: Report | None, deviations: Sequence[Difference]
+    spec: ClusterSpec, report: Report | None, deviations: Sequence[Finding]
 ) -> dict[str, tuple[RailFault, ...]]:
     """The faults of each worker's rails; empty for a worker that was read and is well.
 
@@ -274,7 +266,7 @@ def find_faults(
     found: dict[str, list[RailFault]] = {host.name: [] for host in spec.workers}
     for host, fault in (*_of_audit(spec, deviations), *_of_proof(spec, report)):
         found[host].append(fault)
-    doubtful = {device for device, kind, _ in deviations if kind == "unread"}
+    doubtful = {each.device for each in deviations if each.rule == "unread"}
     if report is not None:
         passed = _passed(report, get_args(ProbeKind))
         doubtful |= {
@@ -285,17 +277,15 @@ def find_faults(
     return {host: tuple(own) for host, own in found.items() if own or host not in doubtful}
 
 
-def _of_audit(
-    spec: ClusterSpec, deviations: Sequence[Difference]
-) -> Iterator[tuple[str, RailFault]]:
+def _of_audit(spec: ClusterSpec, deviations: Sequence[Finding]) -> Iterator[tuple[str, RailFault]]:
     """Yield the differences at a card of a rail, or at the switch port behind it."""
     places: dict[str, list[tuple[str, Place]]] = {}
     for device, name, place in _names_of_rails(spec):
         places.setdefault(device, []).append((name, place))
-    for device, kind, text in deviations:
-        own = {place for name, place in places.get(device, ()) if _mentions(text, name)}
-        for host, rail in sorted(own) if kind != "unread" else ():
-            yield host, RailFault(f"AUDIT_{kind.upper()}", rail, text)
+    for each in deviations:
+        own = {at for name, at in places.get(each.device, ()) if _mentions(each.what, name)}
+        for host, rail in sorted(own) if each.rule != "unread" else ():
+            yield host, RailFault(f"AUDIT_{each.rule.upper()}", rail, each.what)
 
 
 def _names_of_rails(spec: ClusterSpec) -> Iterator[tuple[str, str, Place]]:
