@@ -34,17 +34,15 @@ from components.acceptance.report.publish import (
 from components.acceptance.report.text import render_table
 from components.acceptance.report.write import write_report
 from components.checks.render import render_sarif
+from components.cli.accept import connect
 from components.cli.app import command_app, say
 from components.cli.stack import Stack, load_file
-from components.core.errors import DeviceError
+from components.core.errors import DeviceError, UsageError
 from components.core.problem import Finding, Place, SpecPath
-from components.kubernetes.client import KubernetesCalls, read_kubeconfig
 from components.kubernetes.kubeconfig import pod_access
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
-from components.remote.host_session import run_on_hosts
-from components.remote.step import env_name
 from components.update.audit import Audit, run_audit
 
 app = command_app()
@@ -188,13 +186,8 @@ def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
 def _set_conditions(
     site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[RailFault]]
 ) -> list[str]:
-    access = site.plan.acceptance.access
-    keys = {env_name(name): value for name, value in secrets.items()}
     try:
-        run = run_on_hosts((each.endpoint for each in access.servers) if access else (), keys)
-        kubeconfig = read_kubeconfig(access, run, secrets) if access else None
-        if kubeconfig is None:
-            return ["the node conditions were not written: no server has a kubeconfig"]
-        return write_conditions(KubernetesCalls(kubeconfig), site.spec, faults, datetime.now(UTC))
-    except DeviceError as error:
+        calls = connect(site, secrets)
+        return write_conditions(calls, site.spec, faults, datetime.now(UTC))
+    except (DeviceError, UsageError) as error:
         return [f"the node conditions were not written: {error}"]

@@ -34,7 +34,6 @@ from components.remote.sending import (
     SEND_DEADLINE_S,
     FilesRequest,
     Part,
-    Record,
     SendRequest,
     read_records,
     record_of,
@@ -276,9 +275,13 @@ class StepsRun:
         printed = self.environ.get(PREVIOUS_OUTPUT, "")
         was, before, said = read_records(printed), list[Part](), ""
         names = {part.step for part in self.parts}
-        gone = [record for name, (record, _) in was.items() if name not in names]
         on = next((part.on for part in self.parts if part.step == main), "")
-        answer = await self.undo([_left(record, on) for record in gone])
+        gone = [
+            Part(name, on, delete=record.get("delete", ""), seconds=record.get("seconds", "0"))
+            for name, (record, _) in was.items()
+            if name not in names
+        ]
+        answer = await self.undo(gone)
         for part in self.parts:
             record = record_of(part)
             last, output = was.get(part.step, ({}, ""))
@@ -329,12 +332,6 @@ class StepsRun:
         stdin = secrets_from(self.environ)[part.secret] if part.secret else part.stdin
         deadline_s = float(part.seconds) + 2 * KILL_AFTER_S
         return await session.run(line, stdin=stdin, deadline_s=deadline_s)
-
-
-def _left(record: Record, on: str) -> Part:
-    """Return a step that is gone, as far as its undo needs it."""
-    delete, seconds = record.get("delete", ""), record.get("seconds", "0")
-    return Part(record["step"], on, delete=delete, seconds=seconds)
 
 
 def run_steps(text: str, main: str, environ: Mapping[str, str]) -> HostAnswer:
