@@ -16,18 +16,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from socket import SHUT_RDWR, socket
+from threading import Timer
 from typing import Any, Final, cast, get_args
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeKind
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
 from components.core.errors import DeviceError
+from components.core.limits import Deadline
 from components.core.plain_text import one_line
 from components.core.problem import Finding
 from components.kubernetes.client import Calls
@@ -193,6 +199,9 @@ def _growth(hop: Hop, limits: Limits) -> Iterator[tuple[str, int, *tuple[Pair, .
 
 
 PUSH_DEADLINE_S: Final = 30.0
+"""For the whole push."""
+_SAID: Final = 4096
+"""Bytes of a refusal to read."""
 
 
 def write_readable(path: Path, text: str) -> None:
@@ -212,20 +221,30 @@ def push_metrics(gateway: str, site: str, text: str) -> None:
     """Replace the metrics of this site in a Pushgateway (its README, "PUT method").
 
     Raises:
-        DeviceError: It did not answer, or refused them.
+        DeviceError: It did not answer in time, or refused them.
     """
-    import urllib3  # noqa: PLC0415 - most commands never need it
-
-    url = f"{gateway.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
+    deadline, place = Deadline(PUSH_DEADLINE_S), urlsplit(gateway)
+    kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
+    path = f"{place.path.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
     try:
-        answer = urllib3.PoolManager(retries=False).request(
-            "PUT", url, body=text.encode(), timeout=PUSH_DEADLINE_S
-        )
-    except urllib3.exceptions.HTTPError as error:
-        reason = one_line(str(error))[:200]
+        with closing(kind(place.netloc, timeout=PUSH_DEADLINE_S)) as connection:
+            connection.connect()
+            # A timeout of the socket would begin again with each byte of the answer.
+            cut = Timer(deadline.left_s(), partial(socket.shutdown, connection.sock, SHUT_RDWR))
+            cut.start()
+            try:
+                connection.request("PUT", path, text.encode())
+                answer = connection.getresponse()
+                deadline.left_s()
+                said = b"" if answer.status < HTTPStatus.MULTIPLE_CHOICES else answer.read(_SAID)
+            finally:
+                cut.cancel()
+    except (OSError, HTTPException) as error:
+        late = deadline.clock() >= deadline.ends_at_s
+        reason = f"no end within {PUSH_DEADLINE_S:g} s" if late else one_line(str(error))[:_LONGEST]
         raise DeviceError(f"the Pushgateway {gateway} did not answer: {reason}") from error
     if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-        words = one_line(answer.data.decode(errors="replace").strip())[:200]
+        words = one_line(said.decode(errors="replace").strip())[:_LONGEST]
         raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
 
 
