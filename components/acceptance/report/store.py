@@ -44,6 +44,7 @@ from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
 from components.artefacts.web import Access, Call, FetchError, Login
 from components.core.errors import RailyardError, UsageError
+from components.core.limits import LOG_BYTES, read_file
 from components.model.sources import EvidenceStore
 from components.model.units import SecretRef
 
@@ -85,7 +86,12 @@ class _Folder:
         return [str(path.relative_to(self.root)) for path in self.root.glob(f"{prefix}*/*")]
 
     def get(self, key: str) -> bytes:
-        return (self.root / key).read_bytes()
+        try:
+            return read_file(self.root / key, LOG_BYTES)
+        except UsageError as error:
+            what = f"it is not a regular file, or longer than {LOG_BYTES >> 20} MiB"
+            fix = "find out who wrote it, and remove it"
+            raise WrongRunError(_report(what, str(self.root / key), fix)) from error
 
     def put(self, key: str, body: bytes) -> None:
         write_whole(self.root / key, body)
