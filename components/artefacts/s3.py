@@ -104,7 +104,7 @@ class Bucket:
             return answer.whole()
 
     def find(self, prefix: str) -> list[str]:
-        """The keys that begin with a prefix, sorted."""
+        """The keys that begin with a prefix, sorted; FetchError if they are too many."""
         query = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix}
         found: list[str] = []
         for _ in range(_MOST_PAGES):
@@ -115,9 +115,12 @@ class Bucket:
                 raise FetchError(answer.address, what, "correct `endpoint`, or see what serves it")
             found += _tags(text, "Key")
             if not (more := _tags(text, "NextContinuationToken")):
-                break
+                return found
             query["continuation-token"] = more[0]
-        return found
+        what = f"more than {len(found):,} names begin with {prefix}"
+        raise FetchError(
+            f"{self.name}/{prefix}", what, "take a narrower prefix, or delete old ones"
+        )
 
     @contextmanager
     def _call(
