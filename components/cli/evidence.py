@@ -30,6 +30,7 @@ from components.acceptance.report.archive import (
     keep_evidence,
     last_accepted,
     read_archived,
+    request_path,
     run_folder,
 )
 from components.acceptance.report.write import write_report
@@ -47,7 +48,8 @@ def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> 
     from components.acceptance.collect.probe_runs import collect_evidence  # noqa: PLC0415 - see above
 
     asked = parse_asked(sys.stdin.read())
-    request = parse_accept_request(read_archived(asked.place, f"run: pulumi up -s {asked.stack}"))
+    path, fix = request_path(asked.stack, asked.request), f"run: pulumi up -s {asked.stack}"
+    request = parse_accept_request(read_archived(path, asked.request, fix))
     stack, secrets, spec = request.stack, secrets_from(os.environ), request.acceptance.store
     keep = _shared(spec, stack, secrets) if spec and request.acceptance.policy.asked else None
     evidence = collect_evidence(request, number, secrets, run_folder(stack, number))

@@ -276,12 +276,10 @@ async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
 
 def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     if this.api is None or probe.job is None:
-        return ProbeRun("", ended=False, succeeded=False, reason="the site lacks a cluster")
-    if isinstance(this.api, Absent):
-        return ProbeRun("", ended=False, succeeded=False, reason=this.api.why)
-    broken = this.turn.why_broken(objects)
-    if broken:
-        return ProbeRun("", ended=False, succeeded=False, reason=broken)
+        return ProbeRun(reason="the site lacks a cluster")
+    why = this.api.why if isinstance(this.api, Absent) else this.turn.why_broken(objects)
+    if why:
+        return ProbeRun(reason=why)
     return run_probe(
         this.api,
         objects,
@@ -383,11 +381,10 @@ async def _try(
 
 def _as_run(answer: HostAnswer | DeviceError, deadline_s: float) -> ProbeRun:
     if isinstance(answer, DeviceError):
-        return ProbeRun("", ended=False, succeeded=False, reason=str(answer))
+        return ProbeRun(reason=str(answer))
     log = answer.stdout + answer.stderr
     if answer.exit_status in _TIMED_OUT:
-        reason = f"no end within {deadline_s:g} s"
-        return ProbeRun(log, ended=False, succeeded=False, reason=reason)
+        return ProbeRun(log, reason=f"no end within {deadline_s:g} s")
     good = answer.exit_status == 0
     reason = "" if good else f"ended with status {answer.exit_status}: {_last_line(log)}"
     return ProbeRun(log, ended=True, succeeded=good, reason=reason)

@@ -28,7 +28,7 @@ from threading import Timer
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote, urlsplit
 
-from components.acceptance.evidence import Hop, Limits, Probe, ProbeKind
+from components.acceptance.evidence import Hop, Limits, ProbeKind, places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
@@ -123,7 +123,7 @@ def _rails(report: Report) -> Iterator[Sample]:
     proven = {name: evidence.last_proofs.get(name, "") for name in evidence.places_left_out}
     for item in evidence.probes:
         is_good = report.verdict_of(item.probe.name) == "passed"
-        for name in map(" ".join, _places_of(item.probe)):
+        for name in map(" ".join, places_of(item.probe)):
             before = proven.get(name, evidence.last_proofs.get(name, ""))
             proven[name] = evidence.finished_at if is_good else before
     for name, date in sorted(proven.items()):
@@ -138,13 +138,9 @@ def _passed(report: Report, accusing: Collection[str]) -> dict[Place, bool]:
     for item in report.evidence.probes:
         verdict = report.verdict_of(item.probe.name)
         counts = verdict == "passed" or (verdict != "skipped" and item.probe.kind in accusing)
-        for place in _places_of(item.probe) if counts else ():
+        for place in places_of(item.probe) if counts else ():
             found[place] = found.get(place, True) and verdict == "passed"
     return found
-
-
-def _places_of(probe: Probe) -> list[Place]:
-    return [(node, rail) for rail in probe.rails for node in probe.nodes]
 
 
 def _seconds_of(date: str) -> float:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
@@ -53,9 +54,7 @@ _SHORT: Final = 16
 """Digits of a digest in a name."""
 _NAME: Final = re.compile(r"run-(\d{4,})\.(\d{8}T\d{6}Z)\.([0-9a-f]{16})")
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
-_MISSING: Final = 404
-_BROKEN: Final = 500
-_RACED: Final = 400
+_RACED: Final = HTTPStatus.BAD_REQUEST
 """The lab's registry (distribution 3.0) answers so if machines push the same blob at once."""
 _RACES: Final = 4
 """Calls until such an answer counts."""
@@ -136,7 +135,9 @@ class _InRegistry:
         for layer in self.client.manifest(self.repository, tag).data.get("layers", []):
             if layer.get("annotations", {}).get(_TITLE) == part:
                 return self.client.blob(self.repository, layer["digest"])
-        raise FetchError(f"{self.repository}:{tag}", f"it lacks {part}", "prove again", _MISSING)
+        raise FetchError(
+            f"{self.repository}:{tag}", f"it lacks {part}", "prove again", HTTPStatus.NOT_FOUND
+        )
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         manifest = {
@@ -210,12 +211,8 @@ class Store:
     def fetch(self, stack: str, run: int, digest: str = "") -> str:
         """Read the evidence of a run, verify it, and copy it into this machine's archive.
 
-        Without a digest it is the latest run of that number.
-
-        Raises:
-            StoreError: The store refused.
-            WrongRunError: The run is missing, or is not what its name, the state and a trusted key
-                say.
+        Without a digest it is the latest run of that number. WrongRunError: the run is missing, or
+        is not what its name, the state and a trusted key say.
         """
         runs = self.runs(stack)
         found = [each for each in runs if each.run == run and digest[:_SHORT] in ("", each.digest)]
@@ -265,7 +262,10 @@ class Store:
             raise self._wrong(what, stack, listed.name) from error
         except StoreError as error:
             cause = error.__cause__
-            if isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) == _MISSING:
+            if (
+                isinstance(cause, FileNotFoundError)
+                or getattr(cause, "status", 0) == HTTPStatus.NOT_FOUND
+            ):
                 what = f"run {listed.run} is cut short: a part is missing"
                 raise self._wrong(what, stack, listed.name) from error
             raise
@@ -293,7 +293,7 @@ class Store:
         try:
             return call()
         except FetchError as error:
-            broken = error.status >= _BROKEN or not error.status
+            broken = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or not error.status
             if (broken and tries == 1) or (error.status == _RACED and tries < _RACES):
                 return self._ask(call, tries + 1)
             fix = error.fix.replace("the source", "evidence_store")
@@ -316,11 +316,7 @@ def _report(what: str, where: str, fix: str) -> str:
 def open_store(
     spec: EvidenceStore, secrets: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> Store:
-    """Open a store; nothing is contacted yet.
-
-    Raises:
-        UsageError: A secret or the access key is missing.
-    """
+    """Open a store without contacting it; UsageError if a secret or the access key is missing."""
     login = spec.login and Login(spec.login.user, _secret(spec.login.password, secrets))
     scheme, _, rest = spec.address.partition("://")
     if not rest:
@@ -342,11 +338,7 @@ def open_store(
 
 
 def open_signer(spec: EvidenceStore, secrets: Mapping[str, str]) -> Signer:
-    """Read the key that signs.
-
-    Raises:
-        UsageError: It is missing, is not a key, or is not trusted by the file.
-    """
+    """Read the key that signs; UsageError if it is missing, no key, or not trusted by the file."""
     name = spec.signing_key.name
     try:
         signer = parse_secret_key(_secret(spec.signing_key, secrets))
@@ -435,11 +427,7 @@ class Signer:
 
 
 def parse_secret_key(text: str) -> Signer:
-    """Read a secret key: minisign's file, or its second line alone.
-
-    Raises:
-        SignatureError: It is another text, or has a password.
-    """
+    """Read a secret key without a password: minisign's file, or its second line alone."""
     raw = _decode((text.strip().splitlines() or [""])[-1])
     if len(raw) != _SECRET_BYTES or not raw.startswith(_KEY):
         raise SignatureError("is not a secret key of minisign")
@@ -451,8 +439,7 @@ def parse_secret_key(text: str) -> Signer:
 def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
     """Verify the `.minisig` file of a text by one of some public keys; return its trusted comment.
 
-    Raises:
-        SignatureError: It is not a signature, of no trusted key, or of another text.
+    SignatureError: it is not a signature, of no trusted key, or of another text.
     """
     lines = signature.splitlines()
     raw, whole = (_decode(lines[1]), _decode(lines[3])) if len(lines) == _LINES else (b"", b"")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
+from components.acceptance.evidence import places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
 from components.acceptance.logs.lines import number
@@ -91,7 +92,7 @@ def places_not_proven(report: Report) -> list[tuple[str, str]]:
     evidence = report.evidence
     proven, skipped = set[str](), {*evidence.places_left_out}
     for item in evidence.probes:
-        ends = {f"{node} {rail}" for rail in item.probe.rails for node in item.probe.nodes}
+        ends = {" ".join(place) for place in places_of(item.probe)}
         proven |= ends if report.verdict_of(item.probe.name) == "passed" else set()
         skipped |= ends if item.outcome == "skipped" else set()
     places = sorted(skipped - proven)
