@@ -86,7 +86,7 @@ def gate(
     report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
     accepted = last_accepted(stack, named.run)
     before = judge_evidence(accepted) if accepted else None
-    page = write_report(report, run_folder(stack, named.run), before).html
+    page = write_report(report, run_folder(stack, named.run), before)
     say(f"{render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.gate_code)

@@ -201,12 +201,9 @@ _SAID: Final = 4096
 
 
 def write_readable(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable for the node exporter's user.
+    """Write a file whole or not at all, readable for the node exporter's user; or OSError.
 
     The collector reads only names that end in `.prom`, never the draft.
-
-    Raises:
-        OSError: The folder does not exist, or cannot be written.
     """
     path.parent.stat()
     write_whole(path, text)
@@ -214,11 +211,7 @@ def write_readable(path: Path, text: str) -> None:
 
 
 def push_metrics(gateway: str, site: str, text: str) -> None:
-    """Replace the metrics of this site in a Pushgateway (its README, "PUT method").
-
-    Raises:
-        DeviceError: It did not answer in time, or refused them.
-    """
+    """Replace the metrics of this site in a Pushgateway (README, "PUT method"); or DeviceError."""
     deadline, place = Deadline(PUSH_DEADLINE_S), urlsplit(gateway)
     kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
     path = f"{place.path.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
