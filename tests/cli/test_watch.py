@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -128,7 +128,7 @@ def test_a_silent_pushgateway_and_a_missing_folder_are_named_together(
 
 
 @contextmanager
-def endless(begin: bytes, more: bytes, pause_s: float) -> Iterator[str]:
+def endless(begin: bytes, more: bytes, pause_s: float) -> Generator[str]:
     """Serve one answer that does not end, in pieces, until the client goes."""
 
     def answer(server: socket.socket) -> None:
