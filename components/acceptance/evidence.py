@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from operator import not_
 from typing import Literal
@@ -177,6 +178,11 @@ class Probe(Seen):
     """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
     nccl_suspect: str = Field(default="", exclude_if=not_)
     """Of `image`: an NCCL reported to crash on the V100 of this site."""
+
+
+def places_of(probe: Probe) -> list[tuple[str, str]]:
+    """Each host of a probe, with each of its rails."""
+    return [(node, rail) for rail in probe.rails for node in probe.nodes]
 
 
 def has_two_directions(probe: Probe) -> bool:
@@ -372,11 +378,7 @@ def dump_evidence(evidence: Evidence) -> str:
 
 
 def parse_evidence(text: str) -> Evidence:
-    """Reads the JSON form.
-
-    Raises:
-        UsageError: The text is not evidence of this version.
-    """
+    """Reads the JSON form; UsageError if the text is not evidence of this version."""
     try:
         return Evidence.model_validate_json(text)
     except ValidationError as error:
@@ -385,9 +387,7 @@ def parse_evidence(text: str) -> Evidence:
 
 def as_routing(device: str, lost: RoutingFault) -> RoutingSeen:
     """A lost route, for the evidence."""
-    return RoutingSeen(
-        device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind
-    )
+    return RoutingSeen(device=device, **asdict(lost))
 
 
 def as_seen(device: str, beside: ForeignSetting) -> ForeignSettingSeen:

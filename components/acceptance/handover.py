@@ -20,12 +20,11 @@ from components.acceptance.evidence import Evidence, days_since
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
 from components.acceptance.report.archive import (
-    Archived,
-    archived_evidence,
-    archived_request,
+    EVIDENCE,
     digest_of,
     keep_request,
     read_archived,
+    run_folder,
 )
 from components.acceptance.report.text import (
     LAB_NOTE,
@@ -65,11 +64,6 @@ class Asked:
     repairs: str = ""
     """Digest of all repairs up to this proof."""
 
-    @property
-    def place(self) -> Archived:
-        """The place of the request."""
-        return archived_request(self.stack, self.request)
-
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -88,11 +82,6 @@ class Named:
     asked: str = ""
     """For the gate: digest of the plan to prove."""
 
-    @property
-    def place(self) -> Archived:
-        """The place of the evidence."""
-        return archived_evidence(self.stack, self.run, self.evidence)
-
 
 _ASKED: Final = TypeAdapter(Asked)
 _NAMED: Final = TypeAdapter(Named)
@@ -109,18 +98,14 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
 
 
 def parse_asked(text: str) -> Asked:
-    """Read the stdin of the evidence step.
-
-    Raises:
-        UsageError: It is another text.
-    """
+    """Read the stdin of the evidence step; UsageError if it is another text."""
     return read_request(_ASKED, text, "question for acceptance")
 
 
 def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = None) -> str:
     """The stdout of the evidence step."""
     evidence = report.evidence
-    place = archived_evidence(stack, evidence.run, digest).path
+    place = run_folder(stack, evidence.run) / EVIDENCE
     verdicts = Counter(report.verdict_of(item.probe.name) for item in evidence.probes)
     verdict = f"{report.verdict}: {_counts(verdicts)}"
     earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
@@ -164,11 +149,7 @@ def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
 
 
 def parse_named(text: str) -> Named:
-    """Read the stdout of the evidence step.
-
-    Raises:
-        UsageError: It is another text.
-    """
+    """Read the stdout of the evidence step; UsageError if it is another text."""
     try:
         return _NAMED.validate_json(as_json(text))
     except ValidationError as error:
@@ -180,12 +161,12 @@ def parse_named(text: str) -> Named:
 def read_proof(named: Named, secrets: Mapping[str, str]) -> str:
     """Read the evidence that the state names, from the store if the site has one.
 
-    Raises:
-        UsageError: It is missing, or has another digest.
-        StoreError: The store refused, or no trusted key signed it.
+    UsageError: it is missing, or has another digest. StoreError: the store refused, or no trusted
+    key signed it.
     """
     if named.store is None:
-        return read_archived(named.place, PROVE_AGAIN.format(named.stack))
+        path = run_folder(named.stack, named.run) / EVIDENCE
+        return read_archived(path, named.evidence, PROVE_AGAIN.format(named.stack))
     from components.acceptance.report.store import open_store  # noqa: PLC0415 - most sites lack it
 
     return open_store(named.store, secrets).fetch(named.stack, named.run, named.evidence)
@@ -252,11 +233,7 @@ def render_accept_request(request: AcceptRequest) -> str:
 
 
 def parse_accept_request(text: str) -> AcceptRequest:
-    """Read a request.
-
-    Raises:
-        Bug: The text is not a request: only our own component writes them.
-    """
+    """Read a request; Bug if the text is another: only our own component writes them."""
     try:
         return TypeAdapter(AcceptRequest).validate_json(text)
     except ValidationError as error:

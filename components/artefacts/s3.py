@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from components.artefacts.web import Access, Answer, Call, FetchError, open_call
 
@@ -49,10 +49,7 @@ _BY_STATUS: Final[Mapping[int, str]] = {
     HTTPStatus.INSUFFICIENT_STORAGE: "QuotaExceeded",
 }
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 _EXPECTED: Final = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
-_KEY: Final = re.compile(r"<Key>([^<]*)</Key>")
-_NEXT: Final = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
 _IN_HEADER: Final = re.compile(r"[!-~]*")
 PAGE: Final = 1000
 """Names of one answer, the most that S3 gives."""
@@ -107,7 +104,7 @@ class Bucket:
             return answer.whole()
 
     def find(self, prefix: str) -> list[str]:
-        """The keys that begin with a prefix, sorted."""
+        """The keys that begin with a prefix, sorted; FetchError if they are too many."""
         query = {"list-type": "2", "max-keys": str(PAGE), "prefix": prefix}
         found: list[str] = []
         for _ in range(_MOST_PAGES):
@@ -116,11 +113,14 @@ class Bucket:
             if "<ListBucketResult" not in text:
                 what = "the answer is not a list of S3"
                 raise FetchError(answer.address, what, "correct `endpoint`, or see what serves it")
-            found += (html.unescape(each) for each in _KEY.findall(text))
-            if (more := _NEXT.search(text)) is None:
-                break
-            query["continuation-token"] = html.unescape(more[1])
-        return found
+            found += _tags(text, "Key")
+            if not (more := _tags(text, "NextContinuationToken")):
+                return found
+            query["continuation-token"] = more[0]
+        what = f"more than {len(found):,} names begin with {prefix}"
+        raise FetchError(
+            f"{self.name}/{prefix}", what, "take a narrower prefix, or delete old ones"
+        )
 
     @contextmanager
     def _call(
@@ -131,7 +131,7 @@ class Bucket:
             what = "the access key or the session token has a character that no header can have"
             raise FetchError(f"{base}/{self.name}", what, _KEYS)
         path = "/".join(part for part in (self.name, key) if part)
-        asked = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
+        asked = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
         address = f"{base}/{quote(path, safe='/-_.~')}{'?' if asked else ''}{asked}"
         kind = {"Content-Type": "application/octet-stream"} if body else {}
         call = Call(address, method, kind, body if method == "PUT" else None)
@@ -143,8 +143,8 @@ class Bucket:
             raise _explained(error) from error
 
 
-def _quoted(text: str) -> str:
-    return quote(text, safe="-_.~")
+def _tags(text: str, name: str) -> list[str]:
+    return [html.unescape(each) for each in re.findall(f"<{name}>([^<]*)</{name}>", text)]
 
 
 def _explained(error: FetchError) -> FetchError:
@@ -153,10 +153,8 @@ def _explained(error: FetchError) -> FetchError:
     code = found[1] if (found := _CODE.search(said)) else _BY_STATUS.get(error.status, "")
     if code in {"", "NoSuchKey"}:
         return error
-    unknown = (
-        html.unescape(words[1]).rstrip(".") if (words := _MESSAGE.search(said)) else "it refuses"
-    )
-    what, fix = _CAUSES.get(code, (unknown, "look that code up in the manual of the server"))
+    words = next(iter(_tags(said, "Message")), "it refuses").rstrip(".")
+    what, fix = _CAUSES.get(code, (words, "look that code up in the manual of the server"))
     expected = _EXPECTED.search(said)
     region = expected[1] or expected[2] if expected else error.headers.get("x-amz-bucket-region")
     if fix == _REGION and region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from components.checks.rows import known, rule
@@ -265,8 +265,14 @@ def check_stack_units(spec: ClusterSpec) -> Findings:
 
 def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
     """Find what must be in one unit and is not."""
+    ports = (  # also those of InfiniBand switches
+        PlacedPort(switch, name, port, ("switches", s, "ports", name))
+        for s, switch in enumerate(spec.switches)
+        for name, port in switch.ports.items()
+        if port.peer is None
+    )
     first: dict[str, PlacedPort] = {}
-    for port in _ports_to_hosts(spec):
+    for port in ports:
         leaf, unit = port.switch.name, units.get(port.switch.name)
         other = first.setdefault(port.host, port)
         if unit is None:
@@ -283,14 +289,6 @@ def _apart(spec: ClusterSpec, units: Mapping[str, str]) -> Findings:
             what = f"{switch.name} and its MLAG peer {peer} are in two units."
             place = at(("switches", s, "mlag_peer"), peer)
             yield Finding(what, (place,), "put both into one unit.")
-
-
-def _ports_to_hosts(spec: ClusterSpec) -> Iterator[PlacedPort]:
-    """Yield the ports of all switches to hosts, also those of InfiniBand switches."""
-    for s, switch in enumerate(spec.switches):
-        for name, port in switch.ports.items():
-            if port.peer is None:
-                yield PlacedPort(switch, name, port, ("switches", s, "ports", name))
 
 
 RULES: Final = (

@@ -327,12 +327,7 @@ RULES: Final = (
 
         The job reads the site from a ConfigMap, which has room for some 1,000 hosts.
         """,
-        requires(
-            "watch",
-            "kubernetes",
-            "the job is a CronJob",
-            _BY_CRON,
-        ),
+        requires("watch", "kubernetes", "the job is a CronJob", _BY_CRON),
         _too_large,
         requires(
             "watch.folder",

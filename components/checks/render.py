@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -78,9 +78,8 @@ _LINKED: Final = 10
 def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
     """Write problems in SARIF 2.1.0: one run with their rules, and a result for each.
 
-    Code review at GitHub, GitLab and Azure shows it beside the lines. The form follows the OASIS
-    standard; GitHub takes addresses relative to the repository's root. `here` is the folder of
-    relative paths.
+    GitHub takes addresses relative to the repository's root. `here` is the folder of relative
+    paths.
     """
     rules = [*dict.fromkeys(problem.rule for problem in problems)]
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
@@ -90,7 +89,9 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
         own = {"version": version("railyard-rdma")}
     except PackageNotFoundError:
         own = {}
-    driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": _rules(rules)}
+    pages = rule_pages()
+    described = [_rule(name, pages.get(name, name)) for name in rules]
+    driver = {"name": "Railyard", **own, "informationUri": f"{DOCS_SITE}/", "rules": described}
     run = {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
@@ -98,11 +99,6 @@ def render_sarif(problems: Sequence[Finding], here: Path) -> dict[str, Any]:
         "results": [_result(each, rules.index(each.rule), here, root) for each in problems],
     }
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _rules(names: Iterable[str]) -> list[dict[str, Any]]:
-    pages = rule_pages()
-    return [_rule(name, pages.get(name, name)) for name in names]
 
 
 def _rule(name: str, page: str) -> dict[str, Any]:
@@ -131,21 +127,17 @@ def _result(problem: Finding, index: int, here: Path, root: Path) -> dict[str, A
 
 
 def _location(place: Place, here: Path, root: Path) -> dict[str, Any]:
-    file, line = place.file or "", place.line or 1
+    file = os.path.relpath(os.path.normpath(here / (place.file or "")), root)
     found: dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": {"uri": _address(file, here, root), "uriBaseId": _ROOT},
-            "region": {"startLine": line, **_columns(place, here)},
+            "artifactLocation": {"uri": quote(file), "uriBaseId": _ROOT},
+            "region": {"startLine": place.line or 1, **_columns(place, here)},
         }
     }
     if place.path:
         found["logicalLocations"] = [{"fullyQualifiedName": render_path(place.path)}]
         found["message"] = {"text": f"{render_path(place.path)} = {place.value}"}
     return found
-
-
-def _address(file: str, here: Path, root: Path) -> str:
-    return quote(os.path.relpath(os.path.normpath(here / file), root))
 
 
 def _columns(place: Place, here: Path) -> dict[str, int]:

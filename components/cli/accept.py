@@ -132,14 +132,15 @@ def asked_of(loaded: Stack) -> Asked:
     )
 
 
-def connect(loaded: Stack) -> Calls:
-    """Connect to the API of the stack's cluster.
+def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
+    """Connect to the API of the stack's cluster, with `reach_secrets` or other ones.
 
     Raises:
         UsageError: The site has no cluster, or none has started yet.
         DeviceError: No server answers.
     """
-    secrets, access = loaded.reach_secrets, loaded.plan.acceptance.access
+    secrets = loaded.reach_secrets if secrets is None else secrets
+    access = loaded.plan.acceptance.access
     if access is None:
         raise UsageError(
             f"{loaded.name} lacks a cluster.\n  fix    name a stack whose site has kubernetes."

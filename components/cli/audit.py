@@ -34,17 +34,15 @@ from components.acceptance.report.publish import (
 from components.acceptance.report.text import render_table
 from components.acceptance.report.write import write_report
 from components.checks.render import render_sarif
+from components.cli.accept import connect
 from components.cli.app import command_app, say
 from components.cli.stack import Stack, load_file
-from components.core.errors import DeviceError
+from components.core.errors import DeviceError, UsageError
 from components.core.problem import Finding, Place, SpecPath
-from components.kubernetes.client import KubernetesCalls, read_kubeconfig
 from components.kubernetes.kubeconfig import pod_access
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
-from components.remote.host_session import run_on_hosts
-from components.remote.step import env_name
 from components.update.audit import Audit, run_audit
 
 app = command_app()
@@ -69,15 +67,10 @@ def audit(
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     elif form == "prometheus":
-        say(render_metrics(found.site, samples_of(found)), nl=False)
+        say(render_metrics(found.site, audit_samples(found.read, found.findings)), nl=False)
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
-
-
-def samples_of(found: Audit) -> Iterator[Sample]:
-    """Yield the metrics of an audit."""
-    return audit_samples(found.read, ((each.device, each.rule) for each in found.findings))
 
 
 def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
@@ -129,10 +122,11 @@ def watch(
         if not is_quiet:
             say(render_table(report), paint=True)
     text = render_metrics(site.spec.name, _samples(found, report, begun, times))
-    lines = _publish(site, text, metrics)
+    if is_quiet:
+        say(text, nl=False)
+    lines = _publish(site, text, None if is_quiet else metrics)
     if asked is not None and asked.conditions:
-        differences = [(each.device, each.rule, each.what) for each in found.findings]
-        lines += _set_conditions(site, secrets, find_faults(site.spec, report, differences))
+        lines += _set_conditions(site, secrets, find_faults(site.spec, report, found.findings))
     for line in lines:
         say(line, err=True)
     codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
@@ -166,16 +160,14 @@ def _samples(
         yield Sample("railyard_run_duration_seconds", {"part": part}, seconds)
         yield Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
         begun = ended
-    yield from samples_of(found)
+    yield from audit_samples(found.read, found.findings)
     yield from proof_samples(report) if report else ()
 
 
 def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
     """Write and push the metrics; give a line for each place that did not take them."""
     asked, lines = site.spec.watch, list[str]()
-    if metrics == Path("-"):
-        say(text, nl=False)
-    files = [metrics] if metrics is not None and metrics != Path("-") else []
+    files = [metrics] if metrics is not None else []
     if asked is not None and asked.folder is not None:
         files.append(Path(asked.folder) / f"railyard-{site.spec.name}.prom")
     for each in files:
@@ -194,13 +186,8 @@ def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
 def _set_conditions(
     site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[RailFault]]
 ) -> list[str]:
-    access = site.plan.acceptance.access
-    keys = {env_name(name): value for name, value in secrets.items()}
     try:
-        run = run_on_hosts((each.endpoint for each in access.servers) if access else (), keys)
-        kubeconfig = read_kubeconfig(access, run, secrets) if access else None
-        if kubeconfig is None:
-            return ["the node conditions were not written: no server has a kubeconfig"]
-        return write_conditions(KubernetesCalls(kubeconfig), site.spec, faults, datetime.now(UTC))
-    except DeviceError as error:
+        calls = connect(site, secrets)
+        return write_conditions(calls, site.spec, faults, datetime.now(UTC))
+    except (DeviceError, UsageError) as error:
         return [f"the node conditions were not written: {error}"]

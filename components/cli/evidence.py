@@ -30,6 +30,7 @@ from components.acceptance.report.archive import (
     keep_evidence,
     last_accepted,
     read_archived,
+    request_path,
     run_folder,
 )
 from components.acceptance.report.write import write_report
@@ -47,7 +48,8 @@ def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> 
     from components.acceptance.collect.probe_runs import collect_evidence  # noqa: PLC0415 - see above
 
     asked = parse_asked(sys.stdin.read())
-    request = parse_accept_request(read_archived(asked.place, f"run: pulumi up -s {asked.stack}"))
+    path, fix = request_path(asked.stack, asked.request), f"run: pulumi up -s {asked.stack}"
+    request = parse_accept_request(read_archived(path, asked.request, fix))
     stack, secrets, spec = request.stack, secrets_from(os.environ), request.acceptance.store
     keep = _shared(spec, stack, secrets) if spec and request.acceptance.policy.asked else None
     evidence = collect_evidence(request, number, secrets, run_folder(stack, number))
@@ -84,7 +86,7 @@ def gate(
     report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
     accepted = last_accepted(stack, named.run)
     before = judge_evidence(accepted) if accepted else None
-    page = write_report(report, run_folder(stack, named.run), before).html
+    page = write_report(report, run_folder(stack, named.run), before)
     say(f"{render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.gate_code)
@@ -97,10 +99,8 @@ PAIRS: Final = ("container", "host")
 def make_keys(comment: str) -> str:
     """Two new ed25519 pairs as `<pair>.private=` and `<pair>.public=` lines.
 
-    A value is the whole file in OpenSSH's form, as base64; a shell script can decode it.
-
-    Args:
-        comment: Ends the public keys; it shows a reader of authorized_keys their origin.
+    A value is the whole file in OpenSSH's form, as base64; a shell script can decode it. The
+    comment ends the public keys; it shows a reader of authorized_keys their origin.
     """
     # Only here: the steps of acceptance start faster without this library.
     from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - see above
@@ -112,13 +112,10 @@ def make_keys(comment: str) -> str:
         key = ed25519.Ed25519PrivateKey.generate()
         private = key.private_bytes(form.Encoding.PEM, openssh, form.NoEncryption())
         public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-        lines.append(_line(f"{pair}.private", private))
-        lines.append(_line(f"{pair}.public", public + f" railyard-{pair}@{comment}\n".encode()))
+        public += f" railyard-{pair}@{comment}\n".encode()
+        lines.append(f"{pair}.private={base64.b64encode(private).decode()}")
+        lines.append(f"{pair}.public={base64.b64encode(public).decode()}")
     return "\n".join(lines)
-
-
-def _line(name: str, content: bytes) -> str:
-    return f"{name}={base64.b64encode(content).decode()}"
 
 
 payload_app = command_app("Called by the step of the containers' SSH keys.")

@@ -88,8 +88,8 @@ def reboot_parts(groups: Sequence[RebootGroup]) -> Mapping[str, list[HostRebootS
     for group in groups:
         head = f"{group.unit}-" if group.unit else ""
         number = last.setdefault(head, 1)
-        full = len(parts.get(f"{head}{number}", ())) + len(group.steps) > HOSTS_A_STEP
-        if full and f"{head}{number}" in parts:
+        there = len(parts.get(f"{head}{number}", ()))
+        if there and there + len(group.steps) > HOSTS_A_STEP:
             last[head] = number = number + 1
         parts.setdefault(f"{head}{number}", []).extend(group.steps)
     return parts
@@ -136,8 +136,7 @@ def plan_reboots(
     for number, members in enumerate(apart, 1):
         names = tuple(host.node for host in members)
         steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
-        unit = units.get(members[0].name, "")
-        groups.append(RebootGroup(number, tuple(steps), unit))
+        groups.append(RebootGroup(number, tuple(steps), units.get(members[0].name, "")))
     return tuple(groups)
 
 

@@ -318,11 +318,8 @@ class HostRun(Turn[HostReboot]):
 def run_reboot_hosts(text: str, environ: Mapping[str, str]) -> str:
     """Perform the requests on stdin that the last run of this resource did not perform.
 
-    The hosts of a group go together. The output has a record of each host, and the evidence of
-    those that were looked at.
-
-    Raises:
-        DeviceError: Hosts of a group failed; the groups after it were not touched.
+    The hosts of a group go together; if any fails, the groups after it are not touched. The output
+    has a record of each host, and the evidence of those that were looked at.
     """
     was, said = read_records(environ.get(PREVIOUS_OUTPUT, "")), ""
     asked = [(part, parse_request(part.stdin)) for part in split_parts(text)]

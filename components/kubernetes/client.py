@@ -28,7 +28,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 import yaml
@@ -213,6 +213,7 @@ _FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 _CREDENTIAL: Final = "ExecCredential"
 _PROGRAM_DEADLINE_S: Final = 60.0
 """Deadline of the program that a kubeconfig names for the login; it may ask a person."""
+_MALFORMED: Final = (AttributeError, TypeError, ValueError)
 _EARLY: Final = timedelta(minutes=1)
 """A token that ends sooner than this is renewed first."""
 
@@ -224,15 +225,10 @@ def open_session(kubeconfig: str) -> Session:
         context = _named(document, "context", document["current-context"])
         user = _named(document, "user", context["user"])
         return Session(_named(document, "cluster", context["cluster"]), user)
-    except (yaml.YAMLError, OSError, LookupError, StopIteration) as error:
-        raise _unusable() from error
-    except (AttributeError, TypeError, ValueError) as error:
-        # A malformed kubeconfig; the error's text may contain a token or a key.
-        raise _unusable() from error.__cause__
-
-
-def _unusable() -> DeviceError:
-    return DeviceError("the cluster's kubeconfig cannot be used")
+    except (yaml.YAMLError, OSError, LookupError, StopIteration, *_MALFORMED) as error:
+        # The text of a malformed kubeconfig may contain a token or a key.
+        cause = error.__cause__ if isinstance(error, _MALFORMED) else error
+        raise DeviceError("the cluster's kubeconfig cannot be used") from cause
 
 
 def _named(document: Part, kind: str, name: str) -> Part:
@@ -307,10 +303,8 @@ class _Login:
                 self._ask()
         if self._token:
             return {"Authorization": f"Bearer {self._token}"}
-        if self._password:
-            shown = base64.b64encode(self._password.encode()).decode()
-            return {"Authorization": f"Basic {shown}"}
-        return {}
+        shown = base64.b64encode(self._password.encode()).decode()
+        return {"Authorization": f"Basic {shown}"} if shown else {}
 
     def _ask(self) -> None:
         status = _ask_program(self._program, self._cluster)
@@ -342,11 +336,8 @@ def _ask_program(program: Part, cluster: Part) -> Part:
             timeout=_PROGRAM_DEADLINE_S,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        why = (
-            f"exit status {error.returncode}"
-            if isinstance(error, subprocess.CalledProcessError)
-            else type(error).__name__
-        )
+        code = getattr(error, "returncode", None)
+        why = type(error).__name__ if code is None else f"exit status {code}"
         raise DeviceError(
             f"the kubeconfig logs in with the program {words[0]}, which fails: {why}.\n"
             f"  fix    {program.get('installHint') or 'run it by hand, and log in there'}"
@@ -410,16 +401,11 @@ class _Context(ssl.SSLContext):
         return super().wrap_socket(*args, **options)
 
 
-def _unnamed_file() -> IO[bytes]:
-    if sys.platform == "linux":
-        return os.fdopen(os.memfd_create("railyard"), "w+b")
-    return TemporaryFile()
-
-
 @contextmanager
 def _nameless(content: bytes) -> Generator[str]:
     """The path of a file in memory; off Linux, of a file that is named only while it is empty."""
-    with _unnamed_file() as file:
+    is_linux = sys.platform == "linux"
+    with os.fdopen(os.memfd_create("railyard"), "w+b") if is_linux else TemporaryFile() as file:
         file.write(content)
         file.flush()
         file.seek(0)

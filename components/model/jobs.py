@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -399,20 +400,15 @@ def _cron(text: str) -> str:
     if re.fullmatch(_CRON_WORDS, text):
         return text
     if text.startswith(("TZ=", "CRON_TZ=")):
-        raise refuse(
-            f"the schedule {text!r} names a time zone, which Kubernetes refuses there",
-            "write the zone as watch.time_zone.",
-        )
+        what = f"the schedule {text!r} names a time zone, which Kubernetes refuses there"
+        raise refuse(what, "write the zone as watch.time_zone.")
     fields = text.lower().split()
     if len(fields) != len(CRON_FIELDS):
         raise refuse(f"the schedule {text!r} does not have five fields", _CRON_FIX)
-    _, _, days, months, _ = (
-        _cron_field(text, *each) for each in zip(CRON_FIELDS, fields, strict=True)
-    )
+    _, _, days, months, _ = map(partial(_cron_field, text), CRON_FIELDS, fields)
     if fields[4] in {"*", "?"} and min(days) > max(_DAYS[month - 1] for month in months):
-        raise refuse(
-            f"the schedule {text!r} never comes: no such month has a day {min(days)}", _CRON_FIX
-        )
+        what = f"the schedule {text!r} never comes: no such month has a day {min(days)}"
+        raise refuse(what, _CRON_FIX)
     return text
 
 
@@ -429,10 +425,8 @@ def _cron_field(text: str, field: tuple[str, int, int, str], written: str) -> se
         elif not last:
             ends[1] = most if step else ends[0]
         if not least <= ends[0] <= ends[1] <= most or step == "0":
-            raise refuse(
-                f"the {name} {part!r} of the schedule {text!r} is not from {least} to {most}",
-                _CRON_FIX,
-            )
+            what = f"the {name} {part!r} of the schedule {text!r} is not from {least} to {most}"
+            raise refuse(what, _CRON_FIX)
         found |= {*range(ends[0], ends[1] + 1, int(step or 1))}
     return found
 
@@ -443,11 +437,8 @@ def _time_zone(name: str) -> str:
 
     known = available_timezones()
     if name == "Local" or (known and name not in known):
-        raise refuse(
-            f"{name!r} is no time zone of the IANA database",
-            "write a name such as Europe/Berlin or Etc/UTC.",
-            sorted(known),
-        )
+        fix = "write a name such as Europe/Berlin or Etc/UTC."
+        raise refuse(f"{name!r} is no time zone of the IANA database", fix, sorted(known))
     return name
 
 

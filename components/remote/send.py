@@ -34,7 +34,6 @@ from components.remote.sending import (
     SEND_DEADLINE_S,
     FilesRequest,
     Part,
-    Record,
     SendRequest,
     read_records,
     record_of,
@@ -98,14 +97,14 @@ class Sender:
         """
         await self._find_folder()
         digests = tuple(self.request.tools.values())
-        lacking = await self._settle(digests)
+        lacking = await self._run("settle", digests)
         for name, digest in self.request.tools.items():
             if digest in lacking:
-                answer = await self._run("put", (digest,), self.load(name, digest).decode())
-                self._demand(answer)
+                await self._run("put", (digest,), self.load(name, digest).decode())
                 self.sent.append(name)
-        if lacking and (left := await self._settle(digests)):
-            raise DeviceError(f"{self._where}: sent, and not there: {', '.join(sorted(left))}")
+        if lacking and (left := await self._run("settle", digests)):
+            where = self.request.endpoint.where
+            raise DeviceError(f"{where}: sent, and not there: {', '.join(sorted(left))}")
         return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
 
     async def remove(self) -> Evidence:
@@ -115,13 +114,8 @@ class Sender:
         """
         if self.request.place is not None:
             self.folder = ESXI_TOOLS
-        self._demand(await self._run("remove", ()))
+        await self._run("remove", ())
         return {"removed": True}
-
-    async def _settle(self, digests: tuple[str, ...]) -> set[str]:
-        answer = await self._run("settle", digests)
-        self._demand(answer)
-        return _lacking(answer)
 
     async def _find_folder(self) -> None:
         place = self.request.place
@@ -133,31 +127,30 @@ class Sender:
         self._demand(answer)
         self.folder = answer.stdout.strip()
 
-    async def _run(self, action: str, digests: tuple[str, ...], stdin: str = "") -> HostAnswer:
+    async def _run(self, action: str, digests: tuple[str, ...], stdin: str = "") -> set[str]:
+        """Let the script act, and return the digests that the host lacks."""
         head = {"tools": self.folder, "step": self.request.step, "action": action}
         variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
         command = f"sh -c {shlex.quote(variables + sending_script())} railyard {' '.join(digests)}"
         if self.request.place is None:
             command = f"sudo -n timeout -k 10 {SEND_DEADLINE_S:g} {command}"
-        return await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
-
-    @property
-    def _where(self) -> str:
-        return self.request.endpoint.where
+        answer = await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
+        self._demand(answer)
+        return _lacking(answer)
 
     def _demand(self, answer: HostAnswer) -> None:
         if answer.exit_status == 0:
             return
-        words = _last_words(answer)
+        words, where = _last_words(answer), self.request.endpoint.where
         if "sudo" in words and "password" in words:
             user = self.request.endpoint.user
             raise DeviceError(
-                f"{self._where} wants a password for sudo. Add as root, with visudo:\n"
+                f"{where} wants a password for sudo. Add as root, with visudo:\n"
                 f"          {user} ALL=(root) NOPASSWD: ALL"
             )
         fix = next((fix for part, fix in _FIXES.items() if part in words), "see the words above")
         raise DeviceError(
-            f"{self._where}: the tools cannot be put into {self.folder}: {words}.\n"
+            f"{where}: the tools cannot be put into {self.folder}: {words}.\n"
             f"  fix    {fix}. Nothing was run or changed; then run again"
         )
 
@@ -243,30 +236,18 @@ def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
     )
 
 
+def _sender(stdin: str, session: HostSession) -> Sender:
+    return Sender(read_request(REQUEST, stdin, "request to send tools"), session)
+
+
 _Work = Callable[[Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
-
-
-async def _send_tools(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
-    return await Sender(read_request(REQUEST, stdin, "request to send tools"), session).send()
-
-
-async def _remove_tools(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
-    return await Sender(read_request(REQUEST, stdin, "request to send tools"), session).remove()
-
-
-async def _send_files(_: Endpoint, stdin: str, session: HostSession) -> Evidence:
-    return await send(read_request(FILES_REQUEST, stdin, "request to send files"), session)
-
-
-async def _remove_files(endpoint: Endpoint, _: str, session: HostSession) -> Evidence:
-    return await remove(FilesRequest(endpoint, {}), session)
-
-
 _WORK: Final[Mapping[str, _Work]] = {
-    "tools": _send_tools,
-    "remove-tools": _remove_tools,
-    "files": _send_files,
-    "remove-files": _remove_files,
+    "tools": lambda _, stdin, session: _sender(stdin, session).send(),
+    "remove-tools": lambda _, stdin, session: _sender(stdin, session).remove(),
+    "files": lambda _, stdin, session: send(
+        read_request(FILES_REQUEST, stdin, "request to send files"), session
+    ),
+    "remove-files": lambda on, _, session: remove(FilesRequest(on, {}), session),
 }
 """End of a step's line, after ` device `, to what this process does on the host."""
 _ENDPOINT: Final = TypeAdapter(Endpoint)
@@ -294,9 +275,13 @@ class StepsRun:
         printed = self.environ.get(PREVIOUS_OUTPUT, "")
         was, before, said = read_records(printed), list[Part](), ""
         names = {part.step for part in self.parts}
-        gone = [record for name, (record, _) in was.items() if name not in names]
         on = next((part.on for part in self.parts if part.step == main), "")
-        answer = await self.undo([_left(record, on) for record in gone])
+        gone = [
+            Part(name, on, delete=record.get("delete", ""), seconds=record.get("seconds", "0"))
+            for name, (record, _) in was.items()
+            if name not in names
+        ]
+        answer = await self.undo(gone)
         for part in self.parts:
             record = record_of(part)
             last, output = was.get(part.step, ({}, ""))
@@ -347,12 +332,6 @@ class StepsRun:
         stdin = secrets_from(self.environ)[part.secret] if part.secret else part.stdin
         deadline_s = float(part.seconds) + 2 * KILL_AFTER_S
         return await session.run(line, stdin=stdin, deadline_s=deadline_s)
-
-
-def _left(record: Record, on: str) -> Part:
-    """Return a step that is gone, as far as its undo needs it."""
-    delete, seconds = record.get("delete", ""), record.get("seconds", "0")
-    return Part(record["step"], on, delete=delete, seconds=seconds)
 
 
 def run_steps(text: str, main: str, environ: Mapping[str, str]) -> HostAnswer:

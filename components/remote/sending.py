@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
@@ -161,23 +161,25 @@ class Part:
 
 def render_parts(steps: Iterable[tuple[RemoteStep, str]]) -> str:
     """Render steps with their repair notes: lines about each, then its stdin as it is."""
-    return "".join(line for step, note in steps for line in _part(step, note))
+    return "".join(_part(step, note) for step, note in steps)
 
 
-def _part(step: RemoteStep, note: str) -> Iterator[str]:
-    yield f"{_FIRST}{step.name}\n"
-    if step.dialect != "device":
-        yield f"{_HEAD}on {render_endpoint(step.endpoint)}\n"
-    yield f"{_HEAD}create {render_step_command(step, step.apply)}\n"
-    if step.undo is not None:
-        yield f"{_HEAD}delete {render_step_command(step, step.undo)}\n"
-    yield f"{_HEAD}seconds {step.deadline_s:g}\n"
+def _part(step: RemoteStep, note: str) -> str:
+    is_request = step.dialect == "device"
+    about = {
+        "step": step.name,
+        "on": "" if is_request else render_endpoint(step.endpoint),
+        "create": render_step_command(step, step.apply),
+        "delete": step.undo and render_step_command(step, step.undo),
+        "seconds": f"{step.deadline_s:g}",
+        "secret": step.secret_stdin,
+    }
+    head = "".join(f"{_HEAD}{key} {value}\n" for key, value in about.items() if value)
     if step.secret_stdin is not None:
-        yield f"{_HEAD}secret {step.secret_stdin}\n"
-    elif step.dialect == "device":
-        yield with_repair(step.desired, note)
-    else:
-        yield step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else "")
+        return head
+    if is_request:
+        return head + with_repair(step.desired, note)
+    return head + step.desired + (f"{REPAIR_LINE}{one_line(note)}\n" if note else "")
 
 
 def split_parts(text: str) -> tuple[Part, ...]:

@@ -22,6 +22,7 @@ from components.acceptance.report.publish import (
     merged,
     write_conditions,
 )
+from components.core.problem import Finding
 from components.kubernetes.client import Answer, Body
 from tests.golden.site import load_example
 from tests.lab_physics.site import Site, take_evidence
@@ -29,6 +30,10 @@ from tests.lab_physics.site import Site, take_evidence
 SPEC = load_example("dgx-roce")
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 FAULT = RailFault("PROOF_LINK", "rail-0", "the NIC, cable or switch port of gpu01 rail-0")
+
+
+def differs(device: str, kind: str, text: str) -> Finding:
+    return Finding(text, device=device, rule=kind)
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +86,16 @@ def test_a_proven_and_audited_site_is_healthy(good: Report) -> None:
 
 
 def test_a_difference_at_a_switch_port_belongs_to_the_rail_behind_it(good: Report) -> None:
-    found = find_faults(SPEC, good, [("leaf-01", "setting", "mtu_bytes of port 1/2 is 1500")])
+    found = find_faults(
+        SPEC, good, [differs("leaf-01", "setting", "mtu_bytes of port 1/2 is 1500")]
+    )
     assert [(each.code, each.rail) for each in found["gpu01"]] == [("AUDIT_SETTING", "rail-1")]
     assert found["gpu02"] == ()
 
 
 @pytest.mark.parametrize("name", ["enp132s0", "0000:84:00.0", "rail-1"])
 def test_a_difference_at_a_card_belongs_to_its_rail(good: Report, name: str) -> None:
-    found = find_faults(SPEC, good, [("gpu02", "setting", f"nic.{name} mtu_bytes is 1500")])
+    found = find_faults(SPEC, good, [differs("gpu02", "setting", f"nic.{name} mtu_bytes is 1500")])
     assert [each.rail for each in found["gpu02"]] == ["rail-1"]
 
 
@@ -102,7 +109,7 @@ def test_a_difference_at_a_card_belongs_to_its_rail(good: Report, name: str) -> 
     ],
 )
 def test_other_differences_accuse_no_rail(good: Report, difference: tuple[str, str, str]) -> None:
-    assert find_faults(SPEC, good, [difference]) == {"gpu01": (), "gpu02": ()}
+    assert find_faults(SPEC, good, [differs(*difference)]) == {"gpu01": (), "gpu02": ()}
 
 
 def test_a_suspect_accuses_the_rail_of_its_host(good: Report) -> None:
@@ -130,7 +137,7 @@ def test_a_busy_or_failed_node_without_an_accused_rail_is_left_as_it_is(good: Re
 
 
 def test_a_silent_node_is_left_as_it_is(good: Report) -> None:
-    assert {*find_faults(SPEC, good, [("gpu01", "unread", "no route")])} == {"gpu02"}
+    assert {*find_faults(SPEC, good, [differs("gpu01", "unread", "no route")])} == {"gpu02"}
 
 
 def test_the_form_of_nvsentinel_survives_any_text() -> None:

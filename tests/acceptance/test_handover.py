@@ -20,7 +20,12 @@ from components.acceptance.handover import (
 )
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report import archive
-from components.acceptance.report.archive import keep_evidence, keep_request, read_archived
+from components.acceptance.report.archive import (
+    keep_evidence,
+    keep_request,
+    read_archived,
+    request_path,
+)
 from components.acceptance.report.text import PASSED_LINE
 from components.acceptance.report.write import write_report
 from components.core.errors import UsageError
@@ -112,7 +117,8 @@ def test_few_probes_have_a_line_each() -> None:
 
 def test_a_request_is_found_by_its_digest_and_the_last_one_is_kept(folder: Path) -> None:
     asked = parse_asked(hand_over(REQUEST, TEXT, keep=True))
-    assert parse_accept_request(read_archived(asked.place, "")) == REQUEST
+    text = read_archived(request_path("dev", asked.request), asked.request, "")
+    assert parse_accept_request(text) == REQUEST
     keep_request("dev", "another")
     assert len(list((folder / "dev" / "requests").iterdir())) == 1
 
@@ -132,7 +138,7 @@ def test_evidence_is_what_the_digest_names_after_the_report_too(folder: Path) ->
     assert named.verdict.startswith("passed: 3 of 3 passed")
     assert named.archive == ".railyard/dev/run-0007/evidence.json"
     write_report(report, folder / "dev" / "run-0007")
-    assert parse_evidence(read_archived(named.place, "")) == evidence
+    assert parse_evidence(read_archived(Path(named.archive), named.evidence, "")) == evidence
 
 
 def test_an_archive_that_is_missing_or_another_is_told_apart(folder: Path) -> None:
@@ -141,11 +147,11 @@ def test_an_archive_that_is_missing_or_another_is_told_apart(folder: Path) -> No
     place = folder / "dev" / "run-0007" / "evidence.json"
     place.write_text(place.read_text() + "\n")
     with pytest.raises(UsageError, match=r"evidence\.json was changed: its digest is") as changed:
-        read_archived(named.place, "prove again")
+        read_archived(place, named.evidence, "prove again")
     assert "fix    prove again" in str(changed.value)
     place.unlink()
     with pytest.raises(UsageError, match="is missing, but the state of the stack names it"):
-        read_archived(named.place, "prove again")
+        read_archived(place, named.evidence, "prove again")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "the evidence itself", TEXT])

@@ -16,6 +16,7 @@ from components.acceptance.report.publish import (
     proof_samples,
     render_metrics,
 )
+from components.core.problem import Finding
 from tests.lab_physics.site import Site, take_evidence
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -58,7 +59,7 @@ def test_each_metric_has_one_help_and_one_type_before_its_samples(evidence: Evid
 
 
 def test_a_label_cannot_leave_its_quotes_or_begin_another_line() -> None:
-    found = [*audit_samples([], [('a"} 1\nevil 1\\\x1b[2J', "setting")])]
+    found = [*audit_samples([], [Finding("x", device='a"} 1\nevil 1\\\x1b[2J', rule="setting")])]
     *_, line = render_metrics("s", found).splitlines()
     assert line == (
         r'railyard_deviations{site="s",device="a\"} 1\\nevil 1\\\\x1b[2J",kind="setting"} 1'
@@ -66,7 +67,8 @@ def test_a_label_cannot_leave_its_quotes_or_begin_another_line() -> None:
 
 
 def test_an_audit_counts_by_device_and_kind() -> None:
-    found = [("gpu01", "setting"), ("gpu01", "setting"), ("gpu02", "unread")]
+    kinds = [("gpu01", "setting"), ("gpu01", "setting"), ("gpu02", "unread")]
+    found = [Finding("x", device=device, rule=kind) for device, kind in kinds]
     samples = [*audit_samples(["leaf-01", "gpu01"], found)]
     assert values(samples, "railyard_deviations") == {("gpu01", "setting"): 2}
     read = {("leaf-01",): 1, ("gpu01",): 1, ("gpu02",): 0}

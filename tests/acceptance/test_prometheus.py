@@ -25,6 +25,7 @@ from components.acceptance.report.publish import (
     render_metrics,
 )
 from components.core.plain_text import one_line
+from components.core.problem import Finding
 from lab.cluster.process import wait_until
 from lab.debian import MONITORING_PACKAGES, unpacked
 from tests.lab_physics.site import Site, take_evidence
@@ -45,11 +46,13 @@ def programs() -> Path:
 def text() -> str:
     site = Site()
     site.break_port("gpu01", 1, trust="L2")
+    kinds = {ODD: "setting", "gpu01": "unread"}
+    found = [Finding("x", device=device, rule=kind) for device, kind in kinds.items()]
     samples = [
         Sample("railyard_run_timestamp_seconds", {}, 1.0),
         Sample("railyard_run_duration_seconds", {"part": "audit"}, 1.25),
         Sample("railyard_run_success", {"part": "audit"}, 1.0),
-        *audit_samples(["leaf-01"], [(ODD, "setting"), ("gpu01", "unread")]),
+        *audit_samples(["leaf-01"], found),
         *proof_samples(judge_evidence(take_evidence(site))),
     ]
     return render_metrics("dgx-roce", samples)

@@ -107,10 +107,10 @@ def test_markdown_has_a_row_per_finding(failed: Report) -> None:
 
 
 def test_files_are_written_whole(failed: Report, tmp_path: Path) -> None:
-    files = write_report(failed, tmp_path / "new" / "run-1")
+    page = write_report(failed, tmp_path / "new" / "run-1")
     write_report(failed, tmp_path / "new" / "run-1")
-    assert parse_evidence(files.evidence.read_text()) == failed.evidence
-    assert sorted(path.name for path in files.html.parent.iterdir()) == [
+    assert parse_evidence(page.with_name("evidence.json").read_text()) == failed.evidence
+    assert sorted(path.name for path in page.parent.iterdir()) == [
         "evidence.json",
         "report.ctrf.json",
         "report.html",

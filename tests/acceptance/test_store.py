@@ -23,6 +23,7 @@ from components.acceptance.report.store import (
     verify,
 )
 from components.core.errors import RailyardError, UsageError
+from components.core.limits import LOG_BYTES
 from tests.acceptance.stores import EVIDENCE, KEY, OTHER, keep, opened, spec_of
 
 PROVEN = Path(".railyard/dev/run-0007/evidence.json")
@@ -147,6 +148,33 @@ def test_a_run_that_is_not_what_it_says_proves_nothing(
     (why,) = store.bring("dev")
     assert words in why
     assert latest_evidence("dev") is None
+
+
+def _pipe(part: Path) -> None:
+    part.unlink()
+    os.mkfifo(part)
+
+
+def _swell(part: Path) -> None:
+    os.truncate(part, LOG_BYTES + 1)
+
+
+@pytest.mark.parametrize("change", [_pipe, _swell])
+@pytest.mark.parametrize("part", ["evidence.json", "evidence.json.minisig"])
+def test_a_part_that_may_not_end_is_not_read(
+    store: Store, change: Callable[[Path], None], part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(store)
+    path = _run(store) / part
+    change(path)
+    monkeypatch.chdir("../second")
+    (why,) = store.bring("dev")
+    assert why == (
+        "evidence_store: it is not a regular file, or longer than 64 MiB.\n"
+        f"  where  {path}\n  fix    find out who wrote it, and remove it."
+    )
+    with pytest.raises(WrongRunError, match="not a regular file"):
+        store.fetch("dev", 7)
 
 
 def test_an_untrusted_key_proves_nothing(store: Store) -> None:

@@ -157,3 +157,16 @@ def test_names_in_a_list_are_read_page_by_page_and_unescaped(tmp_path: Path) -> 
         site.files = dict.fromkeys(pages, b"<html>Please log in</html>")
         with pytest.raises(FetchError, match="the answer is not a list of S3"):
             bucket.find("a/b ")
+
+
+def test_a_list_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "list-type=2&max-keys=1000&prefix=dev%2F"
+    page = b"<ListBucketResult><Key>dev/1</Key><NextContinuationToken>t</NextContinuationToken>"
+    pages = {f"/proofs?{first}": page, f"/proofs?continuation-token=t&{first}": page}
+    monkeypatch.setattr("components.artefacts.s3._MOST_PAGES", 2)
+    authority = Authority("s3")
+    with serve(tmp_path, authority, Site(pages)) as site:
+        bucket = Bucket("proofs", "us-east-1", EXAMPLE, site.address, authority.pem)
+        with pytest.raises(FetchError, match="more than 2 names begin with dev/") as raised:
+            bucket.find("dev/")
+    assert raised.value.fix == "take a narrower prefix, or delete old ones"

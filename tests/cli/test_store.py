@@ -130,7 +130,7 @@ def test_collecting_stores_a_signed_run(
     assert (done.code, done.err) == (0, "")
     named = parse_named(done.out)
     assert named.store == store.spec
-    assert store.fetch("dev", 8, named.evidence) == named.place.path.read_text()
+    assert store.fetch("dev", 8, named.evidence) == Path(named.archive).read_text()
     assert last_accepted("dev", 8) == EVIDENCE  # proven on another machine
 
 

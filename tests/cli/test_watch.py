@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
+import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -13,6 +17,8 @@ import pytest
 from components.acceptance.evidence import Evidence
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.report.archive import MOST_RUNS
+from components.acceptance.report.publish import push_metrics
+from components.core.errors import DeviceError
 from components.kubernetes.client import open_session, read_kubeconfig
 from components.kubernetes.kubeconfig import POD_ACCESS, pod_access
 from components.kubernetes.planes.base import ClusterRef
@@ -119,6 +125,47 @@ def test_a_silent_pushgateway_and_a_missing_folder_are_named_together(
     assert "/no/such/folder/railyard-dgx-roce.prom: the metrics were not written" in done.err
     assert "the Pushgateway http://127.0.0.1:9 did not answer" in done.err
     assert not Path("/no").exists()
+
+
+@contextmanager
+def endless(begin: bytes, more: bytes, pause_s: float) -> Generator[str]:
+    """Serve one answer that does not end, in pieces, until the client goes."""
+
+    def answer(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.sendall(begin)
+            gone = time.monotonic() + 5
+            while time.monotonic() < gone:
+                client.sendall(more)
+                ready, _, _ = select.select([client], [], [], pause_s)
+                if ready and not client.recv(1 << 16):
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("begin", "more", "pause_s", "words"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", 0.01, "did not answer: no end within 0.3 s"),
+        (b"HTTP/1.1 400 Bad\r\n\r\n", b"a", 0.01, "refused the metrics: 400 aaa"),
+        (b"HTTP/1.1 400 Bad\r\n\r\n", b"a" * (1 << 20), 0, "refused the metrics: 400 aaa"),
+    ],
+)
+def test_a_pushgateway_that_does_not_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes, more: bytes, pause_s: float, words: str
+) -> None:
+    monkeypatch.setattr("components.acceptance.report.publish.PUSH_DEADLINE_S", 0.3)
+    with (
+        endless(begin, more, pause_s) as address,
+        pytest.raises(DeviceError, match=f"the Pushgateway {address} {words}"),
+    ):
+        push_metrics(address, "dgx-roce", "text\n")
 
 
 def test_conditions_without_a_cluster_are_named(railyard: Call, site: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from threading import BoundedSemaphore, Lock
 from typing import Final, cast
 
@@ -37,9 +38,6 @@ POLL_S: Final = 0.5
 LIST_S: Final = 2.0
 """Seconds for which a list of the probes' pods is reused: 1,024 pods are some 5 MB."""
 REQUEST_DEADLINE_S: Final = 30.0
-_NOT_FOUND: Final = 404
-_FIRST_ERROR: Final = 400
-
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "v1": ("Pod", "Service", "ConfigMap"),
     "batch/v1": ("Job",),
@@ -48,31 +46,6 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """API to the kinds that jobs use, all in a namespace."""
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """`Api` of an unreachable cluster: it raises the reason, which then appears in the evidence."""
-
-    why: str
-
-    def get(self, path: str) -> Body | None:
-        """Refuse with a DeviceError."""
-        del path
-        raise DeviceError(self.why)
-
-    def text(self, path: str) -> str:
-        """Refuse, as `get` does."""
-        del path
-        raise DeviceError(self.why)
-
-    def post(self, path: str, body: Body) -> None:
-        """Refuse, as `get` does."""
-        del path, body
-        raise DeviceError(self.why)
-
-    def delete(self, path: str) -> None:
-        """Do nothing: without a cluster no object exists."""
 
 
 class KubernetesApi:
@@ -86,7 +59,7 @@ class KubernetesApi:
     def _call(self, method: str, path: str, body: Body | None = None) -> Answer:
         with self._gate:
             answer = self._calls.call(method, path, body)
-        if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
+        if answer.status >= HTTPStatus.BAD_REQUEST and answer.status != HTTPStatus.NOT_FOUND:
             raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {answer.text}")
         return answer
 
@@ -94,7 +67,11 @@ class KubernetesApi:
         """Read one object or list."""
         answer = self._call("GET", path)
         try:
-            return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
+            return (
+                None
+                if answer.status == HTTPStatus.NOT_FOUND
+                else cast("Body", json.loads(answer.text))
+            )
         except ValueError as error:
             raise DeviceError(f"the cluster answered GET {path} with no JSON: {error}") from error
 
@@ -104,7 +81,7 @@ class KubernetesApi:
 
     def post(self, path: str, body: Body) -> None:
         """Create one object."""
-        if self._call("POST", path, body).status == _NOT_FOUND:
+        if self._call("POST", path, body).status == HTTPStatus.NOT_FOUND:
             raise DeviceError(
                 f"the cluster does not serve {path}: is the operator of that kind installed?"
             )
@@ -112,6 +89,17 @@ class KubernetesApi:
     def delete(self, path: str) -> None:
         """Delete one object; it stays until all that it owns is gone."""
         self._call("DELETE", f"{path}?propagationPolicy=Foreground")
+
+
+class Absent(KubernetesApi):
+    """`Api` of an unreachable cluster: it raises the reason, which then appears in the evidence."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def _call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        del method, path, body
+        raise DeviceError(self.why)
 
 
 @dataclass
@@ -128,6 +116,10 @@ class PodList:
     _lists: dict[str, tuple[float, Mapping[str, Body]]] = field(
         default_factory=dict[str, tuple[float, Mapping[str, Body]]], init=False
     )
+
+    def __post_init__(self) -> None:
+        """Hand all other calls on."""
+        self.text, self.post, self.delete = self.api.text, self.api.post, self.api.delete
 
     def get(self, path: str) -> Body | None:
         """Read one object or list, or find a pod in the list of its namespace."""
@@ -150,37 +142,21 @@ class PodList:
         listed: list[Body] = answer.get("items") or []
         return {pod["metadata"]["name"]: pod for pod in listed}
 
-    def text(self, path: str) -> str:
-        """Read a log."""
-        return self.api.text(path)
-
-    def post(self, path: str, body: Body) -> None:
-        """Create one object."""
-        self.api.post(path, body)
-
-    def delete(self, path: str) -> None:
-        """Delete one object."""
-        self.api.delete(path)
-
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
     """One run of one probe on the cluster."""
 
-    log: str
-    ended: bool
+    log: str = ""
+    ended: bool = False
     """The job ended within the deadline, without being stopped."""
-    succeeded: bool
-    reason: str
+    succeeded: bool = False
+    reason: str = ""
     """Why it did not end well, in the cluster's words; empty when it did."""
 
 
 def collection_of(body: Body) -> str:
-    """The path at which the API creates an object.
-
-    Raises:
-        Bug: Jobs do not use this kind.
-    """
+    """The path at which the API creates an object; Bug if jobs do not use this kind."""
     version, kind = body["apiVersion"], body["kind"]
     if kind not in _KINDS.get(version, ()):
         raise Bug(f"a probe cannot create {kind} of {version}. Please open an issue.")
@@ -263,7 +239,7 @@ def run_probe(
             said = _said_by_others(api, objects, watched)
             ran = replace(ran, reason="; ".join((ran.reason, *said)))
     except DeviceError as error:
-        ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
+        ran = ProbeRun(reason=str(error))
     left = _clean(api, objects, clock)
     return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
 
@@ -316,10 +292,9 @@ def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: ProbeWait) -
     while True:
         current = api.get(path_of(body))
         end = _GONE if current is None and body["kind"] == "Pod" else end_of(current or {})
-        if end is not None:
-            return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
-        if wait.is_over(api, objects):
-            return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason=wait.words)
+        if end is not None or wait.is_over(api, objects):
+            reason = wait.words if end is None else end
+            return ProbeRun(_log_of(api, body), end is not None, end == "", reason)
         pause()
 
 

@@ -144,7 +144,7 @@ def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], l
         return batch, []
     free, busy = list[ProbePlan](), list[ProbePlan]()
     for each in batch:
-        (busy if this.turn.why_busy(_objects(this, each)) else free).append(each)
+        (busy if this.turn.why("busy", _objects(this, each)) else free).append(each)
     return free, busy
 
 
@@ -206,28 +206,25 @@ def _evidence_of(
     snapshots: tuple[Snapshot, Snapshot],
 ) -> list[ProbeEvidence]:
     crossed = Counter(way for probe, _ in ready for way in {*map(_way, probe.hops)})
-    shared = {way: count for way, count in crossed.items() if count > 1}
-    why_busy = this.turn.is_busy_now  # looks at the nodes again; once a round is enough
+
+    def shared(hop: Hop) -> Hop:
+        device, _, sends = way = _way(hop)
+        counts = (crossed[way], crossed[device, ADAPTERS, sends])
+        return hop.model_copy(update={"shared": next((each for each in counts if each > 1), 0)})
+
+    again = True  # look at the nodes again; once a round is enough
     found: list[ProbeEvidence] = []
     for (probe, objects), (ran, took_s) in zip(ready, runs, strict=True):
         taken = ""
         # A pod that was preempted is gone with its log; one that failed leaves a log.
         if not ran.ended or not (ran.succeeded or ran.log):
-            taken = why_busy(objects)
-            why_busy = this.turn.why_busy
+            taken, again = this.turn.why("busy", objects, again=again), False
         if taken:
             found.append(_skipped(this, probe, taken))
-            continue
-        item = _evidence(this, probe, ran, snapshots, took_s)
-        counts = (
-            shared.get(_way(hop)) or shared.get((hop.device, ADAPTERS, _way(hop)[2]), 0)
-            for hop in item.hops
-        )
-        hops = tuple(
-            hop.model_copy(update={"shared": count})
-            for hop, count in zip(item.hops, counts, strict=True)
-        )
-        found.append(item.model_copy(update={"hops": hops, "round": probe.round}))
+        else:
+            item = _evidence(this, probe, ran, snapshots, took_s)
+            hops = tuple(map(shared, item.hops))
+            found.append(item.model_copy(update={"hops": hops, "round": probe.round}))
     return found
 
 
@@ -257,13 +254,10 @@ def _skipped(this: Round, probe: ProbePlan, why: str) -> ProbeEvidence:
 
 
 def _unreachable(plan: AcceptancePlan, lost: Mapping[str, str]) -> tuple[Unreachable, ...]:
-    addresses = {source.endpoint.device: source.endpoint for source in plan.sources}
+    ends = {source.endpoint.device: source.endpoint for source in plan.sources}
+    places = {name: f"{end.address}:{end.port}" for name, end in ends.items()}
     return tuple(
-        Unreachable(
-            device=name,
-            address=f"{addresses[name].address}:{addresses[name].port}",
-            detail=detail.splitlines()[0],
-        )
+        Unreachable(device=name, address=places[name], detail=detail.splitlines()[0])
         for name, detail in sorted(lost.items())
     )
 
@@ -276,12 +270,10 @@ async def _run(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
 
 def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     if this.api is None or probe.job is None:
-        return ProbeRun("", ended=False, succeeded=False, reason="the site lacks a cluster")
-    if isinstance(this.api, Absent):
-        return ProbeRun("", ended=False, succeeded=False, reason=this.api.why)
-    broken = this.turn.why_broken(objects)
-    if broken:
-        return ProbeRun("", ended=False, succeeded=False, reason=broken)
+        return ProbeRun(reason="the site lacks a cluster")
+    why = this.api.why if isinstance(this.api, Absent) else this.turn.why("broken", objects)
+    if why:
+        return ProbeRun(reason=why)
     return run_probe(
         this.api,
         objects,
@@ -297,13 +289,11 @@ def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[Count
     Reading every device around every probe would grow with the square of the hosts.
     """
     hops = {(hop.device, hop.interface) for probe in probes for hop in probe.hops}
-    found: list[CounterSource] = []
-    for source in plan.sources:
-        device = source.endpoint.device
-        names = tuple(name for name in source.interfaces if (device, name) in hops)
-        if names:
-            found.append(replace(source, interfaces=names))
-    return found
+    return [
+        replace(each, interfaces=names)
+        for each in plan.sources
+        if (names := tuple(at for at in each.interfaces if (each.endpoint.device, at) in hops))
+    ]
 
 
 def _evidence(
@@ -357,8 +347,7 @@ async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeR
         ran = _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
         if ran.succeeded:
             return ran
-        reason = f"{ran.reason}; server: {await _last_words(server)}"
-        return ProbeRun(ran.log, ended=ran.ended, succeeded=False, reason=reason)
+        return replace(ran, reason=f"{ran.reason}; server: {await _last_words(server)}")
     finally:
         # Its own deadline on the host ends what a cancelled session leaves behind.
         server.cancel()
@@ -383,11 +372,10 @@ async def _try(
 
 def _as_run(answer: HostAnswer | DeviceError, deadline_s: float) -> ProbeRun:
     if isinstance(answer, DeviceError):
-        return ProbeRun("", ended=False, succeeded=False, reason=str(answer))
+        return ProbeRun(reason=str(answer))
     log = answer.stdout + answer.stderr
     if answer.exit_status in _TIMED_OUT:
-        reason = f"no end within {deadline_s:g} s"
-        return ProbeRun(log, ended=False, succeeded=False, reason=reason)
+        return ProbeRun(log, reason=f"no end within {deadline_s:g} s")
     good = answer.exit_status == 0
     reason = "" if good else f"ended with status {answer.exit_status}: {_last_line(log)}"
     return ProbeRun(log, ended=True, succeeded=good, reason=reason)
@@ -417,21 +405,17 @@ async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + look.takeover_s
-    seen = await _look_once(look, secrets)
-    while seen.lacks_master and loop.time() + ASK_AGAIN_S < deadline:
+    while True:
+        answer = await _try(HostCommand(look.endpoint, look.script), look.deadline_s, secrets)
+        if isinstance(answer, DeviceError):
+            return IbFacts(why_nothing=str(answer).splitlines()[0])
+        if answer.exit_status != 0 and not answer.stdout:
+            last = _last_line(answer.stderr)
+            return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
+        seen = parse_ib_look(answer.stdout)
+        if not seen.lacks_master or loop.time() + ASK_AGAIN_S >= deadline:
+            return seen
         await asyncio.sleep(ASK_AGAIN_S)
-        seen = await _look_once(look, secrets)
-    return seen
-
-
-async def _look_once(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
-    answer = await _try(HostCommand(look.endpoint, look.script), look.deadline_s, secrets)
-    if isinstance(answer, DeviceError):
-        return IbFacts(why_nothing=str(answer).splitlines()[0])
-    if answer.exit_status != 0 and not answer.stdout:
-        last = _last_line(answer.stderr)
-        return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
-    return parse_ib_look(answer.stdout)
 
 
 MEMLOCK_DEADLINE_S: Final = 120.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,13 +91,12 @@ def _requests(spec: Body) -> dict[str, int]:
     running = list(spec.get("containers") or [])
     first = list(spec.get("initContainers") or [])
     running += [each for each in first if each.get("restartPolicy") == "Always"]
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for container in running:
-        for name, count in _of_container(container).items():
-            total[name] = total.get(name, 0) + count
+        total.update(_of_container(container))
     for container in first:
         for name, count in _of_container(container).items():
-            total[name] = max(total.get(name, 0), count)
+            total[name] = max(total[name], count)
     return {name: count for name, count in total.items() if count}
 
 
@@ -118,10 +118,10 @@ def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
             worker = body["spec"]["mpiReplicaSpecs"]["Worker"]
             spec = worker["template"]["spec"]
             yield _need(spec, int(worker["replicas"]))
-        elif body["kind"] in {"Job", "Pod"}:
-            yield _need(
-                body["spec"] if body["kind"] == "Pod" else body["spec"]["template"]["spec"], 1
-            )
+        elif body["kind"] == "Job":
+            yield _need(body["spec"]["template"]["spec"], 1)
+        elif body["kind"] == "Pod":
+            yield _need(body["spec"], 1)
 
 
 def _need(spec: Body, count: int) -> Need:
@@ -156,12 +156,11 @@ def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hin
 
 def lacks_places(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> bool:
     """Whether too few nodes offer the resources of the probe's pods, free or in use."""
-    needs = [need for need in needs_of(objects) if need.nodes and nodes]
-    for need in needs:
+    for need in needs_of(objects) if nodes else ():
         offers = [nodes[name].offers for name in need.nodes if name in nodes]
         wanted = need.resources.items()
         fit = sum(all(each.get(name, 0) >= count for name, count in wanted) for each in offers)
-        if fit < need.count:
+        if need.nodes and fit < need.count:
             return True
     return False
 
@@ -176,9 +175,9 @@ def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:
     if use.node is None:
         return Hindrance("broken", f"{use.name} is not a node of the cluster")
     trouble = next(troubles_of(use.node, need.tolerations), None)
-    if trouble is not None and trouble.kind == "not ready":
-        return Hindrance("broken", trouble.words(use.name))
     if trouble is not None:
+        if trouble.kind == "not ready":
+            return Hindrance("broken", trouble.words(use.name))
         words = f"{trouble.kind}: node {use.name} refuses pods ({trouble.detail})"
         return Hindrance("closed", words)
     for resource, count in need.resources.items():
@@ -242,8 +241,7 @@ class Turn:
         budget = self.policy.time_budget_s
         if budget is not None and self.clock() - self._started_s >= budget:
             return f"time: acceptance.time_budget_s of {budget:g} s was spent before"
-        unfit = self._unfit.get(probe.job.image if probe.job else "", "")
-        if unfit:
+        if unfit := self._unfit.get(probe.job.image if probe.job else ""):
             return unfit
         found = self.hindrance(objects, probe.probe.name)
         return found.reason if found is not None and found.kind != "broken" else ""
@@ -278,20 +276,14 @@ class Turn:
             found = find_hindrance(objects, self._nodes())
         return None
 
-    def is_busy_now(self, objects: Sequence[Body]) -> str:
-        """Why a probe's pod could not be scheduled: another pod was quicker."""
-        self._seen = None
-        return self.why_busy(objects)
+    def why(
+        self, kind: Literal["busy", "broken"], objects: Sequence[Body], *, again: bool = False
+    ) -> str:
+        """Which pods hold the resources of a probe, or which of its nodes is missing or not ready.
 
-    def why_busy(self, objects: Sequence[Body]) -> str:
-        """Which pods hold the resources of a probe, by a list that may be some seconds old."""
-        return self._why("busy", objects)
-
-    def why_broken(self, objects: Sequence[Body]) -> str:
-        """Which node of a probe is still missing or not ready after the wait."""
-        return self._why("broken", objects)
-
-    def _why(self, kind: str, objects: Sequence[Body]) -> str:
+        `again` reads the nodes again: a pod could not be scheduled, as another one was quicker.
+        """
+        self._seen = None if again else self._seen
         found = find_hindrance(objects, self._nodes())
         return found.reason if found is not None and found.kind == kind else ""
 

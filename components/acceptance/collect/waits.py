@@ -75,12 +75,11 @@ class Wait:
 
 def why_waiting(api: Api, objects: Sequence[Body]) -> str:
     """Why a probe did not end, in one line."""
-    waits = find_waits(api, objects)
-    if waits:
+    if waits := find_waits(api, objects):
         return waits[0].words
-    pods = all_pods(api, objects)
     phases = ", ".join(
-        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
+        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}"
+        for pod in all_pods(api, objects)
     )
     return f"no end within the deadline; pods: {phases or 'none'}"
 
@@ -110,10 +109,8 @@ def _space(body: Body) -> str:
 
 
 def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
-    name = pod["metadata"]["name"]
-    look = f"kubectl -n {_space(pod)} describe pod {name}"
-    if kind == "ended":
-        look = f"kubectl -n {_space(pod)} logs {name}"
+    name, verb = pod["metadata"]["name"], "logs" if kind == "ended" else "describe pod"
+    look = f"kubectl -n {_space(pod)} {verb} {name}"
     return Wait(kind, f"pod {name} {words}".rstrip(": "), look)
 
 
@@ -153,10 +150,8 @@ def _ended(api: Api, pod: Body) -> Wait | None:
 
 def _containers(pod: Body) -> list[Body]:
     status: Body = pod.get("status", {})
-    found: list[Body] = []
-    for key in ("initContainerStatuses", "containerStatuses"):
-        found += status.get(key) or []
-    return found
+    keys = ("initContainerStatuses", "containerStatuses")
+    return [each for key in keys for each in status.get(key) or ()]
 
 
 def _warnings(api: Api, namespace: str) -> list[Body]:
@@ -173,8 +168,8 @@ def _warned(pod: Body, events: Sequence[Body]) -> Iterator[Wait]:
     if status.get("phase") not in {None, "Pending"}:
         return
     uid = pod["metadata"].get("uid")
-    own = [each for each in events if each["involvedObject"].get("name") == name]
-    own = [each for each in own if each["involvedObject"].get("uid", uid) == uid]
+    about = [(each["involvedObject"], each) for each in events]
+    own = [each for at, each in about if (at.get("name"), at.get("uid", uid)) == (name, uid)]
     for event in own[-1:]:
         kind: WaitKind = _OF_EVENT.get(str(event.get("reason")), "start")
         yield _wait(kind, pod, f"waits: {event.get('reason', '')}: {event.get('message', '')}")

@@ -322,9 +322,8 @@ def _routed_ports(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[tuple[str
     for link in list_links(spec):
         if link.one.port.mode == "routed":
             for end, far in ((link.one, link.other), (link.other, link.one)):
-                found.setdefault((end.switch.name, far.switch.name), []).append(
-                    (end.name, far.name)
-                )
+                pair = end.switch.name, far.switch.name
+                found.setdefault(pair, []).append((end.name, far.name))
     return {pair: tuple(ports) for pair, ports in found.items()}
 
 
@@ -353,13 +352,11 @@ def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
 
 def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
     """Count the routed links from each switch to `to`."""
-    found = {to: 0}
-    waiting = [to]
+    found, waiting = {to: 0}, [to]
     for name in waiting:
-        for far in routed_neighbours(spec).get(name, ()):
-            if far not in found:
-                found[far] = found[name] + 1
-                waiting.append(far)
+        new = [far for far in routed_neighbours(spec).get(name, ()) if far not in found]
+        found |= dict.fromkeys(new, found[name] + 1)
+        waiting += new
     return found
 
 

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from components.acceptance.evidence import (
     Probe,
     dump_evidence,
     parse_evidence,
+    places_of,
 )
 from components.acceptance.judge.site import judge_evidence
 from components.core.errors import RailyardError, UsageError
@@ -43,15 +43,6 @@ _SHOWN: Final = 4
 """Most hosts to name; of more, only the first and the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """One text of the archive: its path, and the digest that it must have."""
-
-    path: Path
-    digest: str
-    """SHA-256 of the text, in hexadecimal."""
-
-
 def run_folder(stack: str, run: int) -> Path:
     """The folder of one run's logs and report."""
     return FOLDER / stack / f"run-{run:04d}"
@@ -62,24 +53,20 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def archived_request(stack: str, digest: str) -> Archived:
+def request_path(stack: str, digest: str) -> Path:
     """The place of the request with that digest."""
-    return Archived(FOLDER / stack / "requests" / f"{digest}.json", digest)
-
-
-def archived_evidence(stack: str, run: int, digest: str) -> Archived:
-    """The place of one run's evidence."""
-    return Archived(run_folder(stack, run) / EVIDENCE, digest)
+    return FOLDER / stack / "requests" / f"{digest}.json"
 
 
 def keep_request(stack: str, text: str) -> str:
     """Put a request into the archive, whole or not at all, and delete earlier ones."""
-    place = archived_request(stack, digest_of(text))
-    keep_file(place.path, text)
-    for other in place.path.parent.glob("*.json"):
-        if other != place.path:
+    digest = digest_of(text)
+    path = request_path(stack, digest)
+    keep_file(path, text)
+    for other in path.parent.glob("*.json"):
+        if other != path:
             other.unlink(missing_ok=True)
-    return place.digest
+    return digest
 
 
 def keep_evidence(stack: str, evidence: Evidence) -> str:
@@ -90,11 +77,7 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
 
 
 def keep_file(path: Path, text: str) -> None:
-    """Write a file of the archive, whole or not at all.
-
-    Raises:
-        RailyardError: It cannot be written.
-    """
+    """Write a file of the archive, whole or not at all; RailyardError if that fails."""
     try:
         write_whole(path, text)
     except OSError as error:
@@ -107,57 +90,47 @@ def keep_file(path: Path, text: str) -> None:
 def keep_foreign_settings(stack: str, run: int, found: Sequence[ForeignSettingSeen] | None) -> None:
     """Archive the foreign settings found before an update, for the proof of that number.
 
-    None means that nothing was read: the result of an earlier update with the same number is
-    deleted.
+    None, if nothing was read, deletes the result of an earlier update with the same number.
     """
     place = run_folder(stack, run) / BESIDE
     if found is None:
         place.unlink(missing_ok=True)
-        return
-    write_whole(place, _BESIDE.dump_json(tuple(found), indent=1).decode())
+    else:
+        write_whole(place, _BESIDE.dump_json(tuple(found), indent=1))
 
 
 def read_foreign_settings(stack: str, run: int) -> tuple[ForeignSettingSeen, ...] | None:
-    """Read the foreign settings; None: the file is missing or cannot be read."""
+    """Read the foreign settings; None if the file is missing or cannot be read."""
     try:
         return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def read_archived(place: Archived, fix: str) -> str:
-    """The text of that digest; if it is missing, the error ends with the fix.
-
-    Raises:
-        UsageError: The text is missing, or has another digest; the messages differ.
-    """
+def read_archived(path: Path, digest: str, fix: str) -> str:
+    """Read a text; UsageError with the fix if it is missing or has another digest."""
+    where = f"where  {path.absolute()}"
     try:
-        text = _text_of(place.path)
+        text = _text_of(path)
     except FileNotFoundError:
         raise UsageError(
-            f"archive: {place.path} is missing, but the state of the stack names it by its digest "
-            f"{place.digest[:16]}.\n"
-            f"  where  {place.path.absolute()}; the archive is on the machine that proved the "
-            f"stack\n  fix    {fix}"
+            f"archive: {path} is missing, but the state of the stack names it by its digest "
+            f"{digest[:16]}.\n"
+            f"  {where}; the archive is on the machine that proved the stack\n  fix    {fix}"
         ) from None
     except OSError as error:
-        raise RailyardError(f"archive: {place.path} cannot be read: {error.strerror}") from error
+        raise RailyardError(f"archive: {path} cannot be read: {error.strerror}") from error
     found = digest_of(text)
-    if found != place.digest:
+    if found != digest:
         raise UsageError(
-            f"archive: {place.path} was changed: its digest is {found[:16]}, and the state of the"
-            f" stack names {place.digest[:16]}.\n"
-            f"  where  {place.path.absolute()}\n  fix    {fix}"
+            f"archive: {path} was changed: its digest is {found[:16]}, and the state of the"
+            f" stack names {digest[:16]}.\n  {where}\n  fix    {fix}"
         )
     return text
 
 
 def latest_evidence(stack: str) -> Evidence | None:
-    """The evidence of a stack's last run on this machine.
-
-    Raises:
-        RailyardError: It cannot be read.
-    """
+    """The evidence of a stack's last run on this machine; RailyardError if it cannot be read."""
     runs = _newest_first(stack)
     try:
         return parse_evidence(_text_of(runs[0])) if runs else None
@@ -183,11 +156,7 @@ def _newest_first(stack: str) -> list[Path]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write another file and rename it: a crash then cannot leave half a text.
-
-    Raises:
-        OSError: The folder cannot be written.
-    """
+    """Write another file and rename it: a crash then cannot leave half a text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -218,8 +187,7 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
 
 def subjects_of(probe: Probe) -> tuple[str, ...]:
     """The subjects that a probe proves: itself, each rail of each host, and the link of a pair."""
-    ends = tuple(f"{node} {rail}" for rail in probe.rails for node in probe.nodes)
-    return (label_of(probe), *ends)
+    return (label_of(probe), *(" ".join(place) for place in places_of(probe)))
 
 
 def label_of(probe: Probe) -> str:

@@ -61,14 +61,6 @@ def _line(ends: tuple[float, float, float, float], kind: str, title: str = "") -
     return f'<line {place} class="{kind}">{hint}</line>'
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A horizontal line: a limit or a floor."""
-
-    label: str
-    busbw_gb_s: float
-
-
 _WIDTH, _HEIGHT = 560.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 48.0
 _HEADROOM: Final = 1.15
@@ -94,12 +86,15 @@ class _Scale:
 
 
 def draw_busbw(
-    rows: Sequence[NcclRow], floor: Level, limit: Level, before: Sequence[NcclRow] = ()
+    rows: Sequence[NcclRow], floor: float, limit: float, before: Sequence[NcclRow] = ()
 ) -> str:
-    """Draw one collective's bus bandwidth over its message sizes, and that of an earlier run."""
+    """Draw one collective's bus bandwidth over its message sizes, and that of an earlier run.
+
+    The line rate is the limit; GB/s.
+    """
     sizes = [row.size_bytes or 1 for row in rows]
     best = [row.worst_busbw_gb_s for row in (*rows, *before)]
-    top = _HEADROOM * max(floor.busbw_gb_s, limit.busbw_gb_s, *best, 1e-9)
+    top = _HEADROOM * max(floor, limit, *best, 1e-9)
     scale = _Scale(math.log2(min(sizes)), math.log2(max(sizes)), top)
     first = [row.out_of_place.busbw_gb_s for row in rows]
     second = [row.in_place.busbw_gb_s for row in rows if row.in_place]
@@ -118,7 +113,9 @@ def draw_busbw(
         f'<circle cx="{scale.x(size):.1f}" cy="{scale.y(value):.1f}" r="3" class="dot"/>'
         for size, value in zip(sizes, first, strict=True)
     ]
-    parts += [*_level(scale, limit, "limit"), *_level(scale, floor, "floor")]
+    for kind, label, level in (("limit", "line rate", limit), ("floor", "floor", floor)):
+        y, words = scale.y(level), f"{label}: {level:.2f} GB/s"
+        parts += [_line((_LEFT, y, _WIDTH - _RIGHT, y), kind), _text(_LEFT + 6, y - 5, words, kind)]
     return _svg(_WIDTH, _HEIGHT, "bus bandwidth over message size", parts)
 
 
@@ -142,12 +139,6 @@ def _curve(scale: _Scale, rows: Sequence[NcclRow], values: Sequence[float], kind
         for row, value in zip(rows, values, strict=True)
     ]
     return f'<polyline points="{" ".join(points)}" class="line {kind}"/>'
-
-
-def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
-    y = scale.y(level.busbw_gb_s)
-    words = f"{level.label}: {level.busbw_gb_s:.2f} GB/s"
-    return (_line((_LEFT, y, _WIDTH - _RIGHT, y), kind), _text(_LEFT + 6, y - 5, words, kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +239,7 @@ _ASIDE: Final = 7.0
 def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:
     """Draw the devices in layers, the hosts lowest, and each link between two layers in its state.
 
-    Returns:
-        The picture, and the number of devices that did not fit.
+    The second result is the number of devices that did not fit.
     """
     rank = {name: _WORST["good"] for layer in layers for name in layer}
     for way in ways:

@@ -1,10 +1,8 @@
 """Publish results: metrics for Prometheus, and the node condition `RdmaRailProblem`.
 
 The metrics are in the text exposition format 0.0.4, which the node exporter's textfile collector
-and the Pushgateway read. All of them are gauges: each run replaces the values of the run before. A
-counter of Prometheus must never decrease, but a run shows only what its own probes added. Label
-values are names of the site file, of our judges, or of known counters. No text of a device becomes
-a label.
+and the Pushgateway read. All of them are gauges: a counter of Prometheus must never decrease, but a
+run shows only what its own probes added. No text of a device becomes a label.
 
 node-problem-detector defines the form (v1.36.0-alpha.3, pkg/types/types.go): a condition is a
 problem, `True` says that the node has it, and the reason is one word. NVSentinel's own conditions
@@ -18,22 +16,33 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from socket import SHUT_RDWR, socket
+from threading import Timer
 from typing import Any, Final, cast, get_args
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from components.acceptance.evidence import Hop, Limits, Probe
+from components.acceptance.evidence import Hop, Limits, ProbeKind, places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.report.archive import write_whole
 from components.core.errors import DeviceError
+from components.core.limits import Deadline
 from components.core.plain_text import one_line
+from components.core.problem import Finding
 from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec
 
-Labels = Mapping[str, str]
+Place = tuple[str, str]
+"""A host and its rail."""
+Pair = tuple[str, str]
+"""Name and value of a label."""
 METRICS: Final[Mapping[str, str]] = {
     "railyard_run_timestamp_seconds": "When the run began, in seconds since 1970.",
     "railyard_run_duration_seconds": "Duration of a part of the run: audit or accept.",
@@ -57,7 +66,7 @@ class Sample:
     """One value of a metric."""
 
     name: str
-    labels: Labels
+    labels: Mapping[str, str]
     value: float
 
 
@@ -81,14 +90,9 @@ def _escaped(value: str) -> str:
     return one_line(value).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def audit_samples(read: Iterable[str], found: Iterable[tuple[str, str]]) -> Iterator[Sample]:
-    """Yield what an audit found.
-
-    Args:
-        read: The devices that answered.
-        found: Device and kind of each deviation; `unread` is a device that did not answer.
-    """
-    counts = Counter(found)
+def audit_samples(read: Iterable[str], found: Iterable[Finding]) -> Iterator[Sample]:
+    """Yield what an audit found; `read` are the devices that answered."""
+    counts = Counter((each.device, each.rule) for each in found)
     silent = {device for device, kind in counts if kind == "unread"}
     for device in dict.fromkeys((*read, *silent)):
         yield Sample("railyard_device_read", {"device": device}, float(device not in silent))
@@ -104,11 +108,7 @@ def proof_samples(report: Report) -> Iterator[Sample]:
     for verdict in get_args(Verdict):
         yield Sample("railyard_probes", {"verdict": verdict}, verdicts[verdict])
     yield from _rails(report)
-    yield from _Counted.of(report).samples()
-
-
-Place = tuple[str, str]
-"""A host and its rail, or a switch and the rail that crosses it."""
+    yield from _counters(report)
 
 
 def _rails(report: Report) -> Iterator[Sample]:
@@ -118,32 +118,32 @@ def _rails(report: Report) -> Iterator[Sample]:
     the tests between two hosts do.
     """
     evidence = report.evidence
-    passed: dict[Place, bool] = {}
-    proven: dict[Place, str] = {}
-    for item in evidence.probes:
-        verdict = report.verdict_of(item.probe.name)
-        for place in places_of(item.probe):
-            before = evidence.last_proofs.get(" ".join(place), "")
-            now = evidence.finished_at if verdict == "passed" else before
-            proven[place] = max(now, proven.get(place, before))
-            if verdict == "passed" or (verdict != "skipped" and item.probe.kind == "perftest"):
-                passed[place] = passed.get(place, True) and verdict == "passed"
-    for name in evidence.places_left_out:
-        host, _, rail = name.partition(" ")
-        proven.setdefault((host, rail), evidence.last_proofs.get(name, ""))
-    for (host, rail), is_good in sorted(passed.items()):
+    for (host, rail), is_good in sorted(_passed(report, {"perftest"}).items()):
         yield Sample("railyard_rail_passed", {"host": host, "rail": rail}, float(is_good))
-    for (host, rail), date in sorted(proven.items()):
+    proven = {name: evidence.last_proofs.get(name, "") for name in evidence.places_left_out}
+    for item in evidence.probes:
+        is_good = report.verdict_of(item.probe.name) == "passed"
+        for name in map(" ".join, places_of(item.probe)):
+            before = proven.get(name, evidence.last_proofs.get(name, ""))
+            proven[name] = evidence.finished_at if is_good else before
+    for name, date in sorted(proven.items()):
+        host, _, rail = name.partition(" ")
         labels = {"host": host, "rail": rail}
-        yield Sample("railyard_rail_last_proof_timestamp_seconds", labels, seconds_of(date))
+        yield Sample("railyard_rail_last_proof_timestamp_seconds", labels, _seconds_of(date))
 
 
-def places_of(probe: Probe) -> tuple[Place, ...]:
-    """The rails of hosts that a probe uses."""
-    return tuple((node, rail) for rail in probe.rails for node in probe.nodes)
+def _passed(report: Report, accusing: Collection[str]) -> dict[Place, bool]:
+    """Whether the tests of each rail passed; of failed tests, only the kinds `accusing` count."""
+    found: dict[Place, bool] = {}
+    for item in report.evidence.probes:
+        verdict = report.verdict_of(item.probe.name)
+        counts = verdict == "passed" or (verdict != "skipped" and item.probe.kind in accusing)
+        for place in places_of(item.probe) if counts else ():
+            found[place] = found.get(place, True) and verdict == "passed"
+    return found
 
 
-def seconds_of(date: str) -> float:
+def _seconds_of(date: str) -> float:
     """A date of evidence as seconds since 1970; 0 for none."""
     if not date:
         return 0.0
@@ -151,75 +151,59 @@ def seconds_of(date: str) -> float:
     return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
 
 
-_Slot = tuple[str, str, str, str]
-"""A round or a probe, a device, an interface, and a rail: the key of one reading of counters."""
+def _counters(report: Report) -> Iterator[Sample]:
+    """Yield the growth of counters; two hops of one reading, as of a ring, count once."""
+    growth: dict[tuple[str, tuple[str, ...], tuple[Pair, ...]], int] = {}
+    for item in report.evidence.probes:
+        when = f"round {item.round}" if item.round else item.probe.name
+        for hop in item.hops:
+            slot = (when, hop.device, hop.interface, hop.rail)
+            for name, count, *labels in _growth(hop, report.evidence.limits):
+                key = (name, slot, tuple(labels))
+                growth[key] = max(count, growth.get(key, 0))
+    sums: Counter[tuple[str, tuple[Pair, ...]]] = Counter()
+    for (name, (_, device, _, rail), labels), count in growth.items():
+        sums[name, (("device", device), ("rail", rail), *labels)] += count
+    for (name, labels), count in sorted(sums.items()):
+        yield Sample(name, dict(labels), count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """Growth by reading and label; two hops of one reading, as of a ring, are counted once."""
-
-    limits: Limits
-    growth: dict[tuple[str, _Slot, tuple[Place, ...]], int] = field(
-        default_factory=dict[tuple[str, _Slot, tuple[Place, ...]], int]
-    )
-
-    @classmethod
-    def of(cls, report: Report) -> _Counted:
-        found = cls(report.evidence.limits)
-        for item in report.evidence.probes:
-            when = f"round {item.round}" if item.round else item.probe.name
-            for hop in item.hops:
-                found.add((when, hop.device, hop.interface, hop.rail), hop)
-        return found
-
-    def add(self, slot: _Slot, hop: Hop) -> None:
-        if hop.status in {"not_observed", "not_counted", "unreachable"}:
-            self._keep("railyard_probe_hops_unobserved", slot, 1)
-            return
-        leaves = hop.role.endswith("_egress")
-        wanted = self.limits.traffic_class if leaves else self.limits.priority
-        way = ("direction", "sent" if leaves or hop.role == "sender_nic" else "received")
-        for number, count in hop.bytes_by_class.items():
-            planned = ("planned", "yes" if number == wanted else "no")
-            self._keep("railyard_probe_bytes", slot, count, way, ("class", str(number)), planned)
-        if hop.pause_frames is not None:
-            for word, each in (("received", hop.pauses_received), ("sent", hop.pauses_sent)):
-                count = sum(each.values())
-                self._keep("railyard_probe_pause_frames", slot, count, ("direction", word))
-        if hop.ecn_marked is not None:
-            self._keep("railyard_probe_ecn_marked_packets", slot, hop.ecn_marked)
-        losses = {
-            "discards": hop.discards,
-            "out_of_sequence": hop.out_of_sequence,
-            "retransmissions": hop.retransmissions,
-        }
-        for counter, count in {**losses, **hop.errors}.items():
-            if count is not None:
-                self._keep("railyard_probe_errors", slot, count, ("counter", counter))
-
-    def _keep(self, name: str, slot: _Slot, count: int, *labels: Place) -> None:
-        key = (name, slot, labels)
-        self.growth[key] = max(count, self.growth.get(key, 0))
-
-    def samples(self) -> Iterator[Sample]:
-        sums: Counter[tuple[str, tuple[Place, ...]]] = Counter()
-        for (name, (_, device, _, rail), labels), count in self.growth.items():
-            sums[name, (("device", device), ("rail", rail), *labels)] += count
-        for (name, labels), count in sorted(sums.items()):
-            yield Sample(name, dict(labels), count)
+def _growth(hop: Hop, limits: Limits) -> Iterator[tuple[str, int, *tuple[Pair, ...]]]:
+    """Yield each metric of a port, its growth, and its own labels."""
+    if hop.status in {"not_observed", "not_counted", "unreachable"}:
+        yield "railyard_probe_hops_unobserved", 1
+        return
+    leaves = hop.role.endswith("_egress")
+    wanted = limits.traffic_class if leaves else limits.priority
+    way = ("direction", "sent" if leaves or hop.role == "sender_nic" else "received")
+    for number, count in hop.bytes_by_class.items():
+        planned = ("planned", "yes" if number == wanted else "no")
+        yield "railyard_probe_bytes", count, way, ("class", str(number)), planned
+    if hop.pause_frames is not None:
+        for word, each in (("received", hop.pauses_received), ("sent", hop.pauses_sent)):
+            yield "railyard_probe_pause_frames", sum(each.values()), ("direction", word)
+    if hop.ecn_marked is not None:
+        yield "railyard_probe_ecn_marked_packets", hop.ecn_marked
+    losses = {
+        "discards": hop.discards,
+        "out_of_sequence": hop.out_of_sequence,
+        "retransmissions": hop.retransmissions,
+    }
+    for counter, count in {**losses, **hop.errors}.items():
+        if count is not None:
+            yield "railyard_probe_errors", count, ("counter", counter)
 
 
 PUSH_DEADLINE_S: Final = 30.0
+"""For the whole push."""
+_SAID: Final = 4096
+"""Bytes of a refusal to read."""
 
 
 def write_readable(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable for the node exporter's user.
+    """Write a file whole or not at all, readable for the node exporter's user; or OSError.
 
     The collector reads only names that end in `.prom`, never the draft.
-
-    Raises:
-        OSError: The folder does not exist, or cannot be written.
     """
     path.parent.stat()
     write_whole(path, text)
@@ -227,23 +211,29 @@ def write_readable(path: Path, text: str) -> None:
 
 
 def push_metrics(gateway: str, site: str, text: str) -> None:
-    """Replace the metrics of this site in a Pushgateway (its README, "PUT method").
-
-    Raises:
-        DeviceError: It did not answer, or refused them.
-    """
-    import urllib3  # noqa: PLC0415 - most commands never need it
-
-    url = f"{gateway.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
+    """Replace the metrics of this site in a Pushgateway (README, "PUT method"); or DeviceError."""
+    deadline, place = Deadline(PUSH_DEADLINE_S), urlsplit(gateway)
+    kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
+    path = f"{place.path.rstrip('/')}/metrics/job/railyard/site/{quote(site, safe='')}"
     try:
-        answer = urllib3.PoolManager(retries=False).request(
-            "PUT", url, body=text.encode(), timeout=PUSH_DEADLINE_S
-        )
-    except urllib3.exceptions.HTTPError as error:
-        reason = one_line(str(error))[:200]
+        with closing(kind(place.netloc, timeout=PUSH_DEADLINE_S)) as connection:
+            connection.connect()
+            # A timeout of the socket would begin again with each byte of the answer.
+            cut = Timer(deadline.left_s(), partial(socket.shutdown, connection.sock, SHUT_RDWR))
+            cut.start()
+            try:
+                connection.request("PUT", path, text.encode())
+                answer = connection.getresponse()
+                deadline.left_s()
+                said = b"" if answer.status < HTTPStatus.MULTIPLE_CHOICES else answer.read(_SAID)
+            finally:
+                cut.cancel()
+    except (OSError, HTTPException) as error:
+        late = deadline.clock() >= deadline.ends_at_s
+        reason = f"no end within {PUSH_DEADLINE_S:g} s" if late else one_line(str(error))[:_LONGEST]
         raise DeviceError(f"the Pushgateway {gateway} did not answer: {reason}") from error
-    if answer.status >= 300:  # noqa: PLR2004 - every other status is a refusal
-        words = one_line(answer.data.decode(errors="replace").strip())[:200]
+    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+        words = one_line(said.decode(errors="replace").strip())[:_LONGEST]
         raise DeviceError(f"the Pushgateway {gateway} refused the metrics: {answer.status} {words}")
 
 
@@ -255,13 +245,7 @@ _ACTION: Final = "CONTACT_SUPPORT"
 _LONGEST: Final = 200
 _MOST: Final = 5
 """Faults in one message; `railyard audit` and the report have all."""
-_OK: Final = 200
-_CONFLICT: Final = 409
 _TRIES: Final = 5
-
-
-Difference = tuple[str, str, str]
-"""Device, kind and text of a difference that an audit found; `unread` is a silent device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +264,7 @@ class RailFault:
 
 
 def find_faults(
-    spec: ClusterSpec, report: Report | None, deviations: Sequence[Difference]
+    spec: ClusterSpec, report: Report | None, deviations: Sequence[Finding]
 ) -> dict[str, tuple[RailFault, ...]]:
     """The faults of each worker's rails; empty for a worker that was read and is well.
 
@@ -290,37 +274,40 @@ def find_faults(
     found: dict[str, list[RailFault]] = {host.name: [] for host in spec.workers}
     for host, fault in (*_of_audit(spec, deviations), *_of_proof(spec, report)):
         found[host].append(fault)
-    silent = {device for device, kind, _ in deviations if kind == "unread"}
-    doubtful = silent if report is None else silent | {*_doubtful(spec, report)}
+    doubtful = {each.device for each in deviations if each.rule == "unread"}
+    if report is not None:
+        passed = _passed(report, get_args(ProbeKind))
+        doubtful |= {
+            host.name
+            for host in spec.workers
+            if not all(passed.get((host.name, nic.rail)) for nic in host.nics)
+        }
     return {host: tuple(own) for host, own in found.items() if own or host not in doubtful}
 
 
-def _of_audit(
-    spec: ClusterSpec, deviations: Sequence[Difference]
-) -> Iterator[tuple[str, RailFault]]:
+def _of_audit(spec: ClusterSpec, deviations: Sequence[Finding]) -> Iterator[tuple[str, RailFault]]:
     """Yield the differences at a card of a rail, or at the switch port behind it."""
-    places: dict[str, list[tuple[str, str, str]]] = {}
-    for device, name, host, rail in _places(spec):
-        places.setdefault(device, []).append((name, host, rail))
-    for device, kind, text in deviations:
-        if kind != "unread":
-            own = places.get(device, ())
-            for host, rail in sorted({each[1:] for each in own if _mentions(text, each[0])}):
-                yield host, RailFault(f"AUDIT_{kind.upper()}", rail, text)
+    places: dict[str, list[tuple[str, Place]]] = {}
+    for device, name, place in _names_of_rails(spec):
+        places.setdefault(device, []).append((name, place))
+    for each in deviations:
+        own = {at for name, at in places.get(each.device, ()) if _mentions(each.what, name)}
+        for host, rail in sorted(own) if each.rule != "unread" else ():
+            yield host, RailFault(f"AUDIT_{each.rule.upper()}", rail, each.what)
 
 
-def _places(spec: ClusterSpec) -> Iterator[tuple[str, str, str, str]]:
+def _names_of_rails(spec: ClusterSpec) -> Iterator[tuple[str, str, Place]]:
     """Yield each device and name of a card or port, with the worker and the rail there."""
     workers = {host.name for host in spec.workers}
     for host in spec.workers:
         for nic in host.nics:
             for name in filter(None, (nic.netdev, nic.pci, nic.rdma, nic.rail)):
-                yield host.name, name, host.name, nic.rail
+                yield host.name, name, (host.name, nic.rail)
     for switch in spec.switches:
         for port, each in switch.ports.items():
             host, _, rail = each.to.partition("/")
             if host in workers and rail:
-                yield switch.name, f"port {port}", host, rail
+                yield switch.name, f"port {port}", (host, rail)
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -338,35 +325,15 @@ def _of_proof(spec: ClusterSpec, report: Report | None) -> Iterator[tuple[str, R
                     yield host, RailFault(f"PROOF_{kind.upper()}", each, suspect.text)
 
 
-def _doubtful(spec: ClusterSpec, report: Report) -> Iterator[str]:
-    """Yield the workers with a rail that no test of this run proves."""
-    proven, bad = _tested(report, {"passed"}), _tested(report, {"failed", "error"})
-    for host in spec.workers:
-        if not {(host.name, nic.rail) for nic in host.nics} <= proven - bad:
-            yield host.name
-
-
-def _tested(report: Report, verdicts: Collection[str]) -> set[tuple[str, str]]:
-    """Return the workers and rails that a test with one of these verdicts used."""
-    return {
-        place
-        for item in report.evidence.probes
-        if report.verdict_of(item.probe.name) in verdicts
-        for place in places_of(item.probe)
-    }
-
-
 def write_conditions(
     calls: Calls, spec: ClusterSpec, faults: Mapping[str, Sequence[RailFault]], now: datetime
 ) -> list[str]:
     """Write the condition of each node, and give a line for each one that could not be written."""
     nodes = {host.name: host.node for host in spec.workers}
-    lines: list[str] = []
+    date, lines = now.isoformat(timespec="seconds").replace("+00:00", "Z"), list[str]()
     for host, own in faults.items():
         try:
-            _write(
-                calls, nodes[host], own, now.isoformat(timespec="seconds").replace("+00:00", "Z")
-            )
+            _write(calls, nodes[host], own, date)
         except DeviceError as error:
             lines.append(f"node {nodes[host]}: its condition {TYPE} was not written: {error}")
     return lines
@@ -377,14 +344,14 @@ def _write(calls: Calls, node: str, faults: Sequence[RailFault], now: str) -> No
     path = f"/api/v1/nodes/{node}"
     for _ in range(_TRIES):
         answer = calls.call("GET", path)
-        if answer.status == _OK:
+        if answer.status == HTTPStatus.OK:
             body = dict(answer.body)
             status = dict(cast("Mapping[str, Any]", body.get("status") or {}))
             status["conditions"] = merged(status.get("conditions") or [], faults, now)
             answer = calls.call("PUT", f"{path}/status", {**body, "status": status})
-        if answer.status == _OK:
+        if answer.status == HTTPStatus.OK:
             return
-        if answer.status != _CONFLICT:
+        if answer.status != HTTPStatus.CONFLICT:
             raise DeviceError(answer.words)
     raise DeviceError(f"other programs changed the node {_TRIES} times meanwhile")
 
@@ -394,8 +361,7 @@ def merged(
 ) -> list[Mapping[str, Any]]:
     """A node's conditions with ours; its time of transition changes only with its status."""
     others = [each for each in conditions if each.get("type") != TYPE]
-    none: Mapping[str, Any] = {}
-    before = next((each for each in conditions if each.get("type") == TYPE), none)
+    before = next((each for each in conditions if each.get("type") == TYPE), dict[str, Any]())
     status = "True" if faults else "False"
     same = before.get("status") == status
     more = f"and {len(faults) - _MOST} more" if len(faults) > _MOST else ""

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
@@ -44,6 +45,7 @@ from components.artefacts.registry import RegistryClient, docker_logins
 from components.artefacts.s3 import Bucket, Keys, find_keys
 from components.artefacts.web import Access, Call, FetchError, Login
 from components.core.errors import RailyardError, UsageError
+from components.core.limits import LOG_BYTES, read_file
 from components.model.sources import EvidenceStore
 from components.model.units import SecretRef
 
@@ -52,9 +54,7 @@ _SHORT: Final = 16
 """Digits of a digest in a name."""
 _NAME: Final = re.compile(r"run-(\d{4,})\.(\d{8}T\d{6}Z)\.([0-9a-f]{16})")
 _STAMP: Final = "%Y%m%dT%H%M%SZ"
-_MISSING: Final = 404
-_BROKEN: Final = 500
-_RACED: Final = 400
+_RACED: Final = HTTPStatus.BAD_REQUEST
 """The lab's registry (distribution 3.0) answers so if machines push the same blob at once."""
 _RACES: Final = 4
 """Calls until such an answer counts."""
@@ -77,45 +77,46 @@ class WrongRunError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that machines share, such as a mounted file system."""
+    """A folder that machines share, such as a mounted file system, with a bucket's methods."""
 
     root: Path
 
-    def names(self, stack: str) -> list[str]:
-        return [path.parent.name for path in (self.root / stack).glob(f"*/{EVIDENCE}")]
+    def find(self, prefix: str) -> list[str]:
+        return [str(path.relative_to(self.root)) for path in self.root.glob(f"{prefix}*/*")]
 
-    def read(self, stack: str, name: str, part: str) -> bytes:
-        return (self.root / stack / name / part).read_bytes()
+    def get(self, key: str) -> bytes:
+        try:
+            return read_file(self.root / key, LOG_BYTES)
+        except UsageError as error:
+            what = f"it is not a regular file, or longer than {LOG_BYTES >> 20} MiB"
+            fix = "find out who wrote it, and remove it"
+            raise WrongRunError(_report(what, str(self.root / key), fix)) from error
 
-    def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
-        for part, body in parts.items():
-            write_whole(self.root / stack / name / part, body)
-
-    def check(self, stack: str) -> None:
-        write_whole(self.root / stack / "check", _WORDS)
+    def put(self, key: str, body: bytes) -> None:
+        write_whole(self.root / key, body)
 
 
 @dataclass(frozen=True, slots=True)
-class _InBucket:
-    """A bucket of S3, which shows an object only when it is whole."""
+class _Files:
+    """Runs as files of a folder, or as objects of a bucket; both show only what is whole."""
 
-    bucket: Bucket
-    prefix: str
+    place: _Folder | Bucket
+    prefix: str = ""
     """Empty, or with a slash at its end."""
 
     def names(self, stack: str) -> list[str]:
-        keys = self.bucket.find(f"{self.prefix}{stack}/run-")
+        keys = self.place.find(f"{self.prefix}{stack}/run-")
         return [key.split("/")[-2] for key in keys if key.endswith(f"/{EVIDENCE}")]
 
     def read(self, stack: str, name: str, part: str) -> bytes:
-        return self.bucket.get(f"{self.prefix}{stack}/{name}/{part}")
+        return self.place.get(f"{self.prefix}{stack}/{name}/{part}")
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
         for part, body in parts.items():
-            self.bucket.put(f"{self.prefix}{stack}/{name}/{part}", body)
+            self.place.put(f"{self.prefix}{stack}/{name}/{part}", body)
 
     def check(self, stack: str) -> None:
-        self.bucket.put(f"{self.prefix}{stack}/check", _WORDS)
+        self.place.put(f"{self.prefix}{stack}/check", _WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +135,19 @@ class _InRegistry:
         for layer in self.client.manifest(self.repository, tag).data.get("layers", []):
             if layer.get("annotations", {}).get(_TITLE) == part:
                 return self.client.blob(self.repository, layer["digest"])
-        raise FetchError(f"{self.repository}:{tag}", f"it lacks {part}", "prove again", _MISSING)
+        raise FetchError(
+            f"{self.repository}:{tag}", f"it lacks {part}", "prove again", HTTPStatus.NOT_FOUND
+        )
 
     def write(self, stack: str, name: str, parts: Mapping[str, bytes]) -> None:
-        layers = [
-            self._push(body) | {"annotations": {_TITLE: part}} for part, body in parts.items()
-        ]
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFESTS[0],
             "artifactType": "application/vnd.railyard.evidence.v1",
             "config": self._push(b"{}") | {"mediaType": "application/vnd.oci.empty.v1+json"},
-            "layers": layers,
+            "layers": [
+                self._push(body) | {"annotations": {_TITLE: part}} for part, body in parts.items()
+            ],
         }
         body = json.dumps(manifest).encode()
         whole = Manifest(MANIFESTS[0], f"sha256:{sha256(body).hexdigest()}", body)
@@ -176,6 +178,12 @@ class _Listed:
     digest: str
     """The first digits of its digest."""
 
+    @classmethod
+    def of(cls, text: str) -> _Listed:
+        evidence = parse_evidence(text)
+        ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
+        return cls(ended, evidence.run, digest_of(text)[:_SHORT])
+
     @property
     def name(self) -> str:
         return f"run-{self.run:04d}.{self.ended}.{self.digest}"
@@ -186,48 +194,34 @@ class Store:
     """The store of a site, opened."""
 
     spec: EvidenceStore
-    place: _Folder | _InBucket | _InRegistry
+    place: _Files | _InRegistry
 
     def check_writable(self, stack: str) -> None:
-        """Try to write before the probes run, so that a store that refuses costs no proof.
-
-        Raises:
-            StoreError: It refused.
-        """
+        """Raise StoreError before the probes run, so that a store that refuses costs no proof."""
         self._ask(lambda: self.place.check(stack))
 
     def keep(self, stack: str, evidence: Evidence, signer: Signer) -> None:
-        """Sign a run, and write it into this machine's archive and the store.
-
-        Raises:
-            StoreError: It refused, and the run is on this machine only.
-        """
+        """Sign a run, and write it into this machine's archive and the store; or StoreError."""
         text = dump_evidence(evidence)
         signature = signer.sign(text.encode(), _comment(stack, evidence.run, digest_of(text)))
         keep_file(run_folder(stack, evidence.run) / SIGNATURE, signature)
         parts = {SIGNATURE: signature.encode(), EVIDENCE: text.encode()}
-        self._ask(lambda: self.place.write(stack, _listed(evidence, text).name, parts))
+        self._ask(lambda: self.place.write(stack, _Listed.of(text).name, parts))
 
     def fetch(self, stack: str, run: int, digest: str = "") -> str:
         """Read the evidence of a run, verify it, and copy it into this machine's archive.
 
-        Without a digest it is the latest run of that number.
-
-        Raises:
-            StoreError: The store refused.
-            WrongRunError: The run is missing, or is not what its name, the state and a trusted key
-                say.
+        Without a digest it is the latest run of that number. WrongRunError: the run is missing, or
+        is not what its name, the state and a trusted key say.
         """
         runs = self.runs(stack)
-        numbered = [each for each in runs if each.run == run]
-        found = [each for each in numbered if not digest or digest.startswith(each.digest)]
+        found = [each for each in runs if each.run == run and digest[:_SHORT] in ("", each.digest)]
         if not found:
             which = f"run {run} of {stack}{digest and f' ({digest[:_SHORT]})'}"
             there = ", ".join(map(str, sorted({each.run for each in runs}))) or "no run of it"
             fix = f"railyard accept {stack}" if digest or not runs else "name one of these runs"
-            raise WrongRunError(
-                _report(f"{which} is missing; the store has {there}", self.spec.address, fix)
-            )
+            what = f"{which} is missing; the store has {there}"
+            raise WrongRunError(_report(what, self.spec.address, fix))
         text, signature = self._verified(stack, found[-1])
         if digest not in ("", digest_of(text)):
             what = f"run {run} has the digest {digest_of(text)}, and the state names {digest}"
@@ -236,11 +230,7 @@ class Store:
         return text
 
     def bring(self, stack: str) -> list[str]:
-        """Copy the newest runs that this machine lacks, and return why others do not count.
-
-        Raises:
-            StoreError: The store refused.
-        """
+        """Copy the newest runs that this machine lacks, and return why others do not count."""
         wrong: list[str] = []
         for each in self.runs(stack)[-MOST_RUNS:]:
             own = run_folder(stack, each.run)
@@ -256,16 +246,11 @@ class Store:
         return wrong
 
     def runs(self, stack: str) -> list[_Listed]:
-        """The runs of a stack, by their ends.
-
-        Raises:
-            StoreError: It refused.
-        """
+        """The runs of a stack, by their ends; or StoreError."""
         names = map(_NAME.fullmatch, self._ask(lambda: self.place.names(stack)))
         return sorted(_Listed(each[2], int(each[1]), each[3]) for each in names if each)
 
     def _verified(self, stack: str, listed: _Listed) -> tuple[str, str]:
-        """Evidence and signature of a run."""
         try:
             read = partial(self.place.read, stack, listed.name)
             signature = self._ask(partial(read, SIGNATURE)).decode("ascii", "replace")
@@ -277,7 +262,10 @@ class Store:
             raise self._wrong(what, stack, listed.name) from error
         except StoreError as error:
             cause = error.__cause__
-            if isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) == _MISSING:
+            if (
+                isinstance(cause, FileNotFoundError)
+                or getattr(cause, "status", 0) == HTTPStatus.NOT_FOUND
+            ):
                 what = f"run {listed.run} is cut short: a part is missing"
                 raise self._wrong(what, stack, listed.name) from error
             raise
@@ -300,23 +288,21 @@ class Store:
         ended = datetime.strptime(listed.ended, _STAMP).replace(tzinfo=UTC).timestamp()
         os.utime(folder / EVIDENCE, (ended, ended))  # the archive is sorted by it
 
-    def _ask(self, call: Callable[[], _Found]) -> _Found:
+    def _ask(self, call: Callable[[], _Found], tries: int = 1) -> _Found:
         """Call the store, twice if it is broken or silent."""
-        for tries in range(1, _RACES + 1):
-            try:
-                return call()
-            except FetchError as error:
-                broken = error.status >= _BROKEN or not error.status
-                if (broken and tries == 1) or (error.status == _RACED and tries < _RACES):
-                    continue
-                fix = error.fix.replace("the source", "evidence_store")
-                where = error.address.partition("?")[0]
-                raise StoreError(_report(error.what, where, fix)) from error
-            except OSError as error:
-                fix = "free space there, mount the folder, or correct its rights"
-                where = str(error.filename or self.spec.address)
-                raise StoreError(_report(error.strerror or str(error), where, fix)) from error
-        raise AssertionError  # pragma: no cover - the last call returns or raises
+        try:
+            return call()
+        except FetchError as error:
+            broken = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or not error.status
+            if (broken and tries == 1) or (error.status == _RACED and tries < _RACES):
+                return self._ask(call, tries + 1)
+            fix = error.fix.replace("the source", "evidence_store")
+            where = error.address.partition("?")[0]
+            raise StoreError(_report(error.what, where, fix)) from error
+        except OSError as error:
+            fix = "free space there, mount the folder, or correct its rights"
+            where = str(error.filename or self.spec.address)
+            raise StoreError(_report(error.strerror or str(error), where, fix)) from error
 
     def _wrong(self, what: str, stack: str, name: str) -> WrongRunError:
         fix = f"find out who wrote it; railyard accept {stack}"
@@ -330,37 +316,29 @@ def _report(what: str, where: str, fix: str) -> str:
 def open_store(
     spec: EvidenceStore, secrets: Mapping[str, str], environ: Mapping[str, str] = os.environ
 ) -> Store:
-    """Open a store; nothing is contacted yet.
-
-    Raises:
-        UsageError: A secret or the access key is missing.
-    """
+    """Open a store without contacting it; UsageError if a secret or the access key is missing."""
     login = spec.login and Login(spec.login.user, _secret(spec.login.password, secrets))
     scheme, _, rest = spec.address.partition("://")
     if not rest:
-        return Store(spec, _Folder(Path(spec.address)))
+        return Store(spec, _Files(_Folder(Path(spec.address))))
     first, _, path = rest.partition("/")
     if scheme == "oci":
         access = Access(spec.ca, login or docker_logins(environ).get(first))
         return Store(spec, _InRegistry(RegistryClient(first, access), path))
     keys = Keys(login.user, login.password) if login else find_keys(environ)
     if keys is None:
-        raise UsageError(
-            "evidence_store: this machine has no access key for the bucket.\n"
-            f"  where  {spec.address}\n"
-            "  fix    set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`aws configure "
-            "export-credentials --format env` prints them), or give `login`."
+        fix = (
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`aws configure "
+            "export-credentials --format env` prints them), or give `login`"
         )
+        what = "this machine has no access key for the bucket"
+        raise UsageError(_report(what, spec.address, fix))
     bucket = Bucket(first, spec.region, keys, spec.endpoint or "", spec.ca)
-    return Store(spec, _InBucket(bucket, path and f"{path}/"))
+    return Store(spec, _Files(bucket, path and f"{path}/"))
 
 
 def open_signer(spec: EvidenceStore, secrets: Mapping[str, str]) -> Signer:
-    """Read the key that signs.
-
-    Raises:
-        UsageError: It is missing, is not a key, or is not trusted by the file.
-    """
+    """Read the key that signs; UsageError if it is missing, no key, or not trusted by the file."""
     name = spec.signing_key.name
     try:
         signer = parse_secret_key(_secret(spec.signing_key, secrets))
@@ -390,7 +368,7 @@ def _secret(reference: SecretRef, secrets: Mapping[str, str]) -> str:
 def _check(stack: str, listed: _Listed, text: str, comment: str) -> str:
     """The text of a signed run, if it is the one that its name and comment say."""
     try:
-        found = _listed(parse_evidence(text), text)
+        found = _Listed.of(text)
     except UsageError as error:
         raise SignatureError("is of evidence that this release cannot read") from error
     if (comment, found) != (_comment(stack, listed.run, digest_of(text)), listed):
@@ -403,14 +381,7 @@ def _comment(stack: str, run: int, digest: str) -> str:
     return f"railyard evidence stack={stack} run={run} sha256={digest}"
 
 
-def _listed(evidence: Evidence, text: str) -> _Listed:
-    """The run as the store lists it."""
-    ended = datetime.fromisoformat(evidence.finished_at).astimezone(UTC).strftime(_STAMP)
-    return _Listed(ended, evidence.run, digest_of(text)[:_SHORT])
-
-
 def _digest_in(folder: Path) -> str:
-    """The digest of the run in a folder; empty if it has none."""
     try:
         return sha256((folder / EVIDENCE).read_bytes()).hexdigest()[:_SHORT]
     except OSError:
@@ -421,9 +392,9 @@ _KEY: Final = b"Ed"
 _HASHED: Final = b"ED"
 """A signature of the text's digest; signatures of whole texts (`Ed`) are older, and refused."""
 _ID: Final = slice(2, 10)
+_SECRET_ID: Final = slice(54, 62)
 _SECRET: Final = slice(62, 94)
-"""The seed in a secret key: algorithms (6), salt (32), two limits (16) and the identifier (8) come
-before it, the public key and a checksum after it."""
+"""The seed in a secret key, after algorithms (6), salt (32), two limits (16) and the identifier."""
 _SECRET_BYTES: Final = 158
 _SIGNATURE_BYTES: Final = 74
 _COMMENT: Final = "trusted comment: "
@@ -456,29 +427,19 @@ class Signer:
 
 
 def parse_secret_key(text: str) -> Signer:
-    """Read a secret key: minisign's file, or its second line alone.
-
-    Raises:
-        SignatureError: It is another text, or has a password.
-    """
+    """Read a secret key without a password: minisign's file, or its second line alone."""
     raw = _decode((text.strip().splitlines() or [""])[-1])
     if len(raw) != _SECRET_BYTES or not raw.startswith(_KEY):
         raise SignatureError("is not a secret key of minisign")
     if raw[2:4] != b"\0\0":
         raise SignatureError("is a key with a password, which `minisign -C -W` removes")
-    return Signer(raw[54:62], Ed25519PrivateKey.from_private_bytes(raw[_SECRET]))
+    return Signer(raw[_SECRET_ID], Ed25519PrivateKey.from_private_bytes(raw[_SECRET]))
 
 
 def verify(text: bytes, signature: str, trusted: Sequence[str]) -> str:
-    """Verify the signature of a text, and return its trusted comment.
+    """Verify the `.minisig` file of a text by one of some public keys; return its trusted comment.
 
-    Args:
-        text: The signed text.
-        signature: The contents of its `.minisig` file.
-        trusted: Public keys; one of them must have signed.
-
-    Raises:
-        SignatureError: It is not a signature, of no trusted key, or of another text.
+    SignatureError: it is not a signature, of no trusted key, or of another text.
     """
     lines = signature.splitlines()
     raw, whole = (_decode(lines[1]), _decode(lines[3])) if len(lines) == _LINES else (b"", b"")

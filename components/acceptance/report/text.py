@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
+from components.acceptance.evidence import places_of
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
 from components.acceptance.logs.lines import number
@@ -37,14 +38,13 @@ def render_table(report: Report) -> str:
         if finding.check in _OF_HOSTS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = suspect_lines(report)
+    lines = [f"{item.headline}: {item.next_step}" for item in report.suspects]
     lines += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
     for finding in _unsettled(report):
-        lines.append("")
-        lines.append(f"{finding.verdict.upper()} {finding.subject}: {_headline(finding)}")
+        lines += ["", f"{finding.verdict.upper()} {finding.subject}: {_headline(finding)}"]
         if finding.detail and finding.detail not in lines[-1]:
             lines.append(f"  {finding.detail}")
         if finding.next_step:
@@ -67,11 +67,6 @@ def headline_of(report: Report) -> str:
     return f"acceptance of {scope} {report.verdict}" if scope else f"acceptance {report.verdict}"
 
 
-def suspect_lines(report: Report) -> list[str]:
-    """The parts to replace or mend first."""
-    return [f"{item.headline}: {item.next_step}" for item in report.suspects]
-
-
 def unproven_lines(report: Report) -> list[str]:
     """The probes that this run did not prove, with reason and last proof: never a pass."""
     evidence = report.evidence
@@ -86,16 +81,22 @@ def _since(date: str) -> str:
     return f"last proven {date}" if date else "never proven"
 
 
-def places_not_proven(report: Report) -> list[tuple[str, str]]:
-    """`host rail` and the date of its last proof, for places that this run did not prove."""
-    evidence = report.evidence
-    proven, skipped = set[str](), {*evidence.places_left_out}
-    for item in evidence.probes:
-        ends = {f"{node} {rail}" for rail in item.probe.rails for node in item.probe.nodes}
-        proven |= ends if report.verdict_of(item.probe.name) == "passed" else set()
-        skipped |= ends if item.outcome == "skipped" else set()
-    places = sorted(skipped - proven)
-    return [(place, _since(evidence.last_proofs.get(place, ""))) for place in places]
+def sections(report: Report) -> dict[str, list[str]]:
+    """Title to lines of the parts that every page lists."""
+    evidence, unproven = report.evidence, unproven_lines(report)
+    if unproven:
+        proven, skipped = set[str](), {*evidence.places_left_out}
+        for item in evidence.probes:
+            ends = {" ".join(place) for place in places_of(item.probe)}
+            proven |= ends if report.verdict_of(item.probe.name) == "passed" else set()
+            skipped |= ends if item.outcome == "skipped" else set()
+        dates = evidence.last_proofs
+        unproven += [f"{at}: {_since(dates.get(at, ''))}" for at in sorted(skipped - proven)]
+    return {
+        "Not proven in this run": unproven,
+        "Warnings": [f"{item.subject}: {item.text}" for item in report.warnings],
+        "Rules that the site goes without": waivers_of(report),
+    }
 
 
 def waivers_of(report: Report) -> list[str]:
@@ -122,18 +123,13 @@ def render_markdown(report: Report) -> str:
         cells = (item.verdict, item.subject, item.check, item.expected, item.actual)
         lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
     if unsettled := _unsettled(report):
-        lines += ["", "## What to do next", "", *_items(suspect_lines(report))]
+        lines += ["", "## What to do next", ""]
+        lines += _items(f"{item.headline}: {item.next_step}" for item in report.suspects)
         lines += _items(
             f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
         )
-    if unproven := unproven_lines(report):
-        lines += ["", "## Not proven in this run", "", *_items(unproven)]
-        lines += _items(f"{place}: {since}" for place, since in places_not_proven(report))
-    if report.warnings:
-        lines += ["", "## Warnings", ""]
-        lines += _items(f"{item.subject}: {item.text}" for item in report.warnings)
-    if waived := waivers_of(report):
-        lines += ["", "## Rules that the site goes without", "", *_items(waived)]
+    for title, found in sections(report).items():
+        lines += ["", f"## {title}", "", *_items(found)] if found else []
     return "\n".join(lines) + "\n"
 
 

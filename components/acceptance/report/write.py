@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -13,10 +13,9 @@ from components.acceptance.evidence import Evidence, Hop, ProbeEvidence, dump_ev
 from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.path import show_size
 from components.acceptance.judge.site import Report, pair_floor
-from components.acceptance.report.archive import write_whole
+from components.acceptance.report.archive import EVIDENCE, write_whole
 from components.acceptance.report.pictures import (
     STYLE,
-    Level,
     Pair,
     State,
     Way,
@@ -30,12 +29,10 @@ from components.acceptance.report.pictures import (
 )
 from components.acceptance.report.text import (
     compare_runs,
-    places_not_proven,
     render_ctrf,
     render_junit,
     render_markdown,
-    unproven_lines,
-    waivers_of,
+    sections,
 )
 from components.core.plain_text import counted, plain_text
 
@@ -76,13 +73,10 @@ def topology(report: Report) -> str:
     svg, left_out = draw_topology(layers, drawn)
     bad = [way.label for way in drawn if way.state == "bad"]
     marked = f"Red, look there first: {'; '.join(bad)}. " if bad else ""
-    more = (
-        f"The figure omits {left_out} devices whose links are as good or better. "
-        if left_out
-        else ""
-    )
+    if left_out:
+        marked += f"The figure omits {left_out} devices whose links are as good or better. "
     caption = (
-        f"{marked}{more}Green: a pair passed there. Orange: in doubt, only failed pairs passed"
+        f"{marked}Green: a pair passed there. Orange: in doubt, only failed pairs passed"
         " there, or a finding names it. Dashed: not proven."
     )
     figure = f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
@@ -173,12 +167,11 @@ def plots(report: Report, before: Evidence | None) -> str:
             continue
         limits = report.evidence.limits
         floor, origin = nccl_floor(limits, item.probe)
-        levels = Level("floor", floor), Level("line rate", nccl_limit(limits, item.probe))
         last = earlier.get(item.probe.name)
         old = [row for row in last.nccl.rows if row.size_bytes] if last and last.nccl else []
         caption = f"Floor: {escape(origin)}. Rows from 1 GiB on are judged."
         caption += f" Dashed: run {before.run}." if before and old else ""
-        svg = draw_busbw(rows, *levels, old)
+        svg = draw_busbw(rows, floor, nccl_limit(limits, item.probe), old)
         figure = f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
         parts.append(section(f"Bandwidth over size: {escape(item.probe.name)}", figure))
     return "".join(parts)
@@ -195,20 +188,22 @@ def render_html(report: Report, before: Report | None = None) -> str:
     evidence = report.evidence
     title = f"{evidence.cluster}: acceptance {report.verdict}"
     note = "<p><small>They do not fail a probe.</small></p>"
-    if unproven := unproven_lines(report):
-        unproven += [f"{place}: {since}" for place, since in places_not_proven(report)]
+    unproven, warnings, waived = (
+        section(name, note if name == "Warnings" else "", bullets(lines)) if lines else ""
+        for name, lines in sections(report).items()
+    )
     parts = (
         _head(report),
         _lab_banner(report),
         _next_steps(report),
         _probe_table(report),
-        _listed("Not proven in this run", unproven),
+        unproven,
         topology(report),
         heat_maps(report),
         plots(report, before.evidence if before else None),
         _compared(report, before),
-        _listed("Warnings", [f"{item.subject}: {item.text}" for item in report.warnings], note),
-        _listed("Rules that the site goes without", waivers_of(report)),
+        warnings,
+        waived,
         _finding_table(report),
         _hop_table(report),
         _logs(report),
@@ -277,10 +272,6 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
         f"<td class=number>{escape(measure.actual if measure else '-')}</td>"
         f"<td>{escape(why)}</td></tr>"
     )
-
-
-def _listed(title: str, lines: Sequence[str], note: str = "") -> str:
-    return section(title, note, bullets(lines)) if lines else ""
 
 
 _NAMED: Final = 6
@@ -412,37 +403,17 @@ def _badge(verdict: str, skipped: str = "") -> str:
     return f'<span class="badge {verdict}">{words}</span>'
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFiles:
-    """The paths of a report."""
-
-    html: Path
-    markdown: Path
-    ctrf: Path
-    junit: Path
-    evidence: Path
-
-
-def write_report(report: Report, folder: Path, before: Report | None = None) -> ReportFiles:
-    """Write all forms of a report into a folder, which is made if it is absent.
+def write_report(report: Report, folder: Path, before: Report | None = None) -> Path:
+    """Write all forms of a report into a folder, which is made if it is absent; return the page.
 
     `before` is the run to compare with: usually the last accepted one.
-
-    Raises:
-        OSError: The folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files = ReportFiles(
-        html=folder / "report.html",
-        markdown=folder / "report.md",
-        ctrf=folder / "report.ctrf.json",
-        junit=folder / "report.junit.xml",
-        evidence=folder / "evidence.json",
-    )
-    if not files.evidence.exists():  # the state names it by its digest, and it must not change
-        write_whole(files.evidence, dump_evidence(report.evidence))
-    write_whole(files.ctrf, render_ctrf(report))
-    write_whole(files.junit, plain_text(render_junit(report)))
-    write_whole(files.markdown, plain_text(render_markdown(report)))
-    write_whole(files.html, plain_text(render_html(report, before)))
-    return files
+    evidence, html = folder / EVIDENCE, folder / "report.html"
+    if not evidence.exists():  # the state names it by its digest, and it must not change
+        write_whole(evidence, dump_evidence(report.evidence))
+    write_whole(folder / "report.ctrf.json", render_ctrf(report))
+    write_whole(folder / "report.junit.xml", plain_text(render_junit(report)))
+    write_whole(folder / "report.md", plain_text(render_markdown(report)))
+    write_whole(html, plain_text(render_html(report, before)))
+    return html
