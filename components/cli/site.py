@@ -1,12 +1,21 @@
-"""`railyard site …`: the commands for a site of several stacks."""
+"""`railyard site …`: the commands for a site of several stacks.
+
+To split or join, each new state is proven by a preview without changes, and then stored by an
+update, before the old one is emptied. Every failure before that leaves the old stack as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from subprocess import CompletedProcess
+from typing import Any, Final
 
 import typer
 
@@ -14,27 +23,48 @@ from components.cli.app import StackName, StackOrFile, command_app, say
 from components.cli.drift import look_for_drift
 from components.cli.preview import FAILED, preview_stack
 from components.cli.site_export import export
-from components.cli.site_split import existing_stacks, join, load_site, pieces_or_refuse, split
-from components.cli.stack import config_flags, load_stack_or_file
+from components.cli.stack import (
+    UPDATE_DEADLINE_S,
+    Stack,
+    config_flags,
+    load_stack,
+    load_stack_or_file,
+    pulumi,
+    run_pulumi,
+)
 from components.core.errors import RailyardError, UsageError
+from components.model.cluster import CLUSTER
 from components.model.texts import fold_names
-from components.plan.pieces import Piece
+from components.plan.pieces import PAGE, STAGES, Piece, names_of_piece, pieces_of, plan_piece
 from components.preview.report import render_text
+from components.project.split_state import (
+    Share,
+    State,
+    join_states,
+    name_of,
+    pending_of,
+    records_of,
+    split_state,
+    without_records,
+)
+from components.reading.site_path import CONFIG_FILE
 
 app = command_app("Run, split, join and export a site of several stacks.")
-"""The group; a further command of `railyard site` is a function with `@app.command()`."""
-app.command()(split)
-app.command()(join)
 app.command()(export)
 _NOT_RUN: Final = "not run"
 Work = Callable[[Piece], tuple[int, str]]
 """Does the work of one stack; returns the exit code, and the result in words."""
+_BACKUPS: Final = Path(".railyard")
+_QUIET: Final = {"RAILYARD_OBSERVE": "never", "RAILYARD_ACCEPT": "never"}
+"""The proof compares records with the file: it reads no device, and starts no job."""
+_SHARED: Final = frozenset(name for stage in STAGES for name in (stage, f"{stage}-ready"))
+_SHOWN: Final = 5
 
 
 @app.command("list")
 def list_pieces(stack: StackOrFile = "") -> None:
     """List the stacks of a site in the order of an update, with their switches and hosts."""
-    for each in pieces_or_refuse(load_stack_or_file(stack)):
+    for each in _pieces(load_stack_or_file(stack)):
         devices = fold_names((*each.switches, *each.hosts)) or "none"
         say(f"{each.wave + 1}  {each.stack}  {', '.join(each.parts)}: {devices}")
 
@@ -46,9 +76,7 @@ def up(stack: StackName = "") -> None:
     A failed stack stops the waves after it. Run it again to continue: a finished stack has nothing
     to do. Exit codes: 0 all are updated, 1 one failed.
     """
-    pieces = _existing(stack)
-    code = _run(pieces, _up, stop=True)
-    if code:
+    if code := _run(_existing(stack), _up, stop=True):
         say(f"Fix the cause, then continue: railyard site up {stack}")
     raise typer.Exit(code)
 
@@ -72,13 +100,9 @@ def drift(stack: StackName = "") -> None:
 
 
 def _existing(stack: str) -> tuple[Piece, ...]:
-    """Return the pieces of a site, whose stacks all exist.
-
-    Raises:
-        UsageError: One does not.
-    """
-    _, pieces = load_site(stack)
-    here = existing_stacks()
+    """List the pieces of a site; refuse it if one of their stacks does not exist."""
+    _, pieces = _load_site(stack)
+    here = _resources()
     if gone := [each.stack for each in pieces if each.stack not in here]:
         raise UsageError(
             f"these stacks of the site do not exist: {', '.join(gone)}.\n"
@@ -153,3 +177,232 @@ def _drift(piece: Piece) -> tuple[int, str]:
     code, text = look_for_drift(piece.stack)
     say(f"{piece.stack}\n{text}", nl=False, paint=True)
     return code, {0: "no drift", 3: "drift, see above"}.get(code, "not known, see above")
+
+
+def _load_site(stack: str) -> tuple[Stack, tuple[Piece, ...]]:
+    """Load the stack of a whole site, and list its pieces; refuse the stack of one piece."""
+    loaded = load_stack(stack)
+    if loaded.plan.piece:
+        raise UsageError(
+            f"stack {stack} is the piece {loaded.plan.piece} of the site {loaded.plan.stack}.\n"
+            f"  fix    name the stack of the site: {loaded.plan.stack}"
+        )
+    return loaded, _pieces(loaded)
+
+
+def _pieces(loaded: Stack) -> tuple[Piece, ...]:
+    pieces = pieces_of(loaded.spec, loaded.plan.stack)
+    if not pieces:
+        raise UsageError(
+            f"the site {loaded.spec.name} has one stack: its file has no `stacks`.\n"
+            "  fix    write the leaves of each unit: stacks: {units: {a: {leaves: [leaf-01]}}}"
+            f" ({PAGE}); or use `pulumi up` and `railyard preview`."
+        )
+    return pieces
+
+
+def _resources() -> Mapping[str, int]:
+    """Map each stack of the project to its number of resources."""
+    listed = json.loads(pulumi(["stack", "ls", "--json"]))
+    return {each["name"].rpartition("/")[2]: each.get("resourceCount") or 0 for each in listed}
+
+
+@app.command()
+def split(stack: StackName = "") -> None:
+    """Give each unit of a site its own stack, with the records that it has in this one.
+
+    Nothing changes on devices. A failure leaves the stack as it was. Exit codes: 0 split, 1 a
+    proof failed, 2 the stack cannot be split.
+    """
+    loaded, pieces = _load_site(stack)
+    _refuse_foreign_config()
+    here = _resources()
+    state = _export(stack)
+    if not records_of(state):
+        made = _make_missing(stack, pieces, here)
+        say(f"made {', '.join(made)}: run `railyard site up {stack}`." if made else "nothing to do")
+        return
+    _refuse_unfinished(stack, state)
+    if changes := _changes(stack):
+        raise UsageError(
+            f"stack {stack} is not up to date: an update would change {_few(changes)}.\n"
+            f"  fix    run `pulumi up --stack {stack}` first; `stacks` itself changes the groups of"
+            " hosts that reboot together"
+        )
+    if full := [each.stack for each in pieces if here.get(each.stack)]:
+        raise UsageError(
+            f"{', '.join(full)} has resources, and so has {stack}: the site would exist twice.\n"
+            f"  fix    after a split that was ended by force: pulumi stack rm --force {full[0]}; it"
+            " forgets the stack, and changes no device"
+        )
+    backup = _keep(stack, "before-split", {stack: state})
+    # The cluster also gets the records that no plan names.
+    shares = [
+        Share(each.stack, names_of_piece(plan_piece(loaded.plan, each)), each.name == CLUSTER)
+        for each in pieces
+    ]
+    with _undone(stack, backup, lambda: _forget(pieces)):
+        _make_missing(stack, pieces, here)
+        for name, part in split_state(state, stack, shares, _SHARED).items():
+            _store(name, part)
+    _import(stack, without_records(state))
+    say(f"{stack} is split: {', '.join(each.stack for each in pieces)}. Its old state is {backup}.")
+    say(f"Update the site with `railyard site up {stack}`.")
+
+
+@app.command()
+def join(stack: StackName = "") -> None:
+    """Give all records of a split site back to one stack, and remove the stacks of its pieces.
+
+    Nothing changes on devices. A failure leaves all stacks as they were. Exit codes: 0 joined, 1 a
+    proof failed, 2 the stacks cannot be joined.
+    """
+    _, pieces = _load_site(stack)
+    _refuse_foreign_config()
+    here = _resources()
+    if gone := [each.stack for each in pieces if each.stack not in here]:
+        raise UsageError(
+            f"{', '.join(gone)} does not exist, so its records cannot be joined.\n"
+            f"  fix    restore its state: pulumi stack init, then pulumi stack import ({PAGE})"
+        )
+    empty = _export(stack)
+    if records_of(empty):
+        raise UsageError(
+            f"stack {stack} has resources, so it is not split.\n"
+            f"  fix    to split it: railyard site split {stack}"
+        )
+    states = {each.stack: _export(each.stack) for each in pieces}
+    for name, state in states.items():
+        _refuse_unfinished(name, state)
+    backup = _keep(stack, "before-join", states)
+    with _undone(stack, backup, lambda: _import(stack, without_records(empty))):
+        # Each stack has its own key, so the secrets are opened here and sealed by the import.
+        opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
+        _store(stack, join_states(opened, stack))
+    _forget(pieces)
+    say(f"{stack} has the whole site again. The states of its pieces are in {backup}.")
+    say(f"Remove `stacks` from the site file to keep one stack; then `pulumi up --stack {stack}`.")
+
+
+@contextmanager
+def _undone(stack: str, backup: Path, undo: Callable[[], None]) -> Generator[None]:
+    """Undo the work within if it fails or is interrupted."""
+    try:
+        yield
+    except RailyardError as error:
+        undo()
+        raise RailyardError(
+            f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept in"
+            f" {backup}."
+        ) from error
+    except BaseException:
+        undo()
+        raise
+
+
+def _refuse_foreign_config() -> None:
+    if CONFIG_FILE in os.environ:
+        raise UsageError(
+            f"{CONFIG_FILE} names the configuration of one stack, and a split site has several.\n"
+            f"  fix    keep the configurations in the project's folder, and unset {CONFIG_FILE}"
+        )
+
+
+def _refuse_unfinished(stack: str, state: State) -> None:
+    if unfinished := pending_of(state):
+        raise UsageError(
+            f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
+            f"  fix    complete it first: pulumi up --stack {stack}"
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> tuple[str, ...]:
+    """Make the stacks that do not exist, with the configuration of the site's own."""
+    made: list[str] = []
+    for each in pieces:
+        if each.stack not in here:
+            pulumi(["stack", "init", each.stack, "--copy-config-from", stack, "--no-select"])
+            made.append(each.stack)
+        pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
+    return tuple(made)
+
+
+def _forget(pieces: Sequence[Piece]) -> None:
+    """Remove the stacks of pieces and their configuration; their devices keep everything."""
+    here = _resources()
+    for name in (each.stack for each in pieces if each.stack in here):
+        pulumi(["stack", "rm", name, "--yes", "--force"])
+
+
+def _store(stack: str, state: State) -> None:
+    """Import a state, prove that an update has nothing to do, and let the engine write it.
+
+    The update encrypts the secrets for the stack itself, and records stages and outputs.
+    """
+    _import(stack, state)
+    if changes := _changes(stack):
+        raise UsageError(f"an update of {stack} would change {_few(changes)}")
+    done = _run_quietly(stack, "up", "--yes", "--skip-preview")
+    if done.returncode:
+        raise UsageError(f"an update of {stack} failed:\n{(done.stderr or done.stdout).strip()}")
+    say(f"{stack}: {len(records_of(_export(stack)))} records, nothing to change")
+
+
+def _changes(stack: str) -> list[str]:
+    """List what an update would change, without records of stages: these count their members."""
+    done = _run_quietly(stack, "preview", "--json")
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise UsageError(f"{stack}: {(done.stderr or done.stdout).strip()}") from None
+    if done.returncode:
+        notes: list[dict[str, str]] = found.get("diagnostics") or []
+        texts = [each["message"] for each in notes if each["severity"] == "error"]
+        raise UsageError(f"{stack}: " + ("\n".join(texts) or done.stderr).strip())
+    steps: list[dict[str, Any]] = found.get("steps") or []
+    return [
+        name_of(step)
+        for step in steps
+        if step["op"] not in {"same", "refresh"}
+        and (step["op"] != "update" or step["newState"].get("custom"))
+    ]
+
+
+def _run_quietly(stack: str, *words: str) -> CompletedProcess[str]:
+    flags = ["--non-interactive", "--stack", stack, *config_flags(stack)]
+    return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=UPDATE_DEADLINE_S)
+
+
+def _export(stack: str, *flags: str) -> State:
+    return json.loads(pulumi(["stack", "export", "--stack", stack, *flags]))
+
+
+def _import(stack: str, state: State) -> None:
+    """Import a state from stdin: it can have its secrets in clear, so no file may have it."""
+    pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
+
+
+def _keep(stack: str, name: str, states: Mapping[str, State]) -> Path:
+    """Write the exports into the archive; secrets stay encrypted."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = _BACKUPS / stack / f"{name}-{now}"
+    try:
+        folder.mkdir(parents=True)
+        for each, state in states.items():
+            _write(folder / f"{each}.json", json.dumps(state, indent=1))
+    except OSError as error:
+        raise UsageError(
+            f"the backup of the states cannot be written: {error.strerror}: {folder}. Nothing was"
+            " changed.\n  fix    free space there or correct its rights, then run it again"
+        ) from error
+    return folder
+
+
+def _write(file: Path, text: str) -> None:
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
