@@ -15,7 +15,7 @@ import os
 import platform
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,6 +103,9 @@ _ADDRESS: Final = re.compile(
     re.IGNORECASE,
 )
 """IPv4, MAC and IB hardware addresses, IPv6 and GIDs, GUIDs."""
+_HARDWARE: Final = re.compile(
+    r"0x.*|(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}|(?:[0-9a-f]{4}:){3}[0-9a-f]{4}"
+)
 _KEPT: Final = frozenset({"127.0.0.1", "::", "::1"})
 _Value = TypeVar("_Value")
 
@@ -213,13 +216,9 @@ class Masks:
 
 
 def _is_address(text: str) -> bool:
-    if text.startswith("0x") or re.fullmatch(r"(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}", text):
-        return True
-    try:
-        ip_address(text)
-    except ValueError:
-        return re.fullmatch(r"(?:[0-9a-f]{4}:){3}[0-9a-f]{4}", text) is not None
-    return True
+    with suppress(ValueError):
+        return bool(_HARDWARE.fullmatch(text) or ip_address(text))
+    return False
 
 
 @dataclass(slots=True)
@@ -370,23 +369,20 @@ def _gather_stack(found: Gathered, stack: str, now: datetime, *, look: bool) -> 
     loaded = attempt("stack", lambda: load_stack(stack))
     if loaded is not None:
         _gather_loaded(found, loaded, now, look=look)
-    step = loaded.applied.step(EVIDENCE_STEP) if loaded else None
-    if loaded is not None and step is not None and step.stdout:
-        printed = step.stdout
-        attempt("report", lambda: _put_proof(found, loaded, printed, look=look))
-    elif last := attempt("report", lambda: latest_evidence(stack)):
-        attempt("report", lambda: _put_run(found, stack, last.run))
+    attempt("report", lambda: _put_report(found, stack, loaded, look=look))
 
 
 def _gather_loaded(found: Gathered, loaded: Stack, now: datetime, *, look: bool) -> None:
-    masks, attempt, own = found.masks, found.attempt, loaded.secrets
-    applied = loaded.applied
+    masks, attempt, own, applied = found.masks, found.attempt, loaded.secrets, loaded.applied
     masks.names |= {*applied.steps, *applied.objects, *applied.releases}
     masks.add(own[name] for name in secret_names(loaded.spec) if name in own)
     read = attempt("secrets from outside", lambda: loaded.all_secrets) or {}
     masks.add(value for name, value in read.items() if own.get(name) != value)
     masks.hosts |= {each.endpoint.address.lower() for each in loaded.plan.steps}
-    found.put("stack.json", _describe(loaded))
+    described = {"plan_digest": loaded.plan.digest, "versions": versions_of(loaded.spec)}
+    described |= {"steps": sorted(applied.steps), "objects": sorted(applied.objects)}
+    described |= {"releases": sorted(applied.releases), "under_way": loaded.under_way}
+    found.put("stack.json", described)
     seen = attempt("devices and cluster", lambda: look_at(loaded)) if look else None
     attempt("status", lambda: found.put("status.txt", render_text(make_status(loaded, seen, now))))
     if seen is not None:
@@ -417,19 +413,6 @@ def _history(text: str) -> list[dict[str, object]]:
     return [{key: each.get(key) for key in kept} for each in json.loads(text)]
 
 
-def _describe(loaded: Stack) -> Mapping[str, object]:
-    """Name the versions, the plan and the resources; values of resources have secrets."""
-    applied = loaded.applied
-    return {
-        "plan_digest": loaded.plan.digest,
-        "versions": versions_of(loaded.spec),
-        "steps": sorted(applied.steps),
-        "objects": sorted(applied.objects),
-        "releases": sorted(applied.releases),
-        "under_way": loaded.under_way,
-    }
-
-
 def _events(loaded: Stack) -> list[dict[str, object]]:
     answer = connect(loaded).call("GET", "/api/v1/events?fieldSelector=type%3DWarning&limit=2000")
     if "items" not in answer.body:
@@ -443,16 +426,16 @@ def _events(loaded: Stack) -> list[dict[str, object]]:
     ]
 
 
-def _put_proof(found: Gathered, loaded: Stack, printed: str, *, look: bool) -> None:
-    named = parse_named(printed)
-    if named.store is not None and look:
-        found.put("report/evidence.json", read_proof(named, loaded.all_secrets))
-    _put_run(found, loaded.name, named.run)
-
-
-def _put_run(found: Gathered, stack: str, run: int) -> None:
-    """Add the texts of an acceptance run; its page has the same content as the Markdown."""
-    folder = run_folder(stack, run)
+def _put_report(found: Gathered, stack: str, loaded: Stack | None, *, look: bool) -> None:
+    """Add the texts of the proof, or of the last run; its page has the Markdown's content."""
+    step = loaded.applied.step(EVIDENCE_STEP) if loaded else None
+    if loaded is not None and step is not None and step.stdout:
+        last = parse_named(step.stdout)
+        if last.store is not None and look:
+            found.put("report/evidence.json", read_proof(last, loaded.all_secrets))
+    elif (last := latest_evidence(stack)) is None:
+        return
+    folder = run_folder(stack, last.run)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not on this machine")
     for path in sorted(folder.rglob("*")):
