@@ -159,11 +159,9 @@ def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
         parts = [_devices(drifts, plan.unreached), _drift(name, drifts, cluster)]
         parts.append(_cluster(name, look.waiting))
     is_new = not any(each.applied for each in drifts)
-    parts += [_update(name, edited, running, is_new=is_new)]
-    parts += [
-        _proof(loaded, "" if edited else plan.digest, now, look=look is not None),
-        _versions(loaded, now),
-    ]
+    parts.append(_update(name, edited, running, is_new=is_new))
+    parts.append(_proof(loaded, "" if edited else plan.digest, now, look=look is not None))
+    parts.append(_versions(loaded, now))
     parts.sort(key=lambda part: _WORST_FIRST.index(part.verdict))
     return Status(name, loaded.spec.name, f"{now:%Y-%m-%d %H:%M}", tuple(parts))
 
@@ -239,16 +237,14 @@ def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
     except RailyardError as error:
         is_good = named.verdict.startswith("passed")
         entry = Entry((), _split(str(error)))
-        return Part(
-            "proof", "warning" if is_good else "failed", summary, (entry,), fix, 1 - is_good
-        )
+        verdict = "warning" if is_good else "failed"
+        return Part("proof", verdict, summary, (entry,), fix, 1 - is_good)
     report = as_of(judge_evidence(evidence), now, asked)
     entries = tuple(_of_report(report))
     if report.verdict == "passed":
         return Part("proof", "passed", summary, entries)
-    return Part(
-        "proof", "error" if report.verdict == "error" else "failed", summary, entries, fix, 1
-    )
+    verdict = "error" if report.verdict == "error" else "failed"
+    return Part("proof", verdict, summary, entries, fix, 1)
 
 
 def _age(days: float | None) -> str:
