@@ -15,7 +15,7 @@ import os
 import platform
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -136,6 +136,18 @@ def _encodings(secret: str) -> Iterator[str]:
         yield from (*once, *(again for each in once for again in _in_base64(each)))
 
 
+def _either(texts: Sequence[str], shared: int) -> str:
+    """Match any of the texts, the first one that fits; a common beginning is tried only once."""
+    if not shared:
+        return "|".join(map(re.escape, texts))
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[:1], []).append(text[1:])
+    return "|".join(
+        f"{re.escape(letter)}(?:{_either(rest, shared - 1)})" for letter, rest in rests.items()
+    )
+
+
 def _in_base64(text: str) -> Iterator[str]:
     """Yield the characters that base64 writes for a text at each of its three offsets."""
     raw = text.encode()
@@ -164,15 +176,14 @@ class Masks:
     """Address to its name in this bundle; None if addresses stay."""
     hosts: set[str] = field(default_factory=set[str])
     """Addresses of devices in lower case, also names."""
-    _known: re.Pattern[str] = re.compile("(?!)")
+    _known: re.Pattern[str] | None = None
+    """Matches every form of the secrets; None until they are needed again."""
 
     def add(self, values: Iterable[str], least: int = _LEAST) -> None:
         """Mask these secrets."""
         self.secrets |= {part for value in values for part in secret_parts(value, least)}
         self.secrets -= self.names
-        forms = {form for each in self.secrets for form in _encodings(each) if len(form) >= _LEAST}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self._known = None
 
     def learn(self, text: str) -> None:
         """Mask the values of the keys in a text whose names say that they are secret."""
@@ -193,6 +204,10 @@ class Masks:
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets, and without addresses if those are masked."""
+        if self._known is None:
+            found = {form for each in self.secrets for form in _encodings(each)}
+            forms = sorted((form for form in found if len(form) >= _LEAST), key=len, reverse=True)
+            self._known = re.compile(_either(forms, _LEAST) or "(?!)")
         text = self._known.sub(MASKED, text)
         for form in _FORMS:
             text = form.sub(MASKED, text)
