@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,13 +22,13 @@ import typer
 import yaml
 
 from components.artefacts.lock import lock_path
-from components.checks.site import CheckedSite, check_config_value, load_checked_site
+from components.checks.site import check_config_value, load_checked_site
 from components.cli.app import StackName, StackOrFile, command_app, say
 from components.cli.drift import look_for_drift
 from components.cli.preview import FAILED, preview_stack
 from components.cli.stack import (
     PREFIX,
-    UPDATE_DEADLINE_S,
+    PREVIEW_DEADLINE_S,
     Stack,
     config_flags,
     load_stack,
@@ -73,7 +73,6 @@ from components.reading.site_path import CONFIG_FILE, SITE_KEY, config_file
 from components.update.secrets import secret_names
 
 app = command_app("Run, split, join and export a site of several stacks.")
-_NOT_RUN: Final = "not run"
 Work = Callable[[Piece], tuple[int, str]]
 """Does the work of one stack; returns the exit code, and the result in words."""
 _BACKUPS: Final = Path(".railyard")
@@ -154,7 +153,7 @@ def _run(pieces: Sequence[Piece], work: Work, *, stop: bool, failed: int = 1) ->
         with ThreadPoolExecutor(max_workers=len(wave)) as pool:
             done = pool.map(attempt, wave)
             results |= {each.stack: found for each, found in zip(wave, done, strict=True)}
-    rows = [(each.stack, results.get(each.stack, (0, _NOT_RUN))[1]) for each in pieces]
+    rows = [(each.stack, results.get(each.stack, (0, "not run"))[1]) for each in pieces]
     width = max(len(name) for name, _ in rows)
     say("\n" + "\n".join(f"{name:<{width}}  {words}" for name, words in rows))
     return max(code for code, _ in results.values())
@@ -244,18 +243,15 @@ def split(stack: StackName = "") -> None:
         made = _make_missing(stack, pieces, here)
         say(f"made {', '.join(made)}: run `railyard site up {stack}`." if made else "nothing to do")
         return
-    _refuse_unfinished(stack, state)
+    _refuse_twice(stack, pieces, here)
+    empty = {each.stack: _export(each.stack) for each in pieces if each.stack in here}
+    for name, found in {stack: state, **empty}.items():
+        _refuse_unfinished(name, found)
     if changes := _changes(stack):
         raise UsageError(
             f"stack {stack} is not up to date: an update would change {_few(changes)}.\n"
             f"  fix    run `pulumi up --stack {stack}` first; `stacks` itself changes the groups of"
             " hosts that reboot together"
-        )
-    if full := [each.stack for each in pieces if here.get(each.stack)]:
-        raise UsageError(
-            f"{', '.join(full)} has resources, and so has {stack}: the site would exist twice.\n"
-            f"  fix    after a split that was ended by force: pulumi stack rm --force {full[0]}; it"
-            " forgets the stack, and changes no device"
         )
     backup = _keep(stack, "before-split", {stack: state})
     # The cluster also gets the records that no plan names.
@@ -263,7 +259,13 @@ def split(stack: StackName = "") -> None:
         Share(each.stack, names_of_piece(plan_piece(loaded.plan, each)), each.name == CLUSTER)
         for each in pieces
     ]
-    with _undone(stack, backup, lambda: _forget(pieces)):
+
+    def undo() -> None:
+        for name, found in empty.items():
+            _import(name, found)
+        _forget(each.stack for each in pieces if each.stack not in empty)
+
+    with _undone(stack, backup, undo):
         _make_missing(stack, pieces, here)
         for name, part in split_state(state, stack, shares, _SHARED).items():
             _store(name, part)
@@ -282,16 +284,17 @@ def join(stack: StackName = "") -> None:
     _, pieces = _load_site(stack)
     _refuse_foreign_config()
     here = _resources()
+    empty = _export(stack)
+    if records_of(empty):
+        _refuse_twice(stack, pieces, here)
+        raise UsageError(
+            f"stack {stack} has resources, so it is not split.\n"
+            f"  fix    to split it: railyard site split {stack}"
+        )
     if gone := [each.stack for each in pieces if each.stack not in here]:
         raise UsageError(
             f"{', '.join(gone)} does not exist, so its records cannot be joined.\n"
             f"  fix    restore its state: pulumi stack init, then pulumi stack import ({PAGE})"
-        )
-    empty = _export(stack)
-    if records_of(empty):
-        raise UsageError(
-            f"stack {stack} has resources, so it is not split.\n"
-            f"  fix    to split it: railyard site split {stack}"
         )
     states = {each.stack: _export(each.stack) for each in pieces}
     for name, state in states.items():
@@ -301,7 +304,7 @@ def join(stack: StackName = "") -> None:
         # Each stack has its own key, so the secrets are opened here and sealed by the import.
         opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
         _store(stack, join_states(opened, stack))
-    _forget(pieces)
+    _forget(states)
     say(f"{stack} has the whole site again. The states of its pieces are in {backup}.")
     say(f"Remove `stacks` from the site file to keep one stack; then `pulumi up --stack {stack}`.")
 
@@ -311,14 +314,13 @@ def _undone(stack: str, backup: Path, undo: Callable[[], None]) -> Generator[Non
     """Undo the work within if it fails or is interrupted."""
     try:
         yield
-    except RailyardError as error:
+    except BaseException as error:
         undo()
-        raise RailyardError(
-            f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept in"
-            f" {backup}."
-        ) from error
-    except BaseException:
-        undo()
+        if isinstance(error, RailyardError):
+            raise RailyardError(
+                f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept"
+                f" in {backup}."
+            ) from error
         raise
 
 
@@ -338,6 +340,15 @@ def _refuse_unfinished(stack: str, state: State) -> None:
         )
 
 
+def _refuse_twice(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> None:
+    if full := [each.stack for each in pieces if here.get(each.stack)]:
+        raise UsageError(
+            f"{', '.join(full)} has resources, and so has {stack}: the site would exist twice.\n"
+            "  fix    after a split or join that was ended by force: pulumi stack rm --force"
+            f" {full[0]}; it forgets the stack, and changes no device"
+        )
+
+
 def _few(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -354,10 +365,10 @@ def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
     return tuple(made)
 
 
-def _forget(pieces: Sequence[Piece]) -> None:
+def _forget(stacks: Iterable[str]) -> None:
     """Remove the stacks of pieces and their configuration; their devices keep everything."""
     here = _resources()
-    for name in (each.stack for each in pieces if each.stack in here):
+    for name in (each for each in stacks if each in here):
         pulumi(["stack", "rm", name, "--yes", "--force"])
 
 
@@ -369,7 +380,7 @@ def _store(stack: str, state: State) -> None:
     _import(stack, state)
     if changes := _changes(stack):
         raise UsageError(f"an update of {stack} would change {_few(changes)}")
-    done = _run_quietly(stack, "up", "--yes", "--skip-preview")
+    done = _run_quietly(stack, "up", "--yes", "--skip-preview", deadline_s=None)
     if done.returncode:
         raise UsageError(f"an update of {stack} failed:\n{(done.stderr or done.stdout).strip()}")
     say(f"{stack}: {len(records_of(_export(stack)))} records, nothing to change")
@@ -377,7 +388,7 @@ def _store(stack: str, state: State) -> None:
 
 def _changes(stack: str) -> list[str]:
     """List what an update would change, without records of stages: these count their members."""
-    done = _run_quietly(stack, "preview", "--json")
+    done = _run_quietly(stack, "preview", "--json", deadline_s=PREVIEW_DEADLINE_S)
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -395,9 +406,9 @@ def _changes(stack: str) -> list[str]:
     ]
 
 
-def _run_quietly(stack: str, *words: str) -> CompletedProcess[str]:
+def _run_quietly(stack: str, *words: str, deadline_s: float | None) -> CompletedProcess[str]:
     flags = ["--non-interactive", "--stack", stack, *config_flags(stack)]
-    return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=UPDATE_DEADLINE_S)
+    return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=deadline_s)
 
 
 def _export(stack: str, *flags: str) -> State:
@@ -416,18 +427,15 @@ def _keep(stack: str, name: str, states: Mapping[str, State]) -> Path:
     try:
         folder.mkdir(parents=True)
         for each, state in states.items():
-            _write(folder / f"{each}.json", json.dumps(state, indent=1))
+            file = folder / f"{each}.json"
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(state, indent=1), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"the backup of the states cannot be written: {error.strerror}: {folder}. Nothing was"
             " changed.\n  fix    free space there or correct its rights, then run it again"
         ) from error
     return folder
-
-
-def _write(file: Path, text: str) -> None:
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
 
 
 @app.command()
@@ -474,7 +482,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
         fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
         raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
     states = _backend(backend)
-    stacks = _stacks(stack, _checked(file, config), config, engine_variables(states, written))
+    stacks = _stacks(stack, file.parent, config, engine_variables(states, written))
     site = Path(str(config.get(SITE_KEY, "")))
     needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
     exported = Export(
@@ -488,13 +496,6 @@ def export(  # noqa: PLR0913 - one parameter for each option
     )
     tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
     say(exported.render(stacks, _head(stack, exported, stacks, tested)), nl=False)
-
-
-def _checked(file: Path, config: Mapping[str, object]) -> CheckedSite:
-    """The site without the stack's file: the Secret has the values that this file may lack."""
-    if site := config.get(SITE_KEY):
-        return load_checked_site(file.parent / str(site))
-    return check_config_value(cast("Json", config.get(f"{PREFIX}cluster")), None)
 
 
 def _refuse_old_cluster(kubeconfig: Path) -> None:
@@ -555,9 +556,14 @@ def _backend(named: str) -> str:
 
 
 def _stacks(
-    name: str, checked: CheckedSite, config: Mapping[str, object], engine: Sequence[str]
+    name: str, folder: Path, config: Mapping[str, object], engine: Sequence[str]
 ) -> list[OperatorStack]:
     """List the stacks of the site in the order of an update, each with what it needs."""
+    # Without the stack's file: the Secret has the values that this file may lack.
+    if site := config.get(SITE_KEY):
+        checked = load_checked_site(folder / str(site))
+    else:
+        checked = check_config_value(cast("Json", config.get(f"{PREFIX}cluster")), None)
     spec = checked.spec_or_raise()
     variables = [*engine, *sorted({ref.env for ref, _ in list_secrets(spec) if ref.env})]
     secrets = secret_names(spec)
