@@ -24,7 +24,6 @@ import yaml
 from components.artefacts.lock import lock_path
 from components.checks.site import check_config_value, load_checked_site
 from components.cli.app import StackName, StackOrFile, command_app, say
-from components.cli.drift import look_for_drift
 from components.cli.preview import FAILED, preview_stack
 from components.cli.stack import (
     PREFIX,
@@ -36,6 +35,7 @@ from components.cli.stack import (
     pulumi,
     run_pulumi,
 )
+from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Json

@@ -32,9 +32,8 @@ from components.acceptance.report.archive import latest_evidence, run_folder, wr
 from components.artefacts.lock import lock_path
 from components.cli.accept import connect
 from components.cli.app import StackName, command_app, say
-from components.cli.drift import report_drift
 from components.cli.stack import Stack, load_stack, pulumi, read_config
-from components.cli.status import look_at, make_status, render_text
+from components.cli.status import look_at, make_status, render_text, report_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file, read_text
 from components.core.plain_text import counted
