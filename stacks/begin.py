@@ -14,8 +14,7 @@ from components.artefacts.pin import Reach
 from components.artefacts.registry import docker_logins
 from components.checks.site import CheckedSite
 from components.core.errors import UsageError
-from components.core.problem import Finding
-from components.core.report import render_finding
+from components.core.problem import Finding, render_finding
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes

@@ -19,8 +19,7 @@ from components.checks.site import CheckedSite, check_config_value, load_checked
 from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
-from components.core.problem import Json
-from components.core.report import render_finding
+from components.core.problem import Json, render_finding
 from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan

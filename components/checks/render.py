@@ -14,8 +14,14 @@ from urllib.parse import quote
 from components.checks.registry import Waived, rule_pages
 from components.core.limits import read_text
 from components.core.plain_text import counted
-from components.core.problem import Finding, Place, render_path
-from components.core.report import DOCS_SITE, finding_json, render_finding
+from components.core.problem import (
+    DOCS_SITE,
+    Finding,
+    Place,
+    finding_json,
+    render_finding,
+    render_path,
+)
 
 RULES_PAGE: Final = "docs/reference/rules.md"
 SCHEMA_VERSION: Final = 1

@@ -28,7 +28,6 @@ from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report
 from components.cli.app import StackName, command_app, say
 from components.cli.stack import (
-    UPDATE_DEADLINE_S,
     Stack,
     archive_of,
     config_flags,
@@ -72,7 +71,7 @@ def accept(
     done = run_pulumi(
         ["up", *flags, *targets],
         environment={"RAILYARD_ACCEPT": "always", "RAILYARD_ACCEPT_SCOPE": scope},
-        deadline_s=UPDATE_DEADLINE_S,
+        deadline_s=None,
     )
     found = latest_evidence(archive)
     if found is None or found == before:

@@ -92,7 +92,7 @@ evidence  Called by the steps of acceptance.
 payload   Called by the step of the containers' SSH keys.
 """
 _MODULES: Final = {
-    "baseline": "drift", "bundle": "pin", "explain": "check", "image": "job",
+    "baseline": "status", "bundle": "pin", "drift": "status", "explain": "check", "image": "job",
     "payload": "evidence", "preflight": "discover", "rbac": "plan", "ready": "accept",
     "rename": "discover", "report": "accept", "schema": "check", "watch": "audit",
     "support-bundle": "support",

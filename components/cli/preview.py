@@ -17,7 +17,7 @@ from components.checks.site import load_checked_site
 from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import (
     PREFIX,
-    UPDATE_DEADLINE_S,
+    PREVIEW_DEADLINE_S,
     Stack,
     config_file,
     config_flags,
@@ -211,7 +211,7 @@ def _with_engine(name: str, found: Preview, edited: frozenset[str], scope: str) 
     """Add what the engine and the program saw on devices; if they fail, add the failure."""
     flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
     environment = {SCOPE: scope} if scope else None
-    done = run_pulumi(["preview", *flags], environment=environment, deadline_s=UPDATE_DEADLINE_S)
+    done = run_pulumi(["preview", *flags], environment=environment, deadline_s=PREVIEW_DEADLINE_S)
     try:
         news = read_engine(done.stdout, edited)
     except ValueError:

@@ -1,40 +1,91 @@
-"""`railyard site …`: the commands for a site of several stacks."""
+"""`railyard site …`: the commands for a site of several stacks.
+
+To split or join, each new state is proven by a preview without changes, and then stored by an
+update, before the old one is emptied. Every failure before that leaves the old stack as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http import HTTPStatus
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from subprocess import CompletedProcess
+from typing import Annotated, Any, Final, cast
 
 import typer
+import yaml
 
+from components.artefacts.lock import lock_path
+from components.checks.site import check_config_value, load_checked_site
 from components.cli.app import StackName, StackOrFile, command_app, say
-from components.cli.drift import look_for_drift
 from components.cli.preview import FAILED, preview_stack
-from components.cli.site_export import export
-from components.cli.site_split import existing_stacks, join, load_site, pieces_or_refuse, split
-from components.cli.stack import config_flags, load_stack_or_file
+from components.cli.stack import (
+    PREFIX,
+    PREVIEW_DEADLINE_S,
+    Stack,
+    config_flags,
+    load_stack,
+    load_stack_or_file,
+    pulumi,
+    run_pulumi,
+)
+from components.cli.status import look_for_drift
 from components.core.errors import RailyardError, UsageError
+from components.core.limits import read_text
+from components.core.problem import Json
+from components.model.cluster import CLUSTER
+from components.model.secret_refs import list_secrets
 from components.model.texts import fold_names
-from components.plan.pieces import Piece
+from components.plan.make import make_plan
+from components.plan.pieces import PAGE, STAGES, Piece, names_of_piece, pieces_of, plan_piece
 from components.preview.report import render_text
+from components.project.engine import OWN_LOGIN, backend_of, wanted_versions
+from components.project.operator import (
+    DEFINITION,
+    OLDEST,
+    Export,
+    OperatorStack,
+    engine_variables,
+    has_password,
+    object_name,
+    read_source,
+    refuse_old,
+    refuse_old_definition,
+)
+from components.project.split_state import (
+    Share,
+    State,
+    join_states,
+    name_of,
+    pending_of,
+    records_of,
+    split_state,
+    without_records,
+)
+from components.project.write import REQUIREMENTS
+from components.reading.site_path import CONFIG_FILE, SITE_KEY, config_file
+from components.update.secrets import secret_names
 
 app = command_app("Run, split, join and export a site of several stacks.")
-"""The group; a further command of `railyard site` is a function with `@app.command()`."""
-app.command()(split)
-app.command()(join)
-app.command()(export)
-_NOT_RUN: Final = "not run"
 Work = Callable[[Piece], tuple[int, str]]
 """Does the work of one stack; returns the exit code, and the result in words."""
+_BACKUPS: Final = Path(".railyard")
+_QUIET: Final = {"RAILYARD_OBSERVE": "never", "RAILYARD_ACCEPT": "never"}
+"""The proof compares records with the file: it reads no device, and starts no job."""
+_SHARED: Final = frozenset(name for stage in STAGES for name in (stage, f"{stage}-ready"))
+_SHOWN: Final = 5
 
 
 @app.command("list")
 def list_pieces(stack: StackOrFile = "") -> None:
     """List the stacks of a site in the order of an update, with their switches and hosts."""
-    for each in pieces_or_refuse(load_stack_or_file(stack)):
+    for each in _pieces(load_stack_or_file(stack)):
         devices = fold_names((*each.switches, *each.hosts)) or "none"
         say(f"{each.wave + 1}  {each.stack}  {', '.join(each.parts)}: {devices}")
 
@@ -46,9 +97,7 @@ def up(stack: StackName = "") -> None:
     A failed stack stops the waves after it. Run it again to continue: a finished stack has nothing
     to do. Exit codes: 0 all are updated, 1 one failed.
     """
-    pieces = _existing(stack)
-    code = _run(pieces, _up, stop=True)
-    if code:
+    if code := _run(_existing(stack), _up, stop=True):
         say(f"Fix the cause, then continue: railyard site up {stack}")
     raise typer.Exit(code)
 
@@ -72,13 +121,9 @@ def drift(stack: StackName = "") -> None:
 
 
 def _existing(stack: str) -> tuple[Piece, ...]:
-    """Return the pieces of a site, whose stacks all exist.
-
-    Raises:
-        UsageError: One does not.
-    """
-    _, pieces = load_site(stack)
-    here = existing_stacks()
+    """List the pieces of a site; refuse it if one of their stacks does not exist."""
+    _, pieces = _load_site(stack)
+    here = _resources()
     if gone := [each.stack for each in pieces if each.stack not in here]:
         raise UsageError(
             f"these stacks of the site do not exist: {', '.join(gone)}.\n"
@@ -108,7 +153,7 @@ def _run(pieces: Sequence[Piece], work: Work, *, stop: bool, failed: int = 1) ->
         with ThreadPoolExecutor(max_workers=len(wave)) as pool:
             done = pool.map(attempt, wave)
             results |= {each.stack: found for each, found in zip(wave, done, strict=True)}
-    rows = [(each.stack, results.get(each.stack, (0, _NOT_RUN))[1]) for each in pieces]
+    rows = [(each.stack, results.get(each.stack, (0, "not run"))[1]) for each in pieces]
     width = max(len(name) for name, _ in rows)
     say("\n" + "\n".join(f"{name:<{width}}  {words}" for name, words in rows))
     return max(code for code, _ in results.values())
@@ -153,3 +198,403 @@ def _drift(piece: Piece) -> tuple[int, str]:
     code, text = look_for_drift(piece.stack)
     say(f"{piece.stack}\n{text}", nl=False, paint=True)
     return code, {0: "no drift", 3: "drift, see above"}.get(code, "not known, see above")
+
+
+def _load_site(stack: str) -> tuple[Stack, tuple[Piece, ...]]:
+    """Load the stack of a whole site, and list its pieces; refuse the stack of one piece."""
+    loaded = load_stack(stack)
+    if loaded.plan.piece:
+        raise UsageError(
+            f"stack {stack} is the piece {loaded.plan.piece} of the site {loaded.plan.stack}.\n"
+            f"  fix    name the stack of the site: {loaded.plan.stack}"
+        )
+    return loaded, _pieces(loaded)
+
+
+def _pieces(loaded: Stack) -> tuple[Piece, ...]:
+    pieces = pieces_of(loaded.spec, loaded.plan.stack)
+    if not pieces:
+        raise UsageError(
+            f"the site {loaded.spec.name} has one stack: its file has no `stacks`.\n"
+            "  fix    write the leaves of each unit: stacks: {units: {a: {leaves: [leaf-01]}}}"
+            f" ({PAGE}); or use `pulumi up` and `railyard preview`."
+        )
+    return pieces
+
+
+def _resources() -> Mapping[str, int]:
+    """Map each stack of the project to its number of resources."""
+    listed = json.loads(pulumi(["stack", "ls", "--json"]))
+    return {each["name"].rpartition("/")[2]: each.get("resourceCount") or 0 for each in listed}
+
+
+@app.command()
+def split(stack: StackName = "") -> None:
+    """Give each unit of a site its own stack, with the records that it has in this one.
+
+    Nothing changes on devices. A failure leaves the stack as it was. Exit codes: 0 split, 1 a
+    proof failed, 2 the stack cannot be split.
+    """
+    loaded, pieces = _load_site(stack)
+    _refuse_foreign_config()
+    here = _resources()
+    state = _export(stack)
+    if not records_of(state):
+        made = _make_missing(stack, pieces, here)
+        say(f"made {', '.join(made)}: run `railyard site up {stack}`." if made else "nothing to do")
+        return
+    _refuse_twice(stack, pieces, here)
+    empty = {each.stack: _export(each.stack) for each in pieces if each.stack in here}
+    for name, found in {stack: state, **empty}.items():
+        _refuse_unfinished(name, found)
+    if changes := _changes(stack):
+        raise UsageError(
+            f"stack {stack} is not up to date: an update would change {_few(changes)}.\n"
+            f"  fix    run `pulumi up --stack {stack}` first; `stacks` itself changes the groups of"
+            " hosts that reboot together"
+        )
+    backup = _keep(stack, "before-split", {stack: state})
+    # The cluster also gets the records that no plan names.
+    shares = [
+        Share(each.stack, names_of_piece(plan_piece(loaded.plan, each)), each.name == CLUSTER)
+        for each in pieces
+    ]
+
+    def undo() -> None:
+        for name, found in empty.items():
+            _import(name, found)
+        _forget(each.stack for each in pieces if each.stack not in empty)
+
+    with _undone(stack, backup, undo):
+        _make_missing(stack, pieces, here)
+        for name, part in split_state(state, stack, shares, _SHARED).items():
+            _store(name, part)
+    _import(stack, without_records(state))
+    say(f"{stack} is split: {', '.join(each.stack for each in pieces)}. Its old state is {backup}.")
+    say(f"Update the site with `railyard site up {stack}`.")
+
+
+@app.command()
+def join(stack: StackName = "") -> None:
+    """Give all records of a split site back to one stack, and remove the stacks of its pieces.
+
+    Nothing changes on devices. A failure leaves all stacks as they were. Exit codes: 0 joined, 1 a
+    proof failed, 2 the stacks cannot be joined.
+    """
+    _, pieces = _load_site(stack)
+    _refuse_foreign_config()
+    here = _resources()
+    empty = _export(stack)
+    if records_of(empty):
+        _refuse_twice(stack, pieces, here)
+        raise UsageError(
+            f"stack {stack} has resources, so it is not split.\n"
+            f"  fix    to split it: railyard site split {stack}"
+        )
+    if gone := [each.stack for each in pieces if each.stack not in here]:
+        raise UsageError(
+            f"{', '.join(gone)} does not exist, so its records cannot be joined.\n"
+            f"  fix    restore its state: pulumi stack init, then pulumi stack import ({PAGE})"
+        )
+    states = {each.stack: _export(each.stack) for each in pieces}
+    for name, state in states.items():
+        _refuse_unfinished(name, state)
+    backup = _keep(stack, "before-join", states)
+    with _undone(stack, backup, lambda: _import(stack, without_records(empty))):
+        # Each stack has its own key, so the secrets are opened here and sealed by the import.
+        opened = {each.stack: _export(each.stack, "--show-secrets") for each in pieces}
+        _store(stack, join_states(opened, stack))
+    _forget(states)
+    say(f"{stack} has the whole site again. The states of its pieces are in {backup}.")
+    say(f"Remove `stacks` from the site file to keep one stack; then `pulumi up --stack {stack}`.")
+
+
+@contextmanager
+def _undone(stack: str, backup: Path, undo: Callable[[], None]) -> Generator[None]:
+    """Undo the work within if it fails or is interrupted."""
+    try:
+        yield
+    except BaseException as error:
+        undo()
+        if isinstance(error, RailyardError):
+            raise RailyardError(
+                f"{error}\nNothing was changed: {stack} is as it was before. Its states were kept"
+                f" in {backup}."
+            ) from error
+        raise
+
+
+def _refuse_foreign_config() -> None:
+    if CONFIG_FILE in os.environ:
+        raise UsageError(
+            f"{CONFIG_FILE} names the configuration of one stack, and a split site has several.\n"
+            f"  fix    keep the configurations in the project's folder, and unset {CONFIG_FILE}"
+        )
+
+
+def _refuse_unfinished(stack: str, state: State) -> None:
+    if unfinished := pending_of(state):
+        raise UsageError(
+            f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
+            f"  fix    complete it first: pulumi up --stack {stack}"
+        )
+
+
+def _refuse_twice(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> None:
+    if full := [each.stack for each in pieces if here.get(each.stack)]:
+        raise UsageError(
+            f"{', '.join(full)} has resources, and so has {stack}: the site would exist twice.\n"
+            "  fix    after a split or join that was ended by force: pulumi stack rm --force"
+            f" {full[0]}; it forgets the stack, and changes no device"
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> tuple[str, ...]:
+    """Make the stacks that do not exist, with the configuration of the site's own."""
+    made: list[str] = []
+    for each in pieces:
+        if each.stack not in here:
+            pulumi(["stack", "init", each.stack, "--copy-config-from", stack, "--no-select"])
+            made.append(each.stack)
+        pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
+    return tuple(made)
+
+
+def _forget(stacks: Iterable[str]) -> None:
+    """Remove the stacks of pieces and their configuration; their devices keep everything."""
+    here = _resources()
+    for name in (each for each in stacks if each in here):
+        pulumi(["stack", "rm", name, "--yes", "--force"])
+
+
+def _store(stack: str, state: State) -> None:
+    """Import a state, prove that an update has nothing to do, and let the engine write it.
+
+    The update encrypts the secrets for the stack itself, and records stages and outputs.
+    """
+    _import(stack, state)
+    if changes := _changes(stack):
+        raise UsageError(f"an update of {stack} would change {_few(changes)}")
+    done = _run_quietly(stack, "up", "--yes", "--skip-preview", deadline_s=None)
+    if done.returncode:
+        raise UsageError(f"an update of {stack} failed:\n{(done.stderr or done.stdout).strip()}")
+    say(f"{stack}: {len(records_of(_export(stack)))} records, nothing to change")
+
+
+def _changes(stack: str) -> list[str]:
+    """List what an update would change, without records of stages: these count their members."""
+    done = _run_quietly(stack, "preview", "--json", deadline_s=PREVIEW_DEADLINE_S)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise UsageError(f"{stack}: {(done.stderr or done.stdout).strip()}") from None
+    if done.returncode:
+        notes: list[dict[str, str]] = found.get("diagnostics") or []
+        texts = [each["message"] for each in notes if each["severity"] == "error"]
+        raise UsageError(f"{stack}: " + ("\n".join(texts) or done.stderr).strip())
+    steps: list[dict[str, Any]] = found.get("steps") or []
+    return [
+        name_of(step)
+        for step in steps
+        if step["op"] not in {"same", "refresh"}
+        and (step["op"] != "update" or step["newState"].get("custom"))
+    ]
+
+
+def _run_quietly(stack: str, *words: str, deadline_s: float | None) -> CompletedProcess[str]:
+    flags = ["--non-interactive", "--stack", stack, *config_flags(stack)]
+    return run_pulumi([*words, *flags], environment=_QUIET, deadline_s=deadline_s)
+
+
+def _export(stack: str, *flags: str) -> State:
+    return json.loads(pulumi(["stack", "export", "--stack", stack, *flags]))
+
+
+def _import(stack: str, state: State) -> None:
+    """Import a state from stdin: it can have its secrets in clear, so no file may have it."""
+    pulumi(["stack", "import", "--stack", stack], stdin=json.dumps(state))
+
+
+def _keep(stack: str, name: str, states: Mapping[str, State]) -> Path:
+    """Write the exports into the archive; secrets stay encrypted."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = _BACKUPS / stack / f"{name}-{now}"
+    try:
+        folder.mkdir(parents=True)
+        for each, state in states.items():
+            file = folder / f"{each}.json"
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(state, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the backup of the states cannot be written: {error.strerror}: {folder}. Nothing was"
+            " changed.\n  fix    free space there or correct its rights, then run it again"
+        ) from error
+    return folder
+
+
+@app.command()
+def export(  # noqa: PLR0913 - one parameter for each option
+    stack: StackName = "",
+    *,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="For the Pulumi Kubernetes Operator; needed.")
+    ] = False,
+    namespace: Annotated[str, typer.Option(help="Namespace of all objects.")] = "railyard",
+    image: Annotated[
+        str, typer.Option(help="Image with Pulumi and Python; default Pulumi's own.")
+    ] = "",
+    repo: Annotated[
+        str, typer.Option(help="Git address as the cluster reaches it; default that of `origin`.")
+    ] = "",
+    git_token: Annotated[
+        bool, typer.Option("--git-token", help="The Secret has GIT_TOKEN for an https address.")
+    ] = False,
+    backend: Annotated[str, typer.Option(help="Address of the states as the pods reach it.")] = "",
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only preview; change nothing.")
+    ] = False,
+    operator_version: Annotated[str, typer.Option(help="Release of the operator.")] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Cluster with the operator; its definition is read.")
+    ] = None,
+) -> None:
+    """Print the objects with which the Pulumi Kubernetes Operator runs a site.
+
+    No device is contacted, and no secret is read. Exit codes: 0 printed, 1 the file has problems,
+    2 the operator could not run it.
+    """
+    if not operator:
+        raise UsageError("the form of the export is missing.\n  fix    add --operator")
+    if operator_version:
+        refuse_old(operator_version)
+    if kubeconfig:
+        _refuse_old_cluster(kubeconfig)
+    file = config_file(stack)
+    written = _stack_file(file)
+    config = _config(written)
+    if piece := config.get(f"{PREFIX}piece"):
+        fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
+        raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
+    states = _backend(backend)
+    stacks = _stacks(stack, file.parent, config, engine_variables(states, written))
+    site = Path(str(config.get(SITE_KEY, "")))
+    needed = ["Pulumi.yaml", REQUIREMENTS, *map(str, filter(Path.is_file, (site, lock_path(site))))]
+    exported = Export(
+        source=read_source(Path.cwd(), needed, repo, token=git_token),
+        backend="" if has_password(states) else states,
+        provider=str(written.get("secretsprovider", "")),
+        image=image or f"pulumi/pulumi:{wanted_versions()['pulumi']}-nonroot",
+        namespace=namespace,
+        secret=f"railyard-{object_name(stack)}",
+        preview=preview,
+    )
+    tested = "checked" if operator_version or kubeconfig else "not checked: --kubeconfig FILE"
+    say(exported.render(stacks, _head(stack, exported, stacks, tested)), nl=False)
+
+
+def _refuse_old_cluster(kubeconfig: Path) -> None:
+    from components.kubernetes.client import KubernetesCalls  # noqa: PLC0415 - rarely needed
+
+    try:
+        answer = KubernetesCalls(read_text(kubeconfig)).call("GET", DEFINITION)
+    except OSError as error:
+        raise UsageError(f"--kubeconfig {kubeconfig}: it cannot be read: {error}") from error
+    where = f"{DEFINITION.rpartition('/')[2]} in the cluster of {kubeconfig}"
+    if answer.status == HTTPStatus.NOT_FOUND:
+        raise UsageError(
+            f"the cluster has no Pulumi Kubernetes Operator.\n  where  {where}\n"
+            "  fix    install it: docs/howto/operator.md"
+        )
+    if "spec" not in answer.body:
+        raise UsageError(
+            f"the operator's definition cannot be read: {answer.words}\n  where  {where}\n"
+            "  fix    use a login that may get customresourcedefinitions, or --operator-version"
+        )
+    refuse_old_definition(answer.body, where)
+
+
+def _stack_file(file: Path) -> Mapping[str, object]:
+    try:
+        read = yaml.safe_load(read_text(file))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"{file} cannot be read: {error}\n  fix    run this in the folder of the project, and"
+            " name one of its stacks"
+        ) from error
+    return cast("dict[str, object]", read) if isinstance(read, dict) else {}
+
+
+def _config(written: Mapping[str, object]) -> Mapping[str, object]:
+    """The stack's configuration without its encrypted values."""
+    config: Any = written.get("config") or {}
+    if not isinstance(config, dict):
+        raise UsageError(
+            "`config` of the stack's file is no mapping.\n  fix    write KEY: VALUE below"
+        )
+    config = cast("dict[str, Any]", config)
+    sealed = {key for key, value in config.items() if isinstance(value, dict) and "secure" in value}
+    return {key: value for key, value in config.items() if key not in sealed}
+
+
+def _backend(named: str) -> str:
+    found = named or backend_of(os.environ, Path.cwd())
+    if not found:
+        raise UsageError(f"Pulumi is not logged in, so no state is known.\n  fix    {OWN_LOGIN}")
+    if found.startswith("file:") and not named:
+        raise UsageError(
+            f"the states are in a folder of this machine, {found}, which no pod has.\n"
+            "  fix    move them to a backend that pods reach (docs/howto/operator.md), or name a"
+            " volume of the pods: --backend file:///…"
+        )
+    return found
+
+
+def _stacks(
+    name: str, folder: Path, config: Mapping[str, object], engine: Sequence[str]
+) -> list[OperatorStack]:
+    """List the stacks of the site in the order of an update, each with what it needs."""
+    # Without the stack's file: the Secret has the values that this file may lack.
+    if site := config.get(SITE_KEY):
+        checked = load_checked_site(folder / str(site))
+    else:
+        checked = check_config_value(cast("Json", config.get(f"{PREFIX}cluster")), None)
+    spec = checked.spec_or_raise()
+    variables = [*engine, *sorted({ref.env for ref, _ in list_secrets(spec) if ref.env})]
+    secrets = secret_names(spec)
+    pieces = pieces_of(spec, name)
+    if not pieces:
+        return [OperatorStack(name, config, secrets, variables)]
+    plan, stacks = make_plan(spec, name, checked.lock), {each.name: each.stack for each in pieces}
+    needs = {each.name: plan_piece(plan, each).secret_names for each in pieces}
+    needs[CLUSTER] |= {*secrets}  # its acceptance reads every switch
+    return [
+        OperatorStack(
+            each.stack,
+            {**config, f"{PREFIX}piece": each.name},
+            [key for key in secrets if key in needs[each.name]],
+            variables,
+            [stacks[other] for other in each.after],
+        )
+        for each in pieces
+    ]
+
+
+def _head(
+    stack: str, exported: Export, stacks: Sequence[OperatorStack], tested: str
+) -> Sequence[str]:
+    files = " ".join(f"--from-file={key}" for key in exported.keys(stacks))
+    order = fold_names(each.name for each in stacks)
+    return (
+        f"{stack} at {exported.source.commit[:12]}, in the order of an update: {order}",
+        f"The operator must be {OLDEST} or later ({tested}). docs/howto/operator.md explains all.",
+        "First, in a folder with one file for each key, without a line break at its end:",
+        f"  kubectl create namespace {exported.namespace}",
+        f"  kubectl -n {exported.namespace} create secret generic {exported.secret} {files}",
+        "Then: kubectl apply -f THIS_FILE",
+    )

@@ -15,6 +15,7 @@ import yaml
 
 from components.artefacts.lock import Lock
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
+from components.cli.say import say
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines
 from components.drift.applied import Applied, applied_from_export
@@ -28,7 +29,7 @@ from components.remote.step import secrets_from
 from components.update.secrets import outside_secrets
 
 PULUMI_DEADLINE_S: Final = 120
-UPDATE_DEADLINE_S: Final = 3600
+PREVIEW_DEADLINE_S: Final = 3600
 PREFIX: Final = "railyard:"
 
 
@@ -118,9 +119,12 @@ def run_pulumi(
     *,
     environment: Mapping[str, str] | None = None,
     stdin: str | None = None,
-    deadline_s: float,
+    deadline_s: float | None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the Pulumi CLI and return its result, even if it failed.
+
+    An update has no deadline: if it is killed, its state is half-made. Ctrl-C reaches the CLI too,
+    which then ends its work, and this waits for it.
 
     Raises:
         UsageError: The CLI is not on PATH, or did not end.
@@ -132,22 +136,28 @@ def run_pulumi(
             "  fix    install it: `railyard init --check .` says which version and how. For a stack"
             " of the lab, source the file that `make up` named: . .lab/dev/env.sh"
         )
-    try:
-        return subprocess.run(
-            [program, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=deadline_s,
-            env={**os.environ, **(environment or {})},
-        )
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"pulumi {' '.join(arguments)} did not end within {deadline_s:g} s.\n"
-            "  fix    see whether the backend of the states answers: pulumi stack ls"
-        ) from None
+    with subprocess.Popen(
+        [program, *arguments],
+        stdin=None if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **(environment or {})},
+    ) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise UsageError(
+                f"pulumi {' '.join(arguments)} did not end within {deadline_s:g} s.\n"
+                "  fix    see whether the backend of the states answers: pulumi stack ls"
+            ) from None
+        except KeyboardInterrupt:
+            say(f"interrupted: waiting until pulumi {arguments[0]} has ended", err=True)
+            process.communicate()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def config_flags(stack: str) -> list[str]:

@@ -1,4 +1,8 @@
-"""`railyard status STACK`: one page about a stack, the worst first."""
+"""`railyard status` and `drift`, and `baseline` for earlier values of switches.
+
+Hosts keep their earlier values themselves, in `/var/lib/railyard/<stack>/baseline`; a switch cannot
+do that.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.evidence import days_since, parse_evidence
 from components.acceptance.handover import EVIDENCE_STEP, as_of, parse_named, read_proof
@@ -19,13 +25,16 @@ from components.acceptance.logs.lines import number
 from components.acceptance.report.text import unproven_lines, unsettled_lines
 from components.checks.site_files import refused_unpinned
 from components.cli.accept import asked_of, connect
-from components.cli.app import StackName, command_app, say
+from components.cli.app import StackName, command_app, say, stack_names
 from components.cli.stack import Stack, load_stack, under_way
 from components.cli.versions import describe_age, list_outdated, version_problems
 from components.core.errors import RailyardError, UsageError
+from components.core.limits import read_file
 from components.core.plain_text import counted, plain_text
 from components.core.to_json import to_json
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
+from components.fabric.edit import baseline_file, read_baseline
+from components.fabric.state import SwitchState
 from components.kubernetes.live.look import CLUSTER, ClusterDrift, find_not_ready
 from components.kubernetes.live.why import NotReady
 from components.model.owners import not_touched
@@ -159,11 +168,9 @@ def make_status(loaded: Stack, look: Look | None, now: datetime) -> Status:
         parts = [_devices(drifts, plan.unreached), _drift(name, drifts, cluster)]
         parts.append(_cluster(name, look.waiting))
     is_new = not any(each.applied for each in drifts)
-    parts += [_update(name, edited, running, is_new=is_new)]
-    parts += [
-        _proof(loaded, "" if edited else plan.digest, now, look=look is not None),
-        _versions(loaded, now),
-    ]
+    parts.append(_update(name, edited, running, is_new=is_new))
+    parts.append(_proof(loaded, "" if edited else plan.digest, now, look=look is not None))
+    parts.append(_versions(loaded, now))
     parts.sort(key=lambda part: _WORST_FIRST.index(part.verdict))
     return Status(name, loaded.spec.name, f"{now:%Y-%m-%d %H:%M}", tuple(parts))
 
@@ -239,16 +246,14 @@ def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
     except RailyardError as error:
         is_good = named.verdict.startswith("passed")
         entry = Entry((), _split(str(error)))
-        return Part(
-            "proof", "warning" if is_good else "failed", summary, (entry,), fix, 1 - is_good
-        )
+        verdict = "warning" if is_good else "failed"
+        return Part("proof", verdict, summary, (entry,), fix, 1 - is_good)
     report = as_of(judge_evidence(evidence), now, asked)
     entries = tuple(_of_report(report))
     if report.verdict == "passed":
         return Part("proof", "passed", summary, entries)
-    return Part(
-        "proof", "error" if report.verdict == "error" else "failed", summary, entries, fix, 1
-    )
+    verdict = "error" if report.verdict == "error" else "failed"
+    return Part("proof", verdict, summary, entries, fix, 1)
 
 
 def _age(days: float | None) -> str:
@@ -351,3 +356,86 @@ def _shown_names(names: Sequence[str]) -> str:
     if len(text) <= _NAMES:
         return text
     return f"{text[:_NAMES].rpartition(',')[0]},… ({len(names)} in all)"
+
+
+drift_app = command_app()
+
+
+@drift_app.command()
+def drift(
+    stack: StackName = "",
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Compare every device and every object of Kubernetes with its last applied state.
+
+    Exit code 0: no drift, 3: drift, 4: something could not be read, or an update is running.
+    """
+    code, text = look_for_drift(stack, output)
+    say(text, nl=False, paint=output == "text")
+    raise typer.Exit(code)
+
+
+def look_for_drift(stack: str, output: Literal["text", "json"] = "text") -> tuple[int, str]:
+    """Compare a stack, and return the exit code and the report."""
+    loaded = load_stack(stack)
+    seen = observe_site(loaded.plan, loaded.reach_secrets, loaded.applied)
+    body, text = report_drift(loaded, seen, under_way(stack))
+    if output == "json":
+        text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+    return body["exit_code"], text
+
+
+def report_drift(loaded: Stack, seen: Seen, running: UnderWay) -> tuple[dict[str, Any], str]:
+    """Return the report as JSON data and as text; `running` is the present work of an update."""
+    plan, applied = loaded.plan, loaded.applied
+    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
+    running = loaded.under_way if loaded.under_way.is_any else running
+    words = f"{running.render(loaded.name)}\n" if running.is_any else ""
+    found = max(drift_exit_code(drifts), cluster.exit_code)
+    body = {
+        "stack": loaded.name,
+        "exit_code": _UNREAD if running.is_any else found,
+        "under_way": words.rstrip(),
+        "no_login": list(plan.unreached),
+        "devices": to_json(drifts),
+        "cluster": to_json(cluster),
+    }
+    left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
+    return body, render_drift(drifts) + cluster.render() + left_out + words
+
+
+baseline_app = command_app(
+    "Keep the values that destroy puts back on switches, or bring them back."
+)
+_FILE = TypeAdapter(dict[str, SwitchState])
+
+
+@baseline_app.command("export")
+def export_baseline(stack: StackName = "") -> None:
+    """Print the values that destroy would restore, by switch, as JSON. Keep a copy elsewhere."""
+    loaded = load_stack(stack)
+    found: dict[str, object] = {}
+    for switch in loaded.plan.switches:
+        recorded = loaded.applied.step(f"{switch.name}-baseline")
+        if recorded is not None and recorded.stdout:
+            found[switch.name] = read_baseline(recorded.stdout)
+    say(json.dumps(found, indent=1, sort_keys=True))
+
+
+@baseline_app.command("import")
+def import_baseline(
+    stack: Annotated[str, typer.Argument(help="Name of the stack.", autocompletion=stack_names)],
+    file: Annotated[Path, typer.Argument(help="what `export` printed")],
+) -> None:
+    """Use exported values for switches whose baseline is missing in the stack's state."""
+    try:
+        states = _FILE.validate_json(read_file(file))
+    except OSError as error:
+        raise UsageError(f"{file}: it cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise UsageError(f"{file} is not an exported baseline: {error}") from error
+    for name, state in states.items():
+        path = baseline_file(stack, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(state.model_dump_json(indent=1) + "\n")
+        say(f"{name}: the next first apply of stack {stack} records {path}")

@@ -15,7 +15,7 @@ import os
 import platform
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,9 +32,8 @@ from components.acceptance.report.archive import latest_evidence, run_folder, wr
 from components.artefacts.lock import lock_path
 from components.cli.accept import connect
 from components.cli.app import StackName, command_app, say
-from components.cli.drift import report_drift
 from components.cli.stack import Stack, load_stack, pulumi, read_config
-from components.cli.status import look_at, make_status, render_text
+from components.cli.status import look_at, make_status, render_text, report_drift
 from components.core.errors import RailyardError, UsageError
 from components.core.limits import read_file, read_text
 from components.core.plain_text import counted
@@ -103,6 +102,9 @@ _ADDRESS: Final = re.compile(
     re.IGNORECASE,
 )
 """IPv4, MAC and IB hardware addresses, IPv6 and GIDs, GUIDs."""
+_HARDWARE: Final = re.compile(
+    r"0x.*|(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}|(?:[0-9a-f]{4}:){3}[0-9a-f]{4}"
+)
 _KEPT: Final = frozenset({"127.0.0.1", "::", "::1"})
 _Value = TypeVar("_Value")
 
@@ -133,6 +135,18 @@ def _encodings(secret: str) -> Iterator[str]:
         yield from (*once, *(again for each in once for again in _in_base64(each)))
 
 
+def _either(texts: Sequence[str], shared: int) -> str:
+    """Match any of the texts, the first one that fits; a common beginning is tried only once."""
+    if not shared:
+        return "|".join(map(re.escape, texts))
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[:1], []).append(text[1:])
+    return "|".join(
+        f"{re.escape(letter)}(?:{_either(rest, shared - 1)})" for letter, rest in rests.items()
+    )
+
+
 def _in_base64(text: str) -> Iterator[str]:
     """Yield the characters that base64 writes for a text at each of its three offsets."""
     raw = text.encode()
@@ -161,15 +175,14 @@ class Masks:
     """Address to its name in this bundle; None if addresses stay."""
     hosts: set[str] = field(default_factory=set[str])
     """Addresses of devices in lower case, also names."""
-    _known: re.Pattern[str] = re.compile("(?!)")
+    _known: re.Pattern[str] | None = None
+    """Matches every form of the secrets; None until they are needed again."""
 
     def add(self, values: Iterable[str], least: int = _LEAST) -> None:
         """Mask these secrets."""
         self.secrets |= {part for value in values for part in secret_parts(value, least)}
         self.secrets -= self.names
-        forms = {form for each in self.secrets for form in _encodings(each) if len(form) >= _LEAST}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self._known = None
 
     def learn(self, text: str) -> None:
         """Mask the values of the keys in a text whose names say that they are secret."""
@@ -190,6 +203,10 @@ class Masks:
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets, and without addresses if those are masked."""
+        if self._known is None:
+            found = {form for each in self.secrets for form in _encodings(each)}
+            forms = sorted((form for form in found if len(form) >= _LEAST), key=len, reverse=True)
+            self._known = re.compile(_either(forms, _LEAST) or "(?!)")
         text = self._known.sub(MASKED, text)
         for form in _FORMS:
             text = form.sub(MASKED, text)
@@ -213,13 +230,9 @@ class Masks:
 
 
 def _is_address(text: str) -> bool:
-    if text.startswith("0x") or re.fullmatch(r"(?:[0-9a-f]{2}[:-]){5,19}[0-9a-f]{2}", text):
-        return True
-    try:
-        ip_address(text)
-    except ValueError:
-        return re.fullmatch(r"(?:[0-9a-f]{4}:){3}[0-9a-f]{4}", text) is not None
-    return True
+    with suppress(ValueError):
+        return bool(_HARDWARE.fullmatch(text) or ip_address(text))
+    return False
 
 
 @dataclass(slots=True)
@@ -370,23 +383,20 @@ def _gather_stack(found: Gathered, stack: str, now: datetime, *, look: bool) -> 
     loaded = attempt("stack", lambda: load_stack(stack))
     if loaded is not None:
         _gather_loaded(found, loaded, now, look=look)
-    step = loaded.applied.step(EVIDENCE_STEP) if loaded else None
-    if loaded is not None and step is not None and step.stdout:
-        printed = step.stdout
-        attempt("report", lambda: _put_proof(found, loaded, printed, look=look))
-    elif last := attempt("report", lambda: latest_evidence(stack)):
-        attempt("report", lambda: _put_run(found, stack, last.run))
+    attempt("report", lambda: _put_report(found, stack, loaded, look=look))
 
 
 def _gather_loaded(found: Gathered, loaded: Stack, now: datetime, *, look: bool) -> None:
-    masks, attempt, own = found.masks, found.attempt, loaded.secrets
-    applied = loaded.applied
+    masks, attempt, own, applied = found.masks, found.attempt, loaded.secrets, loaded.applied
     masks.names |= {*applied.steps, *applied.objects, *applied.releases}
     masks.add(own[name] for name in secret_names(loaded.spec) if name in own)
     read = attempt("secrets from outside", lambda: loaded.all_secrets) or {}
     masks.add(value for name, value in read.items() if own.get(name) != value)
     masks.hosts |= {each.endpoint.address.lower() for each in loaded.plan.steps}
-    found.put("stack.json", _describe(loaded))
+    described = {"plan_digest": loaded.plan.digest, "versions": versions_of(loaded.spec)}
+    described |= {"steps": sorted(applied.steps), "objects": sorted(applied.objects)}
+    described |= {"releases": sorted(applied.releases), "under_way": loaded.under_way}
+    found.put("stack.json", described)
     seen = attempt("devices and cluster", lambda: look_at(loaded)) if look else None
     attempt("status", lambda: found.put("status.txt", render_text(make_status(loaded, seen, now))))
     if seen is not None:
@@ -417,19 +427,6 @@ def _history(text: str) -> list[dict[str, object]]:
     return [{key: each.get(key) for key in kept} for each in json.loads(text)]
 
 
-def _describe(loaded: Stack) -> Mapping[str, object]:
-    """Name the versions, the plan and the resources; values of resources have secrets."""
-    applied = loaded.applied
-    return {
-        "plan_digest": loaded.plan.digest,
-        "versions": versions_of(loaded.spec),
-        "steps": sorted(applied.steps),
-        "objects": sorted(applied.objects),
-        "releases": sorted(applied.releases),
-        "under_way": loaded.under_way,
-    }
-
-
 def _events(loaded: Stack) -> list[dict[str, object]]:
     answer = connect(loaded).call("GET", "/api/v1/events?fieldSelector=type%3DWarning&limit=2000")
     if "items" not in answer.body:
@@ -443,16 +440,16 @@ def _events(loaded: Stack) -> list[dict[str, object]]:
     ]
 
 
-def _put_proof(found: Gathered, loaded: Stack, printed: str, *, look: bool) -> None:
-    named = parse_named(printed)
-    if named.store is not None and look:
-        found.put("report/evidence.json", read_proof(named, loaded.all_secrets))
-    _put_run(found, loaded.name, named.run)
-
-
-def _put_run(found: Gathered, stack: str, run: int) -> None:
-    """Add the texts of an acceptance run; its page has the same content as the Markdown."""
-    folder = run_folder(stack, run)
+def _put_report(found: Gathered, stack: str, loaded: Stack | None, *, look: bool) -> None:
+    """Add the texts of the proof, or of the last run; its page has the Markdown's content."""
+    step = loaded.applied.step(EVIDENCE_STEP) if loaded else None
+    if loaded is not None and step is not None and step.stdout:
+        last = parse_named(step.stdout)
+        if last.store is not None and look:
+            found.put("report/evidence.json", read_proof(last, loaded.all_secrets))
+    elif (last := latest_evidence(stack)) is None:
+        return
+    folder = run_folder(stack, last.run)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not on this machine")
     for path in sorted(folder.rglob("*")):

@@ -35,8 +35,7 @@ from components.checks.render import render_problem
 from components.checks.site import check_loaded
 from components.cli.app import command_app, say
 from components.core.errors import SpecError
-from components.core.problem import Finding, Lines
-from components.core.report import finding_json
+from components.core.problem import Finding, Lines, finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import Loaded, load_site

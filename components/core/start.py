@@ -14,10 +14,8 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Final
 
 _OBJECTS_A_COLLECTION: Final = 1_000_000
@@ -37,11 +35,7 @@ def start_quickly() -> None:
     """
     gc.set_threshold(_OBJECTS_A_COLLECTION)
     atexit.register(gc.freeze)
-    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
-        # Its loader of plugins imports `importlib.metadata`: 3 % of the time of `check`.
-        loader = ModuleType("pydantic.plugin._loader")
-        loader.__dict__["get_plugins"] = tuple
-        sys.modules.setdefault(loader.__name__, loader)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def on_demand(room: str, *names: str) -> Callable[[str], object]:

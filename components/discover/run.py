@@ -10,8 +10,7 @@ from typing import Final
 
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
-from components.core.problem import Json, render_path
-from components.core.report import finding_json, rows_of
+from components.core.problem import Json, finding_json, render_path, rows_of
 from components.discover.propose import Proposal, card_name, propose
 from components.discover.rails import site_rails
 from components.discover.site_file import (

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import JsonValue
+
 from components.catalogue.cluster_parts import TABLE
 from components.kubernetes.manifest import Body, map_at, name_of
 from components.model.cluster import ClusterSpec
@@ -19,41 +21,28 @@ READS: Final = ("get", "list", "watch")
 MAKES: Final = (*READS, "create", "patch", "delete")
 _NAMED: Final = ("get", "patch", "delete")
 """Verbs that RBAC can limit to names; `list` and `create` have none."""
-_RBAC: Final = "rbac.authorization.k8s.io"
+RBAC: Final = "rbac.authorization.k8s.io"
 _PLURALS: Final = {"NetworkAttachmentDefinition": "network-attachment-definitions"}
 """Kinds with an irregular plural."""
 LOOKS: Final = (
-    ("", "nodes"),
-    ("", "namespaces"),
-    ("", "pods"),
-    ("", "events"),
-    ("", "configmaps"),
+    *(("", each) for each in ("nodes", "namespaces", "pods", "events", "configmaps")),
     ("", "resourcequotas"),
-    ("apps", "daemonsets"),
-    ("apps", "deployments"),
-    ("apps", "replicasets"),
+    *(("apps", each) for each in ("daemonsets", "deployments", "replicasets")),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("networking.k8s.io", "networkpolicies"),
     ("node.k8s.io", "runtimeclasses"),
 )
 """Resources that every reading of a cluster needs, for any site."""
 _OF_CHARTS: Final = (
-    ("", "serviceaccounts"),
-    ("", "secrets"),
-    ("", "configmaps"),
-    ("", "services"),
-    ("", "pods"),
-    ("apps", "daemonsets"),
-    ("apps", "deployments"),
+    *(("", each) for each in ("serviceaccounts", "secrets", "configmaps", "services", "pods")),
+    *(("apps", each) for each in ("daemonsets", "deployments")),
     ("batch", "jobs"),
-    (_RBAC, "roles"),
-    (_RBAC, "rolebindings"),
+    *((RBAC, each) for each in ("roles", "rolebindings")),
 )
 """Resources that Helm creates from operators' charts in their namespaces, and its own records."""
 _OF_CHARTS_EVERYWHERE: Final = (
     ("apiextensions.k8s.io", "customresourcedefinitions"),
-    (_RBAC, "clusterroles"),
-    (_RBAC, "clusterrolebindings"),
+    *((RBAC, each) for each in ("clusterroles", "clusterrolebindings")),
     ("nfd.k8s-sigs.io", "nodefeaturerules"),
     ("nvidia.com", "clusterpolicies"),
     ("mellanox.com", "nicclusterpolicies"),
@@ -141,8 +130,18 @@ def of_jobs(spec: ClusterSpec, objects: Iterable[Body]) -> Iterator[Right]:
             yield Right(namespace, group, resource, (), MAKES)
 
 
-def rule_of(right: Right) -> Body:
-    """The right as a rule of a role."""
+def role_of(name: str, namespace: str, rights: Iterable[Right], subject: Body) -> tuple[Body, Body]:
+    """Return the role with the rights in one namespace, and its binding to a subject."""
+    kind = "Role" if namespace else "ClusterRole"
+    rules: list[JsonValue] = [_rule(each) for each in rights if each.namespace == namespace]
+    metadata: Body = {"name": name, **({"namespace": namespace} if namespace else {})}
+    head: Body = {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata}
+    reference: Body = {"apiGroup": RBAC, "kind": kind, "name": name}
+    binding: Body = {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]}
+    return {**head, "rules": rules}, {**head, **binding}
+
+
+def _rule(right: Right) -> Body:
     names: Body = {"resourceNames": [*right.names]} if right.names else {}
     verbs: Body = {"verbs": [*right.verbs]}
     return {"apiGroups": [right.group], "resources": [right.resource], **names, **verbs}

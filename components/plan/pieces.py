@@ -7,7 +7,7 @@ site's own stack.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from components.artefacts.lock import Lock
 from components.core.errors import UsageError
 from components.core.to_json import json_pieces
 from components.disruption.disruption_plan import reboot_parts
-from components.model.cluster import CLUSTER, SPINES, ClusterSpec, units_of_hosts
+from components.model.cluster import CLUSTER, SPINES, ClusterSpec, Stacks, units_of_hosts
 from components.plan.make import ClusterPlan, Part, make_plan
 
 STAGES: Final = ("fabric", "hosts", "reboots")
@@ -45,16 +45,11 @@ class Piece:
 
 
 def pieces_of(spec: ClusterSpec, stack: str) -> tuple[Piece, ...]:
-    """List the pieces of a site in the order of an update; none if it is not split.
-
-    Args:
-        spec: The site.
-        stack: The name of the site's own stack.
-    """
+    """List the pieces of a site's own stack in the order of an update; none if it is not split."""
     if spec.stacks is None:
         return ()
     found: list[Piece] = []
-    for wave, names in enumerate(_waves(spec)):
+    for wave, names in enumerate(_waves(spec, spec.stacks)):
         before = tuple(each.name for each in found if each.wave == wave - 1)
         found += [_piece(spec, stack, name, wave, before) for name in names]
     others = tuple(each.name for each in found)
@@ -62,11 +57,8 @@ def pieces_of(spec: ClusterSpec, stack: str) -> tuple[Piece, ...]:
     return (*found, _piece(spec, stack, CLUSTER, last, others))
 
 
-def _waves(spec: ClusterSpec) -> Iterator[tuple[str, ...]]:
+def _waves(spec: ClusterSpec, stacks: Stacks) -> Iterator[tuple[str, ...]]:
     """Yield the spines, then the canaries one by one, then the other units."""
-    stacks = spec.stacks
-    if stacks is None:
-        return
     if _switches(spec, SPINES):
         yield (SPINES,)
     units = tuple(stacks.units)
@@ -84,31 +76,24 @@ def _switches(spec: ClusterSpec, name: str) -> tuple[str, ...]:
     return spines if name == SPINES else ()
 
 
-def _hosts(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    wanted, unit_of = "" if name == CLUSTER else name, units_of_hosts(spec)
-    return tuple(each.name for each in spec.hosts if unit_of.get(each.name, "") == wanted)
-
-
 def _piece(spec: ClusterSpec, stack: str, name: str, wave: int, after: tuple[str, ...]) -> Piece:
     parts: dict[str, tuple[Part, ...]] = {SPINES: ("switches",), CLUSTER: ("hosts", "cluster")}
+    unit_of = units_of_hosts(spec)
     return Piece(
         name=name,
         stack=f"{stack}-{name}",
         parts=parts.get(name, ("switches", "hosts")),
         switches=_switches(spec, name),
-        hosts=_hosts(spec, name),
+        hosts=tuple(each.name for each in spec.hosts if unit_of.get(each.name, CLUSTER) == name),
         wave=wave,
         after=after,
     )
 
 
 def find_piece(spec: ClusterSpec, stack: str, name: str) -> tuple[str, Piece]:
-    """Return the name of the site's own stack, and the piece that one of its stacks sets up.
+    """Return the name of the site's own stack, and the piece that the stack of a piece sets up.
 
-    Args:
-        spec: The site.
-        stack: The name of the piece's stack.
-        name: `railyard:piece` of its configuration.
+    `name` is `railyard:piece` of its configuration.
 
     Raises:
         UsageError: The file has no such piece, or the stack is named after another one.
@@ -168,15 +153,13 @@ def names_of_piece(plan: ClusterPlan) -> frozenset[str]:
         )
     }
     hosts = {step.name for each in plan.hosts for step in (each.sending, *each.all_steps)}
-    reboots = {f"reboots-{part}" for part in reboot_parts(plan.reboots)}
-    return frozenset(switches | hosts | reboots)
+    return frozenset(switches | hosts | {f"reboots-{each}" for each in reboot_parts(plan.reboots)})
 
 
 def digest_of_piece(plan: ClusterPlan) -> str:
     """A short fingerprint of one piece. Edits of other pieces do not change it."""
     found = hashlib.sha256()
-    work: Sequence[object] = (plan.switches, plan.hosts, plan.reboots)
-    for value in work:
+    for value in (plan.switches, plan.hosts, plan.reboots):
         for text in json_pieces(value):
             found.update(text.encode())
     return found.hexdigest()[:16]

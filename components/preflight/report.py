@@ -11,8 +11,7 @@ from typing import Final
 
 from components.acceptance.report.pictures import page, section, table
 from components.core.plain_text import counted
-from components.core.problem import Finding, Severity, exit_code
-from components.core.report import finding_json, label_rows, rows_of
+from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
 _WORDS: Final[Mapping[Severity, str]] = {

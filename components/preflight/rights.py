@@ -11,13 +11,14 @@ from components.catalogue.cluster_parts import TABLE
 from components.kubernetes.manifest import Body
 from components.kubernetes.rights import (
     LOOKS,
+    RBAC,
     READS,
     Right,
     joined,
     of_charts,
     of_jobs,
     of_object,
-    rule_of,
+    role_of,
 )
 from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
@@ -126,7 +127,6 @@ def sudoers(spec: ClusterSpec, user: str, *, asks: bool) -> tuple[str, ...]:
 
 
 NAME: Final = "railyard"
-_GROUP: Final = "rbac.authorization.k8s.io"
 
 
 def render_rbac(
@@ -157,21 +157,11 @@ def _documents(
             "metadata": {"name": account, "namespace": place},
         }
     for namespace in sorted({each.namespace for each in rights}):
-        rules = [rule_of(each) for each in rights if each.namespace == namespace]
-        kind = "Role" if namespace else "ClusterRole"
-        metadata: Body = {"name": NAME, **({"namespace": namespace} if namespace else {})}
-        yield {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": metadata, "rules": [*rules]}
-        yield {
-            "apiVersion": f"{_GROUP}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": NAME},
-            "subjects": [_subject(user)],
-        }
+        yield from role_of(NAME, namespace, rights, _subject(user))
 
 
 def _subject(user: str) -> Body:
     place, _, name = user.rpartition(":")
     if place:
         return {"kind": "ServiceAccount", "name": name, "namespace": place}
-    return {"kind": "User", "name": name, "apiGroup": _GROUP}
+    return {"kind": "User", "name": name, "apiGroup": RBAC}

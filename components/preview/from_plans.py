@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from components.catalogue.switches import find_model
 from components.cloud.cloud_plan import list_calls
 from components.core.key_values import HostState
-from components.core.problem import render_path
-from components.core.report import render_finding
+from components.core.problem import render_finding, render_path
 from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.edit import MARKS, applied_switch, preview_switch, render_waves

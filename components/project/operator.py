@@ -83,8 +83,8 @@ class Export:
     """Name of the Secret with all values."""
     preview: bool
 
-    def render(self, stacks: Sequence[OperatorStack]) -> list[Object]:
-        """The service account with its one right, and a Stack for each stack, in their order.
+    def render(self, stacks: Sequence[OperatorStack], head: Sequence[str]) -> str:
+        """Write one YAML stream, after lines of comment: an account, and the stacks in order.
 
         Raises:
             UsageError: The name of a stack cannot be that of an object.
@@ -96,7 +96,10 @@ class Export:
                 " begins with a letter and has at most 42 characters.\n"
                 "  fix    pulumi stack rename, or shorten the name of the unit"
             )
-        return [*self._account(), *map(self._stack, stacks)]
+        objects = [*self._account(), *map(self._stack, stacks)]
+        own = json.loads(json.dumps(objects))  # shared parts would become aliases of YAML
+        text = yaml.safe_dump_all(own, sort_keys=False, explicit_start=True, width=200)
+        return "".join(f"# {line}\n" for line in head) + text
 
     def keys(self, stacks: Iterable[OperatorStack]) -> list[str]:
         """The keys that the Secret must have."""
@@ -117,7 +120,13 @@ class Export:
         }
 
     def _stack(self, stack: OperatorStack) -> Object:
-        requirement = {"succeededWithinDuration": WITHIN}
+        requirement, login = {"succeededWithinDuration": WITHIN}, self._value(self.source.key)
+        logins = {_TOKEN: {"accessToken": login}, _SSH_KEY: {"sshAuth": {"sshPrivateKey": login}}}
+        pod: Object = {
+            "image": self.image,
+            "resources": {"requests": {"cpu": "500m", "memory": _MEMORY}},
+            "podTemplate": {"metadata": {"annotations": _KEEP_POD}},
+        }
         spec: Object = {
             "stack": stack.name,
             "backend": self.backend,
@@ -125,7 +134,7 @@ class Export:
             "projectRepo": self.source.repo,
             "commit": self.source.commit,
             "repoDir": self.source.folder,
-            "gitAuth": self._git_auth(),
+            "gitAuth": logins.get(self.source.key),
             "config": dict(stack.config),
             "secretsRef": {f"railyard:{key}": self._value(key) for key in stack.secrets},
             "envRefs": {name: self._value(name) for name in stack.variables},
@@ -134,13 +143,7 @@ class Export:
             ],
             "preview": self.preview,
             "serviceAccountName": ACCOUNT,
-            "workspaceTemplate": {
-                "spec": {
-                    "image": self.image,
-                    "resources": {"requests": {"cpu": "500m", "memory": _MEMORY}},
-                    "podTemplate": {"metadata": {"annotations": _KEEP_POD}},
-                }
-            },
+            "workspaceTemplate": {"spec": pod},
         }
         return {
             "apiVersion": "pulumi.com/v1",
@@ -148,13 +151,6 @@ class Export:
             "metadata": {"name": object_name(stack.name), "namespace": self.namespace},
             "spec": {key: value for key, value in spec.items() if value},
         }
-
-    def _git_auth(self) -> Object:
-        key, value = self.source.key, self._value(self.source.key)
-        return {
-            _TOKEN: {"accessToken": value},
-            _SSH_KEY: {"sshAuth": {"sshPrivateKey": value}},
-        }.get(key, {})
 
     def _value(self, key: str) -> Object:
         return {"type": "Secret", "secret": {"name": self.secret, "key": key}}
@@ -167,9 +163,9 @@ def object_name(stack: str) -> str:
 
 def engine_variables(backend: str, stack_file: Mapping[str, object]) -> list[str]:
     """The environment variables with which the engine opens the states and their secrets."""
-    parts, provider = urlsplit(backend), stack_file.get("secretsprovider", "passphrase")
-    cloud = parts.scheme in {"http", "https"}
-    passphrase = "encryptionsalt" in stack_file or (not cloud and provider == "passphrase")
+    cloud = urlsplit(backend).scheme in {"http", "https"}
+    provider = "" if cloud else stack_file.get("secretsprovider", "passphrase")
+    passphrase = "encryptionsalt" in stack_file or provider == "passphrase"
     needed = {
         "PULUMI_BACKEND_URL": has_password(backend),
         "PULUMI_ACCESS_TOKEN": cloud,
@@ -271,10 +267,3 @@ def _git(project: Path, *words: str) -> str:
     except OSError as error:
         raise UsageError(f"git cannot be run: {error}") from error
     return "" if status else text.decode(errors="replace")
-
-
-def render_export(objects: Sequence[Object], head: Sequence[str]) -> str:
-    """One YAML stream, after lines of comment."""
-    comment = "".join(f"# {line}\n" for line in head)
-    own = json.loads(json.dumps(objects))  # shared parts would become aliases of YAML
-    return comment + yaml.safe_dump_all(own, sort_keys=False, explicit_start=True, width=200)

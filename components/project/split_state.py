@@ -10,7 +10,8 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from graphlib import TopologicalSorter
+from typing import Any, Final, TypeAlias
 
 Record: TypeAlias = dict[str, Any]
 """One resource of a state, as `pulumi stack export` writes it."""
@@ -35,12 +36,12 @@ class Share:
 
 def records_of(state: State) -> list[Record]:
     """Return the resources of a state, in its order."""
-    return cast("list[Record]", state.get("deployment", {}).get("resources") or [])
+    return state.get("deployment", {}).get("resources") or []
 
 
 def pending_of(state: State) -> list[str]:
     """Return the names of resources with unfinished work of an update."""
-    found = cast("list[Record]", state.get("deployment", {}).get("pending_operations") or [])
+    found: list[Record] = state.get("deployment", {}).get("pending_operations") or []
     deleted = [each for each in records_of(state) if each.get("delete")]
     return [name_of(each) for each in (*(each["resource"] for each in found), *deleted)]
 
@@ -52,9 +53,8 @@ def name_of(record: Record) -> str:
 
 def without_records(state: State) -> State:
     """Return the state of a stack that has nothing, with the same key for its secrets."""
-    empty = copy.deepcopy({k: v for k, v in state.items() if k != "deployment"})
-    kept = {k: v for k, v in state.get("deployment", {}).items() if k != "resources"}
-    return {**empty, "deployment": copy.deepcopy(kept)}
+    kept = {key: item for key, item in state.get("deployment", {}).items() if key != "resources"}
+    return copy.deepcopy(state | {"deployment": kept})
 
 
 def split_state(
@@ -68,18 +68,13 @@ def split_state(
         shares: The new stacks.
         shared: Names of resources that every new stack gets: stages, and their ends.
     """
-    named = frozenset[str]().union(*(share.names for share in shares))
     records = records_of(state)
+    root = {name_of(each) for each in records if each["type"] == _STACK}
+    rest = {name_of(each) for each in records}.difference(*(share.names for share in shares))
     found: dict[str, State] = {}
     for share in shares:
-        wanted = share.names | shared
-        kept = [
-            each
-            for each in records
-            if each["type"] == _STACK
-            or name_of(each) in wanted
-            or (share.takes_rest and name_of(each) not in named)
-        ]
+        wanted = share.names | shared | root | (rest if share.takes_rest else set[str]())
+        kept = [each for each in records if name_of(each) in wanted]
         found[share.stack] = _with(state, _moved(_used(kept, records), stack, share.stack))
     return found
 
@@ -97,12 +92,13 @@ def join_states(states: Mapping[str, State], stack: str) -> State:
         for record in _moved(records_of(last), name, stack):
             known = merged.setdefault(str(record["urn"]), record)
             for key in _LISTS:
-                both = dict.fromkeys([*(known.get(key) or ()), *(record.get(key) or ())])
-                if both:
+                if both := dict.fromkeys((*(known.get(key) or ()), *(record.get(key) or ()))):
                     known[key] = [*both]
             if record["type"] == _STACK:
                 known["outputs"] = record.get("outputs") or {}
-    return _with(last, _ordered(merged))
+    # The engine demands that each record follows those that it needs.
+    needs = {urn: [each for each in _needs(merged[urn]) if each in merged] for urn in merged}
+    return _with(last, (merged[urn] for urn in TopologicalSorter(needs).static_order()))
 
 
 def _with(state: State, records: Iterable[Record]) -> State:
@@ -114,12 +110,8 @@ def _with(state: State, records: Iterable[Record]) -> State:
 def _used(kept: list[Record], records: Iterable[Record]) -> list[Record]:
     """Add the providers of the kept records, and drop the others; keep the order of the state."""
     used = {str(each.get("provider") or "").rpartition("::")[0] for each in kept}
-    names = {each["urn"] for each in kept if not _is_provider(each)} | used
-    return [each for each in records if each["urn"] in names]
-
-
-def _is_provider(record: Record) -> bool:
-    return str(record["type"]).startswith(_PROVIDER)
+    used |= {each["urn"] for each in kept if not str(each["type"]).startswith(_PROVIDER)}
+    return [each for each in records if each["urn"] in used]
 
 
 def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:
@@ -129,47 +121,29 @@ def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:
     text = json.dumps([_cut(copy.deepcopy(each), here, root) for each in records])
     text = text.replace(f'"{root}"', f'"{root.removesuffix(old)}{new}"')  # it ends with the stack
     moved = text.replace(f'"urn:pulumi:{old}::', f'"urn:pulumi:{new}::')
-    return cast("list[Record]", json.loads(moved))
+    return json.loads(moved)
 
 
 def _cut(record: Record, here: set[str], root: str) -> Record:
-    for key in _LISTS:
-        if record.get(key):
-            record[key] = [urn for urn in record[key] if urn in here]
+    for edges, key in _edges(record):
+        edges[key] = [urn for urn in edges[key] or () if urn in here]
     for key in _SINGLE:
         if record.get(key) and record[key] not in here:
             del record[key]
-    edges = cast("dict[str, list[str] | None]", record.get("propertyDependencies") or {})
-    for name, urns in edges.items():
-        edges[name] = [urn for urn in urns or () if urn in here]
     if record.get("parent") and record["parent"] not in here:
         record["parent"] = root
     return record
 
 
-def _ordered(merged: Mapping[str, Record]) -> Iterator[Record]:
-    """Yield the records so that each one follows those that it needs, as the engine demands."""
-    done: set[str] = set()
-    for start in merged:
-        waiting = [start]
-        while waiting:
-            urn = waiting[-1]
-            missing = [each for each in _needs(merged[urn]) if each in merged and each not in done]
-            if urn in done or not missing:
-                waiting.pop()
-                if urn not in done:
-                    done.add(urn)
-                    yield merged[urn]
-            else:
-                waiting += missing
-
-
 def _needs(record: Record) -> Iterator[str]:
     yield from (record.get("parent") or "", str(record.get("provider") or "").rpartition("::")[0])
-    for key in _LISTS:
-        yield from record.get(key) or ()
-    for key in _SINGLE:
-        yield record.get(key) or ""
-    edges = cast("dict[str, list[str] | None]", record.get("propertyDependencies") or {})
-    for urns in edges.values():
-        yield from urns or ()
+    yield from (record.get(key) or "" for key in _SINGLE)
+    for edges, key in _edges(record):
+        yield from edges[key] or ()
+
+
+def _edges(record: Record) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each list of URNs as its place: the record or its map of properties, and the key."""
+    yield from ((record, key) for key in _LISTS if record.get(key))
+    properties: dict[str, Any] = record.get("propertyDependencies") or {}
+    yield from ((properties, key) for key in properties)

@@ -10,8 +10,7 @@ from pydantic_core.core_schema import ModelSchema
 from components.catalogue.cards import CARDS
 from components.catalogue.switches import MODELS
 from components.core.errors import Bug
-from components.core.problem import Json
-from components.core.report import DOCS_SITE
+from components.core.problem import DOCS_SITE, Json
 from components.model.cluster import SiteFile
 from components.model.units import DNS_LABEL, PORT_TARGET
 from components.reading.host_ranges import RANGE

@@ -59,19 +59,12 @@ class Reference:
 def refer(
     spec: ClusterSpec, site: str, lock: Lock, read: Callable[[str], Mapping[str, object] | None]
 ) -> tuple[Reference, ...]:
-    """Read the outputs of all other stacks, for the cluster's.
-
-    Args:
-        spec: The site.
-        site: The name of the site's own stack.
-        lock: The site's lock.
-        read: Returns the outputs of a stack, or None if it does not exist.
-    """
+    """Read the outputs of all other stacks, for the cluster's: None if one does not exist."""
     whole = make_plan(spec, site, lock)
-    others = [each for each in pieces_of(spec, site) if each.name != CLUSTER]
     return tuple(
         Reference(each, digest_of_piece(plan_piece(whole, each)), read(each.stack))
-        for each in others
+        for each in pieces_of(spec, site)
+        if each.name != CLUSTER
     )
 
 
@@ -95,12 +88,7 @@ def outputs_of(
 
 
 def judge_references(references: tuple[Reference, ...], site: str) -> Iterator[Finding]:
-    """Refuse to set up the cluster on devices that are not up to date, or whose stack is gone.
-
-    Args:
-        references: The other stacks.
-        site: The name of the site's own stack.
-    """
+    """Refuse to set up the cluster on devices that are not up to date, or whose stack is gone."""
     for each in references:
         if each.fault:
             name = each.piece.stack

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import yaml
 
-from components.cli import site
+from components.cli import site, stack
 from components.cli.stack import archive_of, run_pulumi
 from components.core.errors import UsageError
 from components.model.cluster import ClusterSpec
@@ -141,6 +144,16 @@ def test_a_failed_split_leaves_the_stack_as_it_was(
     assert store()["stacks"] == before
 
 
+def test_a_failed_split_keeps_the_empty_stacks_that_were_there(
+    railyard: Call, store: Store
+) -> None:
+    stacks = store()["stacks"]
+    stacks["prod-a"] = {"config": {"railyard:piece": {"value": "a"}}, "state": {}}
+    before = store(stacks=stacks, fails=["prod-cluster"])["stacks"]
+    assert railyard("site", "split", "prod").code == 1
+    assert store()["stacks"] == before
+
+
 def test_a_failed_join_leaves_all_stacks_as_they_were(railyard: Call, store: Store) -> None:
     assert railyard("site", "split", "prod").code == 0
     before = store(changes={"prod": ["leaf-01-apply"]})["stacks"]
@@ -202,6 +215,20 @@ def test_a_split_that_was_ended_by_force_does_not_double_the_site(
     done = railyard("site", "split", "prod")
     assert done.code == 2
     assert "prod-a has resources, and so has prod: the site would exist twice." in done.err
+    assert "pulumi stack rm --force prod-a" in done.err
+
+
+def test_after_a_join_that_was_ended_by_force_the_rest_is_removed(
+    railyard: Call, store: Store
+) -> None:
+    whole = store()["stacks"]["prod"]
+    assert railyard("site", "split", "prod").code == 0
+    stacks = store()["stacks"]
+    del stacks["prod-spines"]
+    store(stacks=stacks | {"prod": whole})
+    done = railyard("site", "join", "prod")
+    assert done.code == 2
+    assert "prod-a, prod-b, prod-cluster has resources, and so has prod" in done.err
     assert "pulumi stack rm --force prod-a" in done.err
 
 
@@ -281,6 +308,52 @@ def test_an_engine_that_does_not_end_is_reported(store: Store) -> None:
     Path("bin/pulumi").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     with pytest.raises(UsageError, match="stack ls did not end within"):
         run_pulumi(["stack", "ls"], deadline_s=0.1)
+
+
+def test_an_update_has_no_deadline(
+    railyard: Call, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store()
+    deadlines: dict[str, float | None] = {}
+
+    def note(
+        arguments: list[str], environment: dict[str, str], deadline_s: float | None
+    ) -> CompletedProcess[str]:
+        deadlines[arguments[0]] = deadline_s
+        return run_pulumi(arguments, environment=environment, deadline_s=deadline_s)
+
+    monkeypatch.setattr(site, "run_pulumi", note)
+    assert railyard("site", "split", "prod").code == 0
+    assert deadlines == {"preview": 3600, "up": None}
+
+
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C raises; a shell in the background passes on that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_an_interrupted_update_ends_by_itself(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store()
+    os.mkfifo("said")
+    Path("bin/pulumi").write_text(
+        "#!/bin/sh\nread begin\nkill -INT $PPID\nread words <said\necho $words >state\n"
+    )
+
+    def say(text: str, *, err: bool) -> None:
+        assert err
+        Path("said").write_text(f"{text}\n")
+
+    monkeypatch.setattr(stack, "say", say)
+    with pytest.raises(KeyboardInterrupt):
+        run_pulumi(["up"], stdin="begin\n", deadline_s=None)
+    words = "interrupted: waiting until pulumi up has ended\n"
+    assert Path("state").read_text() == words
 
 
 def test_the_stacks_are_listed_in_order(railyard: Call, store: Store) -> None:

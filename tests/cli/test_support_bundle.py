@@ -11,6 +11,7 @@ import os
 import shlex
 import stat
 import tarfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -414,6 +415,17 @@ def test_a_line_of_a_megabyte_is_masked_at_once() -> None:
         masked = support.Masks()(f"{line}\nxtoken-2 = hunter22 {line}")
         assert "hunter22" not in masked
         assert masked.startswith(line)
+
+
+def test_hundreds_of_secrets_are_masked_at_once() -> None:
+    masks = support.Masks()
+    secrets = [hashlib.sha256(number.to_bytes(2)).hexdigest() for number in range(300)]
+    begun = time.process_time()
+    for each in secrets:
+        masks.add([each])
+    line = "gpu01 of port 1/2: mtu_bytes is 1500, want 9216\n"
+    assert masks(f"{line * 2_000}{secrets[7]} {secrets[-1]}") == f"{line * 2_000}[secret] [secret]"
+    assert time.process_time() - begun < 10  # one word after the other: a minute
 
 
 def test_logs_of_one_name_or_with_json_lines_are_packed(

@@ -11,8 +11,7 @@ from components.containers import Payload
 from components.core.problem import Json
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
-from components.testing import SECRET_KEY, Graph, Run, record_program
-from components.testing.engine import unwrap
+from components.testing import SECRET_KEY, Graph, Run, record_program, unwrap
 from tests.containers.site import load_plan
 from tests.graph.vault import SEALED, Vault
 

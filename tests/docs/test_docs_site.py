@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ci.docs_site import copy_pages, navigation, on_post_build, rewrite, site_pages
-from components.core.report import DOCS_SITE
+from components.core.problem import DOCS_SITE
 from tests.docs.markdown import ROOT
 
 REPOSITORY = "https://example.net/railyard"

@@ -24,8 +24,7 @@ from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from components.remote.lines import parse_lines
 from components.remote.sending import split_parts
-from components.testing import Graph, Run, record_program
-from components.testing.engine import unwrap
+from components.testing import Graph, Run, record_program, unwrap
 from tests.acceptance.test_watch_plan import watched
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.vault import Vault

@@ -8,8 +8,7 @@ import pytest
 
 from components.core.problem import Json
 from components.remote.lines import parse_lines
-from components.testing import Graph
-from components.testing.engine import unwrap
+from components.testing import Graph, unwrap
 from tests.acceptance.stores import KEY, OTHER
 from tests.graph.dev_site import changed_inputs, dev_cluster, dev_run, next_run
 from tests.graph.whole_program import record_main

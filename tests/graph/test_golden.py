@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from components.testing import SECRET_KEY, Graph, Recorded
-from components.testing.engine import SECRET_MARK
+from components.testing import SECRET_KEY, SECRET_MARK, Graph, Recorded
 from tests.golden.files import check_golden
 from tests.graph.graph_text import render_graph
 

@@ -18,8 +18,7 @@ from components.drift.device_drift import Unreachable
 from components.remote.lines import parse_lines
 from components.remote.sending import Part, split_parts
 from components.remote.step import Endpoint
-from components.testing import Graph, Run
-from components.testing.engine import unwrap
+from components.testing import Graph, Run, unwrap
 from components.update.seen import Facts, Seen
 from stacks import guard
 from tests.graph.dev_site import (

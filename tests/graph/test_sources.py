@@ -14,8 +14,7 @@ import yaml
 
 from components.core.problem import Json
 from components.remote.sending import split_parts
-from components.testing import Run
-from components.testing.engine import is_secret, unwrap
+from components.testing import Run, is_secret, unwrap
 from tests.graph.dev_site import SECRETS, dev_cluster, dev_run
 from tests.graph.whole_program import record_main, record_refusal
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from components.core.key_values import HostState
-from components.core.problem import Finding, on_device
-from components.core.report import render_finding
+from components.core.problem import Finding, on_device, render_finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from components.core.problem import Finding, Lines
-from components.core.report import render_finding
+from components.core.problem import Finding, Lines, render_finding
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.model.cluster import ClusterSpec
