@@ -115,7 +115,11 @@ def _sizes(log: NcclLog) -> tuple[str, str] | None:
     slack = _ALIGNMENT_BYTES * max(count_ranks(log) or 1, *(row.parts for row in log.rows))
     if log.sizes is not None:
         return _missing(sizes, list(_asked(log.sizes)), slack)
-    sweeps = _sweeps(sizes)
+    sweeps: list[list[int]] = [[]]
+    for size in sizes:
+        if sweeps[-1] and size < sweeps[-1][-1]:
+            sweeps.append([])
+        sweeps[-1].append(size)
     for sweep in sweeps:
         if gap := _gap(sweep, slack):
             return f"rows are missing: {gap}", "sizes grow by one step"
@@ -147,15 +151,6 @@ def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> tuple[st
         wanted = asked[len(sizes) % len(asked)]
         return f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
     return None
-
-
-def _sweeps(sizes: Sequence[int]) -> list[list[int]]:
-    found: list[list[int]] = [[]]
-    for size in sizes:
-        if found[-1] and size < found[-1][-1]:
-            found.append([])
-        found[-1].append(size)
-    return found
 
 
 def _gap(sizes: Sequence[int], slack: int) -> str:

@@ -452,7 +452,9 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
         run = log.runs[number] if number < len(log.runs) else PerftestLog()
         own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
         rows = judge_perftest_run(run, item.probe.name, own if tool.endswith("_lat") else asked)
-        if not _is_of(tool, run):
+        _, verb, what = tool.split("_")
+        kind = "BW" if what == "bw" else "Latency"
+        if not (verb.capitalize() in run.test and kind in run.test):
             step = (
                 "read the log: the tests run one after the other, and the first failure ends them"
             )
@@ -460,12 +462,6 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
             rows.append(row("tool", item.probe.name, "error", f"a run of {tool}", actual, step))
         found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
     return found
-
-
-def _is_of(tool: str, run: PerftestLog) -> bool:
-    _, verb, what = tool.split("_")
-    kind = "BW" if what == "bw" else "Latency"
-    return verb.capitalize() in run.test and kind in run.test
 
 
 def _rail(limits: Limits, probe: Probe) -> RailLimit | None:

@@ -230,11 +230,14 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
     if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
         return None
     wrong = words.get("#wrong", "N/A")
+    # A count; large ones are printed with an exponent (`%g`).
+    value = number(wrong)
+    whole = None if value is None or value < 0 else math.ceil(value)
     half = Measure(
         time_us=time,
         algbw_gb_s=algbw,
         busbw_gb_s=busbw,
-        wrong=_whole(wrong),
+        wrong=whole,
         error=number(words.get("error", "")),
         slowest_us=number(words.get("i_max", "")),
         varies_percent=number(words.get("i_cv%", "")),
@@ -266,12 +269,6 @@ def fits(
 def rounding(bandwidth: float) -> float:
     """Half of the last digit that nccl-tests prints of a bandwidth (`getFloatStr`, width 6)."""
     return next(half for limit, half in _ROUNDING if bandwidth < limit)
-
-
-def _whole(word: str) -> int | None:
-    """A count; large ones are printed with an exponent (`%g`)."""
-    value = number(word)
-    return None if value is None or value < 0 else math.ceil(value)
 
 
 def bus_factor(collective: str, ranks: int) -> float:

@@ -182,6 +182,17 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
     # Every port is in Default, full or limited: else it cannot reach the subnet manager.
     members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
     default = PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
+    guids = {
+        f"{host.name}/hca-{number}": guid
+        for host in on_infiniband(spec)
+        for number, guid in enumerate(host.hca_guids)
+    }
+    cables = {
+        guids[to]: f"{switch.name} {name}"
+        for switch in list_ib_switches(spec)
+        for name, to in switch.ports.items()
+        if to in guids
+    }
     return IbLimits(
         hcas=fabric.hcas,
         rate_gbit_s=fabric.rate_gbit_s,
@@ -192,27 +203,13 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         adaptive_routing=fabric.adaptive_routing,
         rails=plan_rails(spec),
         paths={host.name: asks for host in _asked(spec) if (asks := plan_paths(spec, host))},
-        cables=_cables(spec),
+        cables=cables,
     )
 
 
 def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
     """The workers on the fabric that Railyard logs in to: it cannot ask the others."""
     return tuple(host for host in on_infiniband(spec) if host.ssh is not None)
-
-
-def _cables(spec: ClusterSpec) -> dict[str, str]:
-    guids = {
-        f"{host.name}/hca-{number}": guid
-        for host in on_infiniband(spec)
-        for number, guid in enumerate(host.hca_guids)
-    }
-    return {
-        guids[to]: f"{switch.name} {name}"
-        for switch in list_ib_switches(spec)
-        for name, to in switch.ports.items()
-        if to in guids
-    }
 
 
 def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, ...]:

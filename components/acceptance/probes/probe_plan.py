@@ -164,7 +164,10 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     """
     if spec.kubernetes is None:
         return ClusterProbes()
-    looked = _looked(spec)
+    # Choose the hosts whose GPUs are checked: all, or as many as fit a third of the time.
+    hosts = [host for host in spec.workers if host.gpus]
+    turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
+    looked = _spaced(hosts, turns * AT_ONCE)
     looks = [node_job(spec, host) for host in looked]
     alone = [*_case_probes(spec), *_collectives(spec)]
     others_s = _others_s(spec, looks, alone)
@@ -187,13 +190,6 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         memlock=tuple(pulling(spec, memlock_job(spec, host)) for host in spec.workers),
         budget=_budget(spec, parts, len(looks), alone, others_s),
     )
-
-
-def _looked(spec: ClusterSpec) -> tuple[Host, ...]:
-    """Choose the hosts whose GPUs are checked: all, or as many as fit a third of the time."""
-    hosts = [host for host in spec.workers if host.gpus]
-    turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
-    return _spaced(hosts, turns * AT_ONCE)
 
 
 def _spaced(hosts: Sequence[Host], most: int) -> tuple[Host, ...]:
