@@ -172,7 +172,12 @@ def _ratios(log: NcclLog) -> tuple[str, str] | None:
     ranks = count_ranks(log)
     shown = [(row, half) for row in log.rows for half in row.halves]
     if ranks is None:
-        return _ratios_of_unknown_ranks(log.collective, [half for _, half in shown])
+        halves = [half for _, half in shown if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
+        least = max((_ratio(half, -1) for half in halves), default=0.0)
+        most = min((_ratio(half, +1) for half in halves), default=0.0)
+        fits = any(_fits_some_ranks(name, least, most) for name in families(log.collective))
+        why = "rows were changed, or are of several runs"
+        return ("bus bandwidths that fit no number of ranks", why) if halves and not fits else None
     factors = [bus_factor(name, ranks) for name in families(log.collective)]
     wrong: list[tuple[NcclRow, Measure]] = []
     for factor in factors:
@@ -191,17 +196,6 @@ def _is_ratio(half: Measure, factor: float) -> bool:
     slack = rounding(half.busbw_gb_s) + factor * rounding(half.algbw_gb_s)
     expected = half.algbw_gb_s * factor
     return abs(half.busbw_gb_s - expected) <= slack + _RELATIVE_SLACK * expected
-
-
-def _ratios_of_unknown_ranks(collective: str, halves: Sequence[Measure]) -> tuple[str, str] | None:
-    shown = [half for half in halves if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
-    if not shown:
-        return None
-    least = max(_ratio(half, -1) for half in shown)
-    most = min(_ratio(half, +1) for half in shown)
-    if any(_fits_some_ranks(name, least, most) for name in families(collective)):
-        return None
-    return "bus bandwidths that fit no number of ranks", "rows were changed, or are of several runs"
 
 
 def _ratio(half: Measure, sign: int) -> float:

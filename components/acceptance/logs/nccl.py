@@ -209,7 +209,6 @@ def _half(half: _Half, each: _Iterations) -> Measure:
 
 
 def _count(nwrong: float | str | None) -> int | None:
-    """Wrong values; None if the run checked nothing."""
     if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
         return None
     if isinstance(nwrong, str) and not nwrong.strip().isdecimal():
@@ -409,9 +408,8 @@ _BANNER = re.compile(r"[-=*]{20,}$")
 _LEAST_PAGE: Final = 3
 """Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
-    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
-    | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}
-    | {"usage"}
+    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler", "no_device", "dns", "mpi"}
+    | {"missing_program", "missing_library", "host_key", "ssh_login", "usage"}
 )
 """Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
 began."""
@@ -426,7 +424,6 @@ class _Reader:
     in_banner: bool = False
 
     def feed(self, stream: str, text: str) -> None:
-        """Takes one line of one writer."""
         run = self.runs[-1]
         if " via " in text and run.paths.feed_channels(text):
             run.finder.started = True

@@ -157,7 +157,6 @@ class _Run:
 
     @property
     def has_result(self) -> bool:
-        """Whether a row was read, or an unreadable row was found."""
         return bool(self.rows or self.latencies or self.bad)
 
     @property
@@ -166,7 +165,6 @@ class _Run:
         return bool(self.columns) and self.ended and not self.has_result
 
     def feed(self, line: str) -> None:
-        """Takes a line."""
         self.finder.feed(line)
         self._feed_fields(line)
         if _HEADER in line:
@@ -238,12 +236,10 @@ class _Run:
         self.pending = []
 
     def add_bad(self, words: Iterable[str]) -> None:
-        """Take a broken row."""
         if len(self.bad) < _MOST_ROWS:
             self.bad.append(" ".join(words)[:200])
 
     def take_row(self, words: Sequence[str]) -> None:
-        """Takes one row, in the order of the columns."""
         cells = dict(zip(self.columns, words, strict=True))
         if len(self.rows) + len(self.latencies) >= _MOST_ROWS:
             self.add_bad([f"more than {_MOST_ROWS} rows"])
@@ -263,8 +259,7 @@ class _Run:
         if not cells["bytes"].isdecimal() or not least <= min(average, typical) <= most:
             self.add_bad(cells.values())
             return
-        size = int(cells["bytes"])
-        tail = float(cells["99.9"]) if "99.9" in cells else None
+        size, tail = int(cells["bytes"]), float(cells["99.9"]) if "99.9" in cells else None
         self.latencies.append(
             LatencyRow(size_bytes=size, typical_us=typical, average_us=average, tail_us=tail)
         )

@@ -82,9 +82,11 @@ def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
 
 
 def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[PathAsk]:
-    members = {h.name: _ports(partition, h) for h in on_infiniband(spec)}
+    fabric = on_infiniband(spec)
+    listed = {h.name: (h, partition.member(h.name)) for h in fabric}
+    members = {name: m.ports_of(h.hca_guids) if m else () for name, (h, m) in listed.items()}
     own = members.get(host.name, ())
-    others = [h for h in on_infiniband(spec) if h.name != host.name and h.hca_guids]
+    others = [h for h in fabric if h.name != host.name and h.hca_guids]
     kind = partition.membership_of(host.name)
     source = own[0] if own else next(iter(host.hca_guids), None)
     inside = [
@@ -106,11 +108,6 @@ def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[Pat
                 pkey=partition.pkey | (_FULL if kind == "full" else 0),
                 wanted=wanted,
             )
-
-
-def _ports(partition: IbPartition, host: Host) -> tuple[str, ...]:
-    member = partition.member(host.name)
-    return member.ports_of(host.hca_guids) if member else ()
 
 
 def _gid(guid: str) -> str:
@@ -241,11 +238,6 @@ def _script() -> str:
     return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
-def _paths(spec: ClusterSpec, host: Host) -> str:
-    words = " ".join(ask.words for ask in plan_paths(spec, host))
-    return f"paths='{words}'\n" if words else ""
-
-
 def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
     """Every worker on the fabric with a login is asked, the first one also with ibdiagnet."""
     fabric = spec.infiniband
@@ -253,12 +245,10 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
         return ()
     takeover_s = TAKEOVER_S if len(spec.sm_switches) > 1 else 0.0
     options = "--routing" if fabric.adaptive_routing else "''"
-    return tuple(
-        IbLook(
-            endpoint=host_endpoint(host),
-            script=f"diagnose={options if number == 0 else 'no'}\n{_paths(spec, host)}{_script()}",
-            deadline_s=DIAGNOSE_DEADLINE_S if number == 0 else LOOK_DEADLINE_S,
-            takeover_s=takeover_s,
-        )
-        for number, host in enumerate(_asked(spec))
-    )
+    found: list[IbLook] = []
+    for host in _asked(spec):
+        words = " ".join(ask.words for ask in plan_paths(spec, host))
+        head = f"diagnose={'no' if found else options}\n" + (f"paths='{words}'\n" if words else "")
+        deadline_s = LOOK_DEADLINE_S if found else DIAGNOSE_DEADLINE_S
+        found.append(IbLook(host_endpoint(host), head + _script(), deadline_s, takeover_s))
+    return tuple(found)
