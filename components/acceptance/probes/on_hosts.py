@@ -105,8 +105,7 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
         if any(nic is None or nic.address is None for nic in ends):
             continue
         alike = len({nic.speed_gbit_s for nic in ends if nic is not None}) == 1
-        places = {subnet_of(spec, rail, host) for host in (pair.client, pair.server)}
-        crosses = len(places) > 1
+        crosses = len({subnet_of(spec, rail, host) for host in (pair.client, pair.server)}) > 1
         if crosses or (pair.speed_gbit_s, alike, crosses) not in seen:
             seen.add((pair.speed_gbit_s, alike, crosses))
             yield pair

@@ -67,11 +67,8 @@ class ProbeJob:
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
     """Print the locked-memory limit of a pod on one worker; it should be `unlimited`."""
-    container: JsonObject = {
-        "name": "memlock",
-        "image": spec.jobs.image,
-        "command": ["/bin/sh", "-c", "ulimit -l"],
-    }
+    container: JsonObject = {"name": "memlock", "image": spec.jobs.image}
+    container["command"] = ["/bin/sh", "-c", "ulimit -l"]
     return make_pod(spec, f"memlock-{host.name}", {"spec": pod_on(host, container)})
 
 

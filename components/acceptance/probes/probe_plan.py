@@ -229,12 +229,11 @@ def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
     """The cases of the file, between the first two workers of the first rail."""
-    pairs = [(rail, next(rail_pairs(spec, rail), None)) for rail in spec.rails[:1]]
+    first = [(pair, rail.name) for rail in spec.rails[:1] for pair in rail_pairs(spec, rail)][:1]
     return [
-        perftest_job(spec, pair, PairTest(case.name, rail.name, (case,)))
+        perftest_job(spec, pair, PairTest(case.name, rail, (case,)))
         for case in spec.acceptance.perftest
-        for rail, pair in pairs
-        if pair is not None
+        for pair, rail in first
     ]
 
 
