@@ -125,7 +125,7 @@ def test_so_much_is_kept_of_what_repeats() -> None:
         paths.feed_channels(f"g{number}:1:1 [0] NCCL INFO Channel 00/0 : 0 -> 1 via WAY{number}/0")
     for number in range(70_000):
         paths.feed_channels(f"h0:1:1 [0] NCCL INFO Channel 00/0 : {number} -> 1 via NET/N0/0")
-    assert (paths.counts["ends"], len(paths.nets), len(paths.other)) == (65536, 64, 64)
+    assert (paths.counts["ends"], len(paths.nets), len(paths.names["other"])) == (65536, 64, 64)
     assert (len(paths.ways), len(paths.hosts), len(paths.starts)) == (4096, 3000, 4096)
 
 

@@ -109,9 +109,9 @@ def test_channels_of_another_job_are_not_those_of_this_run() -> None:
 
 def test_one_gpu_of_two_ranks_is_seen() -> None:
     line = "comm 0x{} rank {} nranks 2 cudaDev 0 nvmlDev 0 busId {} commId 0x9 - Init COMPLETE"
-    assert not read(INFO + line.format(1, 0, "1b0"), INFO + line.format(2, 1, "1c0")).shared_gpus
+    assert not read(INFO + line.format(1, 0, "1b0"), INFO + line.format(2, 1, "1c0")).names
     shared = read(INFO + line.format(1, 0, "1b0"), INFO + line.format(2, 1, "1b0"))
-    assert [*shared.shared_gpus] == ["w0 1b0"]
+    assert [*shared.names["shared_gpus"]] == ["w0 1b0"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_networks_are_counted_by_rank() -> None:
 
 def test_a_line_with_using_may_say_something_else() -> None:
     paths = read(f"{INFO}Using a topology. NCCL_TOPO_FILE set by environment to /opt/a.xml")
-    assert [*paths.topology] == ["/opt/a.xml"]
+    assert [*paths.names["topology_files"]] == ["/opt/a.xml"]
 
 
 def test_what_else_nccl_says() -> None:
@@ -195,16 +195,16 @@ def test_what_else_nccl_says() -> None:
         f"{INFO}Pattern 4, crossNic 0, nChannels 12, bw 20/20, type NVL/PIX, sameChannels 1",
         f"{INFO}Pattern 5, crossNic 0, nChannels 0, bw 0/0, type SYS/PIX, sameChannels 1",
     )
-    assert [*paths.versions] == ["2.19.3+cuda12.2", "2.20.5", "2.27.3"]
+    assert [*paths.names["versions"]] == ["2.19.3+cuda12.2", "2.20.5", "2.27.3"]
     assert not paths.is_rccl
     assert paths.gpus == {("0x2", "w0 1"): "0"}
     assert (paths.nranks, paths.nodes) == (8, 2)
     assert (paths.counts["init"], paths.counts["destroy"], paths.counts["mnnvl"]) == (1, 2, 1)
-    assert [*paths.topology] == ["/opt/h100.xml"]
-    assert [*paths.topology_unread] == ["/opt/h100.xml"]
-    assert [*paths.algorithms] == ["RING", "TREE", "NVLS_TREE"]
-    assert [*paths.providers] == ["efa", "verbs"]
-    assert [*paths.gpu_links] == ["NVL"]
+    assert [*paths.names["topology_files"]] == ["/opt/h100.xml"]
+    assert [*paths.names["topology_unread"]] == ["/opt/h100.xml"]
+    assert [*paths.names["algorithms"]] == ["RING", "TREE", "NVLS_TREE"]
+    assert [*paths.names["providers"]] == ["efa", "verbs"]
+    assert [*paths.names["gpu_links"]] == ["NVL"]
     assert paths.counts["nccl"] == 16
     assert paths.host_of == {0: "w0", 1: "w0", 2: "w0"}
 

@@ -1,4 +1,4 @@
-"""The table of NCCL's words holds for every WARN text of its sources, release by release.
+"""The table of NCCL's words holds for every WARN text of its sources.
 
 `recorded/nccl_words.tsv` has the texts of 60 tags, 2.4.2 to 2.30.7, of the files that connect and
 carry data, with the first and the last tag, and the kinds of failure that a review of the source
@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.logs.failures import NCCL, Cause, first_cause, nccl_finder
+from components.acceptance.logs.failures import first_cause, nccl_finder
 from tests.acceptance.recordings import load_nccl
 
 LINES: Final = (Path(__file__).parent / "recorded/nccl_words.tsv").read_text().splitlines()[1:]
@@ -42,23 +42,11 @@ def kinds_of(line: str) -> set[str]:
     return {failure.kind for failure in finder.failures}
 
 
-def by_number(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))
-
-
 @pytest.mark.parametrize("recorded", TEXTS, ids=lambda each: each[4][:40])
 def test_a_text_of_the_sources_has_its_meaning(recorded: list[str]) -> None:
     *_, kinds, text = recorded
     found = set[str]().union(*(kinds_of(line) for line in samples(text)))
     assert found == set(kinds.split(",")) - {"-"}
-
-
-@pytest.mark.parametrize("row", [row for row in NCCL if row.since], ids=lambda row: row.kind)
-def test_a_row_names_the_releases_of_its_texts(row: Cause) -> None:
-    fitting = [each for each in TEXTS if any(map(row.pattern.search, samples(each[4])))]
-    since = min((each[1] for each in fitting), key=by_number)
-    until = max((each[2] for each in fitting), key=by_number)
-    assert (row.since, row.until) == (since, until)
 
 
 IB: Final = "NET/IB : mlx5_3:1 "

@@ -6,22 +6,21 @@ from typing import Any, Final
 
 import pytest
 
-from components.acceptance.evidence import Probe, ProbeEvidence
+from components.acceptance.evidence import Limits, Probe, ProbeEvidence, ProbeKind
 from components.acceptance.judge.nccl_findings import (
     judge_hcas,
     judge_network,
     judge_topology,
     judge_version,
 )
+from components.acceptance.judge.verdict import Finding
 from components.acceptance.judge.workload_findings import (
-    judge_gpus,
-    judge_hosts,
     judge_image,
     judge_images,
-    judge_names,
+    judge_mpi,
+    judge_scan,
     judge_scan_busbw,
     judge_scan_completeness,
-    judge_scan_ranks,
     judge_totals,
     odd_steps,
 )
@@ -137,13 +136,23 @@ def test_bandwidth_of_a_scan(log: DeepSpeedLog, floor: float, said: Said) -> Non
     assert (found.next_step == "") is (said[0] != "failed")
 
 
+def ran(kind: ProbeKind, ranks: int) -> ProbeEvidence:
+    probe = Probe(name="p", kind=kind, rails=(), nodes=("a", "b"), ranks=ranks)
+    return ProbeEvidence(probe=probe, outcome="completed")
+
+
+def of_scan(check: str, log: DeepSpeedLog, ranks: int = 0) -> Finding:
+    found = judge_scan(ran("deepspeed_scan", ranks), log, Limits())
+    return next(each for each in found if each.check == check)
+
+
 def test_members_of_a_scan() -> None:
-    good, bad = judge_scan_ranks(scan(8), "p", 4), judge_scan_ranks(scan(8), "p", 5)
+    good, bad = (of_scan("ranks", scan(8), wanted) for wanted in (4, 5))
     assert (good.verdict, good.actual, good.next_step) == ("passed", "4 devices", "")
     assert (bad.verdict, bad.next_step) == ("failed", "look at the hostfile and the slots")
-    named = judge_names(scan(8, resolved=("a", "b", "a")), "p", 2)
+    named = of_scan("dns", scan(8, resolved=("a", "b", "a")))
     assert (named.verdict, named.actual, named.next_step) == ("passed", "2: a, b, a", "")
-    none = judge_names(scan(8), "p", 2)
+    none = of_scan("dns", scan(8))
     assert (none.verdict, none.actual, none.next_step == "") == ("failed", "0: none", False)
 
 
@@ -162,13 +171,13 @@ def test_members_of_a_scan() -> None:
     ],
 )
 def test_hosts_that_answer(hosts: tuple[str, ...], verdict: str, actual: str) -> None:
-    found = judge_hosts(MpiLog(hosts=hosts), "p", ("a", "b"))
+    (found,) = judge_mpi(ran("mpi_hosts", 2), MpiLog(hosts=hosts))
     assert (found.verdict, found.actual) == (verdict, actual)
     assert (found.next_step == "") is (verdict == "passed")
 
 
 def test_gpus_that_are_listed() -> None:
-    good, bad = (judge_gpus(MpiLog(gpus=8), "p", wanted) for wanted in (8, 16))
+    (good,), (bad,) = (judge_mpi(ran("mpi_gpus", n), MpiLog(gpus=8)) for n in (8, 16))
     assert (good.verdict, good.expected, good.next_step) == ("passed", "8 GPUs", "")
     assert (bad.verdict, bad.actual, bad.next_step == "") == ("failed", "8 GPUs", False)
 

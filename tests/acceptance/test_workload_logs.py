@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.acceptance.digest import digest_log, parse_mpi_log
-from components.acceptance.evidence import Probe
+from components.acceptance.evidence import Limits, Probe, ProbeEvidence, ProbeKind
 from components.acceptance.judge.log import judge_deepspeed_text, judge_training_text
 from components.acceptance.judge.workload_findings import (
-    judge_gpus,
-    judge_hosts,
-    judge_names,
+    judge_mpi,
+    judge_scan,
     judge_scan_completeness,
     judge_totals,
 )
@@ -173,11 +172,17 @@ def test_every_size_must_be_there() -> None:
     assert judge_scan_completeness(scan(SCAN), "scan", 1).verdict == "passed"
 
 
+def ran(kind: ProbeKind, *nodes: str, ranks: int = 0) -> ProbeEvidence:
+    probe = Probe(name="p", kind=kind, rails=(), nodes=nodes, ranks=ranks)
+    return ProbeEvidence(probe=probe, outcome="completed")
+
+
 def test_names_that_resolve_are_counted_once() -> None:
     line = "railyard: job-worker-0.job.default.svc resolves to 10.42.1.7 (slots=8)\n"
     log = scan(SCAN + line * 2)
-    assert judge_names(log, "scan", 1).verdict == "passed"
-    assert judge_names(log, "scan", 2).verdict == "failed"
+    for nodes, verdict in ((("a",), "passed"), (("a", "b"), "failed")):
+        found = judge_scan(ran("deepspeed_scan", *nodes), log, Limits())
+        assert [each.verdict for each in found if each.check == "dns"] == [verdict]
 
 
 def test_a_name_that_does_not_resolve_is_the_cause() -> None:
@@ -193,18 +198,21 @@ def test_an_argument_that_the_script_lacks_is_named() -> None:
 
 
 def test_each_host_answers_once() -> None:
-    hosts = ("vm01", "vm02")
-    assert judge_hosts(mpi("vm02\nvm01.example.com\n"), "p", hosts).verdict == "passed"
-    doubled = judge_hosts(mpi("vm01\nvm01\n"), "p", hosts)
+    probe = ran("mpi_hosts", "vm01", "vm02")
+    (whole,) = judge_mpi(probe, mpi("vm02\nvm01.example.com\n"))
+    assert whole.verdict == "passed"
+    (doubled,) = judge_mpi(probe, mpi("vm01\nvm01\n"))
     assert doubled.verdict == "failed"
     assert doubled.actual == "vm02 did not answer; vm01 answered more than once"
-    assert "vm09 is not in the plan" in judge_hosts(mpi("vm01\nvm02\nvm09\n"), "p", hosts).actual
+    (strange,) = judge_mpi(probe, mpi("vm01\nvm02\nvm09\n"))
+    assert "vm09 is not in the plan" in strange.actual
 
 
 def test_gpus_are_counted_in_both_forms_of_nvidia_smi() -> None:
     listed = "GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-1)\n"
-    assert judge_gpus(mpi(SMI * 4), "p", 4).verdict == "passed"
-    assert judge_gpus(mpi(listed * 3), "p", 4).verdict == "failed"
+    probe = ran("mpi_gpus", ranks=4)
+    assert judge_mpi(probe, mpi(SMI * 4))[0].verdict == "passed"
+    assert judge_mpi(probe, mpi(listed * 3))[0].verdict == "failed"
 
 
 @given(st.text(max_size=400))

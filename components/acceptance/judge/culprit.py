@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Final, NamedTuple
 
-from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.evidence import Limits, ProbeEvidence
 from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.logs.log_model import Seen
 
@@ -36,14 +36,13 @@ class Halving(Seen):
     @property
     def text(self) -> str:
         """The result in a sentence."""
-        each = [
+        return "; ".join(
             f"every collective with {group[0]} fails"
             if len(group) == 1
             else f"{', '.join(group)} fail together, and no smaller group failed"
             " (an intermittent fault looks the same: run them again)"
             for group in self.found
-        ]
-        return "; ".join(each)
+        )
 
 
 def next_collectives(
@@ -66,11 +65,6 @@ def next_collectives(
     return f"{whole.name} fails and all pairs pass{said}", todo
 
 
-class _Ask(NamedTuple):
-    hosts: Group
-    """A group without a result."""
-
-
 def next_halves(hosts: Sequence[str], results: Results) -> Halving:
     """The next collectives to run after one over all hosts failed; log2 n steps for one bad host.
 
@@ -79,22 +73,21 @@ def next_halves(hosts: Sequence[str], results: Results) -> Halving:
     Sort hosts by leaf for the best result. Add the results and ask again until `runs` is empty.
     """
     said = [*_search(tuple(hosts), results)]
-    return Halving(
-        runs=tuple(dict.fromkeys(each.hosts for each in said if isinstance(each, _Ask))),
-        found=tuple(each for each in said if not isinstance(each, _Ask)),
-    )
+    runs = dict.fromkeys(group for group, fails in said if not fails)
+    return Halving(runs=tuple(runs), found=tuple(group for group, fails in said if fails))
 
 
-def _search(group: Group, results: Results) -> Iterator[_Ask | Group]:
+def _search(group: Group, results: Results) -> Iterator[tuple[Group, bool]]:
+    """Groups, and whether they fail; a group that does not has no result yet."""
     halves = (group[: len(group) // 2], group[len(group) // 2 :])
     asked = [_group_to_run(half, group, results) for half in halves]
     if len(group) == 1 or not any(asked):
-        yield group
+        yield group, True
         return
     passed = [results.get(frozenset(each)) if each else True for each in asked]
     for half, run, good in zip(halves, asked, passed, strict=True):
         if good is None:
-            yield _Ask(run)
+            yield run, False
         elif not good:
             yield from _search(half, results)
     if all(passed):
@@ -110,7 +103,7 @@ def _group_to_run(half: Group, group: Group, results: Results) -> Group:
     return (*half, next(ran, good[0])) if half and good else ()
 
 
-def _together(one: Group, other: Group, results: Results) -> Iterator[_Ask | Group]:
+def _together(one: Group, other: Group, results: Results) -> Iterator[tuple[Group, bool]]:
     """Narrow down each side while the other stays whole, as long as they fail together."""
     sides = [one, other]
     for place in (0, 1):
@@ -121,14 +114,14 @@ def _together(one: Group, other: Group, results: Results) -> Iterator[_Ask | Gro
                 run = (*part, *sides[1 - place])
                 passed = results.get(frozenset(run))
                 if passed is None:
-                    yield _Ask(run)
+                    yield run, False
                     return
                 if not passed:
                     sides[place] = part
                     break
             if sides[place] not in parts:
                 break
-    yield (*sides[0], *sides[1])
+    yield (*sides[0], *sides[1]), True
 
 
 FEWEST_SIBLINGS: Final = 3
@@ -402,12 +395,11 @@ def _misplugged(results: Sequence[PairResult]) -> Iterator[Suspect]:
     if links:
         ports = _ports(results)
         names = " and ".join(f"{each.name}{ports.get(each, '')}" for each in sorted(links))
-        yield Suspect(
-            parts=tuple(sorted(links)),
-            text=f"the cable of {names} is in another port: the planned port counted none of its "
-            "bytes",
-            next_step="compare the cables with the site file (lldpctl), and plug them as planned",
+        text = (
+            f"the cable of {names} is in another port: the planned port counted none of its bytes"
         )
+        step = "compare the cables with the site file (lldpctl), and plug them as planned"
+        yield Suspect(parts=tuple(sorted(links)), text=text, next_step=step)
 
 
 def judge_pairs(
@@ -476,7 +468,14 @@ def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: boo
     log = item.perftest if item.outcome == "completed" else None
     largest = log.largest if log else None
     rate = item.probe.rates.get(rail) or rates.get(rail, 0.0)
-    missed = zip(item.probe.nodes, nics, ends, strict=True) if largest else ()
+    # A host whose NIC counted the bytes, and whose planned port counted less than half of them.
+    seen = ((h, n, p) for h, n, p in zip(item.probe.nodes, nics, ends, strict=True) if n and p)
+    elsewhere = (
+        host
+        for host, nic, port in seen
+        if largest and nic.status == port.status == "observed"
+        if (nic.total_bytes or 0) > 2 * (port.total_bytes or 0)
+    )
     return PairResult(
         probe=item.probe.name,
         sender=sender,
@@ -489,12 +488,5 @@ def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: boo
         leaves=(ends[0].device if ends[0] else "", ends[1].device if ends[1] else ""),
         ports=(ends[0].place if ends[0] else "", ends[1].place if ends[1] else ""),
         uplinks=tuple(up) if len(up) == 1 else (),
-        elsewhere=tuple(host for host, nic, port in missed if _misses(nic, port)),
+        elsewhere=tuple(elsewhere),
     )
-
-
-def _misses(nic: Hop | None, port: Hop | None) -> bool:
-    """Whether the NIC counted a test's bytes, but its planned port less than half of them."""
-    if nic is None or port is None or {nic.status, port.status} != {"observed"}:
-        return False
-    return (nic.total_bytes or 0) > 2 * (port.total_bytes or 0)

@@ -182,14 +182,12 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
     said = [f"{host} is not set up" for host in down]
     said += [f"{host} was not seen" for host in unseen]
     said += [f"{len(subnets)} subnets or managers"] if len(subnets) > 1 else []
-    verdict: Verdict = (
-        "error" if unseen and not down else verdict_for(len(subnets) == 1 and not said)
-    )
+    good = verdict_for(len(subnets) == 1 and not said)
+    verdict: Verdict = "error" if unseen and not down else good
     expected = f"{len(rail.ports)} ports in one subnet, set up by one manager"
     step = "compare the cables of this HCA with the file, host by host"
-    return row(
-        f"rail {rail.name}", FABRIC, verdict, expected, "; ".join(said) or "so they are", step
-    )
+    actual = "; ".join(said) or "so they are"
+    return row(f"rail {rail.name}", FABRIC, verdict, expected, actual, step)
 
 
 def _judge_paths(
@@ -205,26 +203,19 @@ def _judge_paths(
         for port in seen.ports
         if port.state != ACTIVE
     }
+    step = "compare the partition's members at the subnet manager with the file"
     for partition in dict.fromkeys(ask.partition for ask in asks):
         own = [ask for ask in asks if ask.partition == partition]
         ends = dict.fromkeys(guid for ask in own for guid in (ask.source, ask.target))
-        lost = [down[guid] for guid in ends if guid in down]
-        yield _judge_path(host, facts[host].paths, own, lost)
-
-
-def _judge_path(
-    host: str, answers: Mapping[str, PathAnswer], asks: list[PathAsk], lost: list[str]
-) -> Finding:
-    said = [_say(ask, answers.get(ask.name)) for ask in asks]
-    actual = ", ".join(text for _, text in said)
-    verdicts = {found for found, _ in said}
-    verdict: Verdict = "error" if "error" in verdicts else "passed"
-    verdict = "failed" if "failed" in verdicts else verdict
-    if lost:
-        verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
-    step = "compare the partition's members at the subnet manager with the file"
-    expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in asks)
-    return row(f"paths in {asks[0].partition}", host, verdict, expected, actual, step)
+        said = [_say(ask, facts[host].paths.get(ask.name)) for ask in own]
+        actual = ", ".join(text for _, text in said)
+        verdicts = {found for found, _ in said}
+        verdict: Verdict = "error" if "error" in verdicts else "passed"
+        verdict = "failed" if "failed" in verdicts else verdict
+        if lost := [down[guid] for guid in ends if guid in down]:
+            verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
+        expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in own)
+        yield row(f"paths in {partition}", host, verdict, expected, actual, step)
 
 
 def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:

@@ -33,7 +33,7 @@ from components.acceptance.judge.workload_findings import (
     odd_steps,
     slowest_of_largest,
 )
-from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem, PerftestLog
+from components.acceptance.logs.log_model import LogFailure, ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
@@ -95,17 +95,6 @@ def judge_nccl_text(
         floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
     )
     findings = judge_runs(log, "log", wanted)
-    return LogVerdict.of(findings, _why_no_numbers(findings) or _slowest_run(log))
-
-
-def _why_no_numbers(findings: list[Finding]) -> str:
-    looked = {finding.check for finding in findings}
-    if looked == {"run"}:
-        return "the run failed"
-    return "cannot be judged" if looked <= {"run", "completeness"} else ""
-
-
-def _slowest_run(log: NcclLog) -> str:
     lowest = [
         (worst, f"{run.collective or 'collective'}, {worst:.2f} GB/s busbw ({basis})")
         for run in log.runs
@@ -114,7 +103,15 @@ def _slowest_run(log: NcclLog) -> str:
         for worst in [min(row.worst_busbw_gb_s for row in rows)]
     ]
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
-    return f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
+    numbers = f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
+    return LogVerdict.of(findings, _why_no_numbers(findings) or numbers)
+
+
+def _why_no_numbers(findings: list[Finding]) -> str:
+    looked = {finding.check for finding in findings}
+    if looked == {"run"}:
+        return "the run failed"
+    return "cannot be judged" if looked <= {"run", "completeness"} else ""
 
 
 def judge_perftest_text(
@@ -134,21 +131,15 @@ def judge_perftest_text(
         asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s, floor_origin="--min-gbit"
     )
     findings = judge_perftest_runs(log, "log", wanted)
-    return LogVerdict.of(findings, _why_no_numbers(findings) or _perftest_numbers(log))
-
-
-def _perftest_numbers(log: PerftestLog) -> str:
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
-    name = log.test or "perftest"
-    largest = [run.largest for run in log.runs if run.largest]
-    if largest:
+    numbers, name = "cannot be judged", log.test or "perftest"
+    if shown := [each for run in log.runs for each in run.latency[:1]]:
+        slowest = max(shown, key=lambda each: each.typical_us)
+        numbers = f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
+    if largest := [run.largest for run in log.runs if run.largest]:
         least = min(largest, key=lambda each: each.average_gbit_s)
-        return f"{name}, {least.average_gbit_s:.2f} Gb/s at {least.size_bytes} B{more}"
-    shown = [each for run in log.runs for each in run.latency[:1]]
-    if not shown:
-        return "cannot be judged"
-    slowest = max(shown, key=lambda each: each.typical_us)
-    return f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
+        numbers = f"{name}, {least.average_gbit_s:.2f} Gb/s at {least.size_bytes} B{more}"
+    return LogVerdict.of(findings, _why_no_numbers(findings) or numbers)
 
 
 def judge_node_text(text: str, gpus: int) -> LogVerdict:
@@ -219,5 +210,4 @@ def _without_numbers(failures: Sequence[LogFailure], whole: Finding) -> LogVerdi
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
-    finding = row("log", "log", "error", wanted, problem.what)
-    return LogVerdict.of((finding,), "cannot be judged")
+    return LogVerdict.of((row("log", "log", "error", wanted, problem.what),), "cannot be judged")

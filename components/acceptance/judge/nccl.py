@@ -188,19 +188,15 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     failure = find_failure(failures, subject)
     if failure is not None:
         failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
-        return [_quoted(failure) if log.is_page else failure]
+        return [_unless_quoted(failure, log)]
     found = {finding.check: finding for finding in _judge_all(log, subject, asked)}
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
         # Of a run that did not end, a warning is its cause.
-        warnings = [
-            LogFailure(kind="nccl_warning", line=line, meaning="NCCL warns")
-            for line in log.warnings
-        ]
+        kind, meaning = "nccl_warning", "NCCL warns"
+        warnings = [LogFailure(kind=kind, line=line, meaning=meaning) for line in log.warnings]
         said = find_failure(log.failures or warnings, subject)
-        if said and not log.has_footer:
-            return [_quoted(said) if log.is_page else said]
-        return [completeness]
+        return [_unless_quoted(said, log) if said and not log.has_footer else completeness]
     return [*found.values()]
 
 
@@ -211,10 +207,11 @@ def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
     return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
 
 
-def _quoted(failure: Finding) -> Finding:
-    """Judge a page that quotes lines of logs: it is not a failed run."""
+def _unless_quoted(failure: Finding, log: NcclLog) -> Finding:
+    """A page that quotes lines of logs is not a failed run."""
     step = "judge the log itself: this is a document that quotes lines of one"
-    return failure.model_copy(update={"verdict": "error", "next_step": step})
+    quoted = {"verdict": "error", "next_step": step}
+    return failure.model_copy(update=quoted) if log.is_page else failure
 
 
 def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Finding]:

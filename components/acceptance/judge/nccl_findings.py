@@ -55,7 +55,7 @@ def completeness_of(log: NcclLog) -> LogVerdict:
         return "error", f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
     if not log.rows:
         return "error", "no result row", "the log is cut, or the run hung or is still going on"
-    frame = _frame_of_program(log) if log.program == "other" else _frame(log)
+    frame = _frame(log)
     if frame[0] != "passed":
         return frame
     for problem in (_ranks(log), _sizes(log), _ratios(log), _average(log)):
@@ -71,29 +71,22 @@ def is_alone(log: NcclLog) -> bool:
 
 def _frame(log: NcclLog) -> LogVerdict:
     rows = counted(len(log.rows), "row")
+    if log.program == "other":
+        missing = 1 < log.init_complete < (log.nranks or 0)
+        if missing or not 0 < log.init_complete <= log.destroy_complete:
+            return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
+        ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
+        return "passed", f"{counted(len(log.rows), 'result')}, {ended}", "not a log of nccl-tests"
     if log.has_footer:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
         said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
         return "passed", f"{rows} and the footer", said
     # A quoted table lacks start and end, but its rows count and its values were checked.
-    if (
-        log.in_document
-        and not log.has_preamble
-        and all(
-            (row.size_bytes or 0) >= LARGE_BYTES and row.out_of_place.wrong is not None
-            for row in log.rows
-        )
-    ):
+    large = all((row.size_bytes or 0) >= LARGE_BYTES for row in log.rows)
+    checked = all(row.out_of_place.wrong is not None for row in log.rows)
+    if log.in_document and not log.has_preamble and large and checked:
         return "passed", f"an excerpt with {rows}", "its start and end are not shown"
     return "error", "cut off: the footer is missing", f"{rows} before the cut"
-
-
-def _frame_of_program(log: NcclLog) -> LogVerdict:
-    missing = 1 < log.init_complete < (log.nranks or 0)
-    if 0 < log.init_complete <= log.destroy_complete and not missing:
-        ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
-        return "passed", f"{counted(len(log.rows), 'result')}, {ended}", "not a log of nccl-tests"
-    return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
 
 
 def _ranks(log: NcclLog) -> tuple[str, str] | None:
@@ -115,7 +108,11 @@ def _sizes(log: NcclLog) -> tuple[str, str] | None:
     slack = _ALIGNMENT_BYTES * max(count_ranks(log) or 1, *(row.parts for row in log.rows))
     if log.sizes is not None:
         return _missing(sizes, list(_asked(log.sizes)), slack)
-    sweeps = _sweeps(sizes)
+    sweeps: list[list[int]] = [[]]
+    for size in sizes:
+        if sweeps[-1] and size < sweeps[-1][-1]:
+            sweeps.append([])
+        sweeps[-1].append(size)
     for sweep in sweeps:
         if gap := _gap(sweep, slack):
             return f"rows are missing: {gap}", "sizes grow by one step"
@@ -149,15 +146,6 @@ def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> tuple[st
     return None
 
 
-def _sweeps(sizes: Sequence[int]) -> list[list[int]]:
-    found: list[list[int]] = [[]]
-    for size in sizes:
-        if found[-1] and size < found[-1][-1]:
-            found.append([])
-        found[-1].append(size)
-    return found
-
-
 def _gap(sizes: Sequence[int], slack: int) -> str:
     shown = [size for size in sizes if size > slack * _LARGEST_STEP] or list(sizes)
     pairs = [(one, other) for one, other in pairwise(shown) if one > 0]
@@ -184,7 +172,12 @@ def _ratios(log: NcclLog) -> tuple[str, str] | None:
     ranks = count_ranks(log)
     shown = [(row, half) for row in log.rows for half in row.halves]
     if ranks is None:
-        return _ratios_of_unknown_ranks(log.collective, [half for _, half in shown])
+        halves = [half for _, half in shown if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
+        least = max((_ratio(half, -1) for half in halves), default=0.0)
+        most = min((_ratio(half, +1) for half in halves), default=0.0)
+        fits = any(_fits_some_ranks(name, least, most) for name in families(log.collective))
+        why = "rows were changed, or are of several runs"
+        return ("bus bandwidths that fit no number of ranks", why) if halves and not fits else None
     factors = [bus_factor(name, ranks) for name in families(log.collective)]
     wrong: list[tuple[NcclRow, Measure]] = []
     for factor in factors:
@@ -203,17 +196,6 @@ def _is_ratio(half: Measure, factor: float) -> bool:
     slack = rounding(half.busbw_gb_s) + factor * rounding(half.algbw_gb_s)
     expected = half.algbw_gb_s * factor
     return abs(half.busbw_gb_s - expected) <= slack + _RELATIVE_SLACK * expected
-
-
-def _ratios_of_unknown_ranks(collective: str, halves: Sequence[Measure]) -> tuple[str, str] | None:
-    shown = [half for half in halves if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
-    if not shown:
-        return None
-    least = max(_ratio(half, -1) for half in shown)
-    most = min(_ratio(half, +1) for half in shown)
-    if any(_fits_some_ranks(name, least, most) for name in families(collective)):
-        return None
-    return "bus bandwidths that fit no number of ranks", "rows were changed, or are of several runs"
 
 
 def _ratio(half: Measure, sign: int) -> float:
@@ -272,10 +254,22 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
 
 def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
     """Did the collective compute the right values? With `must`, each row must have been checked."""
-    verdict, actual, detail = _correctness(log)
-    gaps = sum(
-        each.out_of_place.wrong is None and each.out_of_place.error is None for each in log.rows
-    )
+    halves = [half for each in log.rows for half in each.halves]
+    wrong = sum(half.wrong or 0 for half in halves)
+    errors = [half.error for half in halves if half.error is not None]
+    verdict, detail = "failed", "data were corrupted"
+    if log.out_of_bounds or wrong:
+        actual = f"{max(log.out_of_bounds or 0, wrong)} wrong values"
+    elif errors and max(errors) > _LARGEST_OLD_ERROR:
+        actual = f"a relative error of {max(errors):g}"
+    elif errors or any(half.wrong is not None for half in halves):
+        verdict, actual = "passed", "0 wrong values"
+        detail = f"checked in {counted(len(log.rows), 'row')}"
+    else:
+        verdict, actual = "skipped", "not checked"
+        detail = "the run did not check its values" if log.rows else "no row"
+    first = [each.out_of_place for each in log.rows]
+    gaps = sum(each.wrong is None and each.error is None for each in first)
     if must and verdict != "failed" and (gaps or not log.rows):
         verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
     step = "suspect memory, cable or NIC; run again" if verdict == "failed" else ""
@@ -290,7 +284,12 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> F
         found = row("transport", subject, "skipped", "no particular transport", actual)
         return found.because(proof if seen else "give --expect to judge it")
     verdict, why = judge_way(log, expect)
-    actual, step = ", ".join(seen) or "not shown", _transport_step(log, expect)
+    actual = ", ".join(seen) or "not shown"
+    step = "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"
+    if expect == "nvlink":
+        step = "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
+    elif "Socket" in log.channels.net or "Socket" in log.networks:
+        step = "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
     found = row("transport", subject, verdict, expect, actual, step)
     reasons = (why, proof if seen else "")
     return found.because("; ".join(dict.fromkeys(part for part in reasons if part)))
@@ -407,36 +406,16 @@ def show_bytes(size: int | None) -> str:
     return f"{size} B"
 
 
-def _transport_step(log: NcclLog, expect: Expectation) -> str:
-    if expect == "nvlink":
-        return "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
-    if "Socket" in log.channels.net or "Socket" in log.networks:
-        return "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
-    return "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"
-
-
-def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
-    halves = [half for each in log.rows for half in each.halves]
-    wrong = sum(half.wrong or 0 for half in halves)
-    if log.out_of_bounds or wrong:
-        return "failed", f"{max(log.out_of_bounds or 0, wrong)} wrong values", "data were corrupted"
-    errors = [half.error for half in halves if half.error is not None]
-    if errors and max(errors) > _LARGEST_OLD_ERROR:
-        return "failed", f"a relative error of {max(errors):g}", "data were corrupted"
-    if any(half.wrong is not None for half in halves) or errors:
-        return "passed", "0 wrong values", f"checked in {counted(len(log.rows), 'row')}"
-    reason = "the run did not check its values" if log.rows else "no row"
-    return "skipped", "not checked", reason
-
-
 def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
     """Is NCCL new enough, and of one release on every host?"""
     versions = {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)}
     shown = sorted(versions - {""})
     verdict: Verdict = "error"
     if shown and not log.is_rccl:
-        new = all(_release(each) >= _release(least) for each in shown)
-        verdict = verdict_for(new and len(shown) == 1)
+        oldest, *releases = (
+            [*map(int, _RELEASE.findall(each))] for each in (least.partition("+")[0], *shown)
+        )
+        verdict = verdict_for(len(shown) == 1 and all(each >= oldest for each in releases))
     actual = " and ".join(shown) if len(shown) > 1 else log.nccl_version or "not shown"
     look = "take an image with a newer NCCL"
     look = "compare the images of the hosts" if len(shown) > 1 else look
@@ -558,7 +537,3 @@ def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> st
     if layers != {"IB"}:
         return f"{' and '.join(sorted(layers))} on {where}"
     return "" if host.relaxed_ordering else f"no relaxed ordering on {where}"
-
-
-def _release(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in _RELEASE.findall(text.partition("+")[0]))

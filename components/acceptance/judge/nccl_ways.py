@@ -20,7 +20,6 @@ LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
 PCIE_LIMIT_GB_S: Final = 128.0
 """The raw rate of 16 lanes of PCIe 6.0 one way: a higher bus bandwidth proves NVLink."""
 _WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
-_NOT_SHOWN: Final = "no transport line; run with NCCL_DEBUG=INFO"
 
 
 _NETWORKS: Final[tuple[tuple[re.Pattern[str], Way], ...]] = (
@@ -112,7 +111,7 @@ def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     """Judge by `Using network`, which names the network for use between hosts, not the one used."""
     ways = {way_of(name, log.providers) for name in log.networks}
     if not ways:
-        return "error", _NOT_SHOWN
+        return "error", "no transport line; run with NCCL_DEBUG=INFO"
     if expect != "nvlink" and ways.isdisjoint({_WANTED[expect], "unknown"}):
         return "failed", ""
     return "error", "no channel line proves it; run with NCCL_DEBUG=INFO"
@@ -179,24 +178,22 @@ def _link_layer(log: NcclLog, wanted: str) -> tuple[Verdict, str]:
     devices = used_devices(log)
     known = {name: speaks(name) for names in devices.values() for name in sorted(names)}
     alien = next((name for name, what in known.items() if what not in ("RoCE", "")), "")
-    if alien:
-        return "failed", f"{alien} is {known[alien]}"
-    if not devices:
-        return "error", "no line 'NET/IB : Using' says whether it is InfiniBand or RoCE"
-    if wanted not in devices:
-        return "failed", ""
-    if len(devices) > 1:
-        return "error", "devices of both link layers are in use"
-    if wanted == LAYERS["roce"] and "" in known.values():
-        unknown = next(name for name, what in known.items() if not what)
-        return "error", f"{unknown} may speak iWARP, which NCCL shows as RoCE: ibv_devinfo tells"
-    return _everywhere(log)
-
-
-def _everywhere(log: NcclLog) -> tuple[Verdict, str]:
-    """Require that each listed host is at one end of a network channel in the log."""
+    unknown = next((name for name, what in known.items() if not what), "")
     hosts = {line.host for line in log.ranks}
     unseen = sorted(hosts - set(log.channels.hosts_on_net))
-    if len(hosts) > 1 and unseen:
-        return "error", f"no line shows a network channel of {unseen[0]}"
-    return "passed", ""
+    verdict, why = "error", ""
+    if alien:
+        verdict, why = "failed", f"{alien} is {known[alien]}"
+    elif not devices:
+        why = "no line 'NET/IB : Using' says whether it is InfiniBand or RoCE"
+    elif wanted not in devices:
+        verdict = "failed"
+    elif len(devices) > 1:
+        why = "devices of both link layers are in use"
+    elif wanted == LAYERS["roce"] and unknown:
+        why = f"{unknown} may speak iWARP, which NCCL shows as RoCE: ibv_devinfo tells"
+    elif len(hosts) > 1 and unseen:
+        why = f"no line shows a network channel of {unseen[0]}"
+    else:
+        verdict = "passed"
+    return verdict, why

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Final
 
-from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.evidence import ProbeEvidence, diff_counters
 from components.acceptance.judge.nccl import judge_load
 from components.acceptance.judge.verdict import (
     SLOW_SIBLING,
@@ -129,8 +129,7 @@ def _link_row(log: NodeLog) -> Finding:
 def _clock_row(log: NodeLog) -> Finding:
     loaded = [gpu for look in log.of("load") for gpu in look.gpus]
     if not loaded:
-        expected = "full clocks under load"
-        return row("gpu clocks", "", "skipped", expected, "no load ran")
+        return row("gpu clocks", "", "skipped", "full clocks under load", "no load ran")
     found: dict[str, None] = {}
     clocks: dict[str, list[float]] = {}
     for gpu in loaded:
@@ -175,13 +174,9 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
     good = f"{counted(len(after.links), 'link')} at {best:g} GB/s"
     yield row_of("nvlink", "", slow, "every NVLink up at one speed", good, step)
-    grown = {
-        place: count - before.link_errors.get(place, 0)
-        for place, count in after.link_errors.items()
-        if count > before.link_errors.get(place, 0)
-    }
+    grown = diff_counters(before.link_errors, after.link_errors)
     # NVLink mends a bit error by a replay; a recovery trains the link again while it is in use.
-    hard = [f"{place}: {count}" for place, count in grown.items() if not place.endswith("Replay")]
+    hard = [f"{place}: {n}" for place, n in grown.items() if n and not place.endswith("Replay")]
     good = f"none; {sum(grown.values())} replays"
     yield row_of("nvlink errors", "", hard, "no recovery and no CRC error", good, step)
 

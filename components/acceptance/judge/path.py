@@ -215,13 +215,6 @@ def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
     return found.model_copy(update={"detail": f"{why}; {found.detail}" if found.detail else why})
 
 
-def other_pauses(hop: Hop, priority: int | None) -> int:
-    """PFC frames of a hop in other priorities than that of RoCE; 0 if RoCE has no priority."""
-    if priority is None:
-        return 0
-    return sum(_paused(number, hop) for number in range(8) if number != priority)
-
-
 def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
     """The places on a probe's way that counted pauses, each once."""
     found: dict[str, int] = {}
@@ -269,16 +262,12 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if not item.hops:
         return [_unproven(item, "all rails", "no counter was read")]
     hops = sorted(item.hops, key=lambda hop: (hop.rail, hop.direction))
-    findings: list[Finding] = []
-    for (rail, direction), group in groupby(hops, key=lambda hop: (hop.rail, hop.direction)):
-        findings.append(_judge_direction(item, f"{rail}, {direction}", list(group), limits))
     seen = {hop.rail for hop in hops}
-    findings += [
-        _unproven(item, rail, "no counter was read")
-        for rail in item.probe.rails
-        if rail not in seen
-    ]
-    return findings
+    unseen = [rail for rail in item.probe.rails if rail not in seen]
+    return [
+        _judge_direction(item, f"{rail}, {direction}", list(group), limits)
+        for (rail, direction), group in groupby(hops, key=lambda hop: (hop.rail, hop.direction))
+    ] + [_unproven(item, rail, "no counter was read") for rail in unseen]
 
 
 def judge_losses(
@@ -288,21 +277,20 @@ def judge_losses(
 
     `warn_pauses` reports pauses of priorities other than RoCE's.
     """
-    unknown = {
-        hop.place: hop.detail
-        for hop in item.hops
-        if hop.status in _READ and hop.role.endswith("_nic") and hop.detail
-    }
-    found = [each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails]
-    for place, why in unknown.items():
-        unread = {"check": "losses", "actual": why}
-        found.append(_unproven(item, place, why).model_copy(update=unread))
-    return found
+    nics = [hop for hop in item.hops if hop.status in _READ and hop.role.endswith("_nic")]
+    unknown = {hop.place: hop.detail for hop in nics if hop.detail}
+    return [
+        *(each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails),
+        *(
+            _unproven(item, place, why).model_copy(update={"check": "losses", "actual": why})
+            for place, why in unknown.items()
+        ),
+    ]
 
 
 def fail_losses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Fail losses, repeats, pauses and marks beyond the limits, once for each port."""
-    found = [each for each, fails in _lost(item, limits.priority, limits.losses) if fails]
+    found = (each for each, fails in _lost(item, limits.priority, limits.losses) if fails)
     at = {(each.check, each.actual.partition(" ")[2].partition(" (")[0]): each for each in found}
     return list(at.values())
 
@@ -316,7 +304,8 @@ def _lost(
         where = f"{hop.place} ({hop.rail}, {hop.direction})"
         for name, what, limit in _LOSSES:
             count: int = getattr(hop, name) or 0
-            count -= other_pauses(hop, priority) if name == "pause_frames" else 0
+            if name == "pause_frames" and priority is not None:
+                count -= sum(_paused(number, hop) for number in range(8) if number != priority)
             per_tb: float | None = getattr(losses, limit)
             allowed = inf if per_tb is None else max(losses.per_port, per_tb * moved / 1e12)
             fails, quiet = count > allowed, 0.0
@@ -352,16 +341,16 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     ]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
-    if blind:
-        hop = blind[0]
-        what = hop.status.replace("_", " ")
-        return _unproven(item, where, f"{hop.place} {what}: {hop.detail}".rstrip(": "))
-    if missing:
-        return _unproven(item, where, f"no counter of {missing[0].replace('_', ' ')}")
     # If a system cannot count arriving bytes, the class in which they leave is the proof.
     proven = [hop for hop in hops if hop.status == "observed"]
-    if not proven:
-        return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
+    why = "" if proven else f"no hop counts by class: {hops[0].place}: {hops[0].detail}"
+    if missing:
+        why = f"no counter of {missing[0].replace('_', ' ')}"
+    if blind:
+        what = f"{blind[0].place} {blind[0].status.replace('_', ' ')}"
+        why = f"{what}: {blind[0].detail}".rstrip(": ")
+    if why:
+        return _unproven(item, where, why)
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
     classes = f"priority {limits.priority}"
@@ -382,10 +371,9 @@ def _together(hops: list[Hop]) -> Hop:
         return blind
     counted = [hop.total_bytes for hop in hops if hop.total_bytes is not None]
     classes: Counter[int] = Counter()
-    for hop in hops:
-        classes.update(hop.bytes_by_class)
     ports: dict[str, list[str]] = {}
     for hop in hops:
+        classes.update(hop.bytes_by_class)
         ports.setdefault(hop.device, []).append(hop.interface)
     places = [f"{device} {', '.join(names)}" for device, names in ports.items()]
     device, _, rest = " and ".join(places).partition(" ")
@@ -400,25 +388,20 @@ def _together(hops: list[Hop]) -> Hop:
 
 
 def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
-    if not hop.total_bytes or hop.status == "uncounted":
-        return None
-    if _share(hop, limits) >= limits.class_fraction:
+    right = _share(hop, limits) >= limits.class_fraction
+    if not hop.total_bytes or hop.status == "uncounted" or right:
         return None
     name, wanted = _class_of(hop, limits)
-    others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}
-    if others and max(others.values()) > 0:
-        top = max(others, key=lambda key: others[key])
-        found, size = f"in {name} {top}", others[top]
-    else:
-        size = hop.total_bytes - hop.bytes_by_class.get(wanted, 0)
-        found = f"not in {name} {wanted}"
-    share = size / hop.total_bytes * 100
     expected = f"{name} {wanted}"
-    actual = f"{share:.0f} % of {show_size(hop.total_bytes)} {found}"
-    detail = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
+    size, in_class = hop.total_bytes - hop.bytes_by_class.get(wanted, 0), f"not in {expected}"
+    others = {key: n for key, n in hop.bytes_by_class.items() if key != wanted and n > 0}
+    if others:
+        top = max(others, key=lambda key: others[key])
+        size, in_class = others[top], f"in {name} {top}"
+    actual = f"{size / hop.total_bytes * 100:.0f} % of {show_size(hop.total_bytes)} {in_class}"
     wanted_there = f"{where}: {expected} at {hop.place}"
     found = row(_CLASS, item.probe.name, "failed", wanted_there, actual, _class_step(hop))
-    return found.because(detail)
+    return found.because(f"wrong traffic class at {hop.place}: expected {expected}, {actual}")
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
@@ -435,14 +418,13 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     verdict = judge_amount(replace(sent, most=most), hop.total_bytes, mtu_bytes)
     if verdict == "passed":
         return None
-    less = hop.total_bytes < max(sent.least, 1)
-    why = "nothing is proven there" if less else "this cannot be judged because of other traffic"
-    detail = f"{'less' if less else 'more'} than the probe can have sent: {why}"
+    detail = "more than the probe can have sent: this cannot be judged because of other traffic"
+    step = "run acceptance again while nothing else uses the rail"
+    if hop.total_bytes < max(sent.least, 1):
+        detail = "less than the probe can have sent: nothing is proven there"
+        step = "the cable plan is wrong, or the probe used another interface"
     if verdict == "failed":
         detail = f"the probe's bytes did not pass {hop.place}"
-    step = "run acceptance again while nothing else uses the rail"
-    if less:
-        step = "the cable plan is wrong, or the probe used another interface"
     expected = f"{where}: {sent.text} through {hop.place}"
     actual = f"{show_size(hop.total_bytes)} seen there"
     return row(_CLASS, item.probe.name, verdict, expected, actual, step).because(detail)
@@ -455,10 +437,10 @@ def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
-    if hop.role.endswith("_egress"):
-        wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
-        return "traffic class", wanted or 0
-    return "priority", limits.priority or 0
+    if not hop.role.endswith("_egress"):
+        return "priority", limits.priority or 0
+    wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
+    return "traffic class", wanted or 0
 
 
 def _share(hop: Hop, limits: Limits) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
@@ -12,7 +12,6 @@ from components.acceptance.evidence import RailLimit
 from components.acceptance.judge.verdict import (
     SLOW_SIBLING,
     Finding,
-    Verdict,
     find_failure,
     name_runs,
     row,
@@ -40,26 +39,23 @@ packet."""
 
 def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     """Is there a whole table with readable rows, and with every size between its ends?"""
-    verdict, actual, detail = _completeness(log)
+    still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
+    verdict, detail = "error", ""
     step = "take the log of the client again"
-    if log.clock_unknown and verdict == "error":
+    if log.clock_unknown:
         step = "run it again while the sending host is idle"
+    if log.clock_unknown and (still or log.bad_rows):
+        actual = "no rate: perftest could not measure the processor's clock"
+    elif log.bad_rows:
+        actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
+    elif not (actual := _problem(log)) and still:
+        verdict, actual = "failed", "a row in which no message arrived"
+        step = "take the log of the client again"
+    elif not actual:
+        verdict, detail = "passed", "; ".join(log.notes)
+        actual = counted(len(log.rows) or len(log.latency), "row")
     expected = "a whole table with a result"
     return row("completeness", subject, verdict, expected, actual, step).because(detail)
-
-
-def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
-    still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
-    count = len(log.rows) or len(log.latency)
-    if log.clock_unknown and (still or log.bad_rows):
-        return "error", "no rate: perftest could not measure the processor's clock", ""
-    if log.bad_rows:
-        return "error", f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
-    if problem := _problem(log):
-        return "error", problem, ""
-    if still:
-        return "failed", "a row in which no message arrived", ""
-    return "passed", counted(count, "row"), "; ".join(log.notes)
 
 
 def _problem(log: PerftestLog) -> str:
@@ -85,45 +81,41 @@ def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> 
     """Require each end's own GID over Ethernet; on a planned rail, one of the rail's addresses."""
     if log.link_type != "Ethernet" or not log.gids:
         return row("gid", subject, "skipped", "a GID", "not shown")
-    verdict, actual, step = _gid(log.gids, rail)
+    verdict, actual, step = "failed", log.gids[0], ""
+    foreign = next(_foreign_gids(log.gids, rail), "")
+    if any(not gid.strip("0:") for gid in log.gids):
+        actual = "a GID of zeros"
+        step = "the interface lacks an address on that rail, or -x is wrong"
+    elif len(log.gids) > 1 and len({*log.gids}) == 1:
+        # Without a plan the user may have wanted it: it tests a card, not a cable.
+        verdict = "failed" if rail else "error"
+        actual += " at both ends: a port that sends to itself, over no cable"
+        step = "run the server on another host, and call it by its address on that rail"
+    elif foreign:
+        actual, step = foreign, "take -x from the GID of the address on that rail, RoCE v2"
+    else:
+        verdict = "passed"
     of = f" of {rail.name}" if rail and rail.networks else ""
     return row("gid", subject, verdict, f"a GID{of} at both ends", actual, step)
 
 
-def _gid(gids: Sequence[str], rail: RailLimit | None) -> tuple[Verdict, str, str]:
-    if any(not gid.strip("0:") for gid in gids):
-        step = "the interface lacks an address on that rail, or -x is wrong"
-        return "failed", "a GID of zeros", step
-    if len(gids) > 1 and len({*gids}) == 1:
-        # Without a plan the user may have wanted it: it tests a card, not a cable.
-        verdict = "failed" if rail else "error"
-        step = "run the server on another host, and call it by its address on that rail"
-        return verdict, f"{gids[0]} at both ends: a port that sends to itself, over no cable", step
+def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
     networks = [ip_network(each) for each in rail.networks] if rail else []
     for gid in gids if networks else ():
-        found = _address(gid)
+        # perftest prints the 16 bytes of an address as decimal numbers.
+        parts = gid.split(":")
+        base = 10 if all(part.isdecimal() for part in parts) else 16
+        values = [int(part, base) for part in parts]
+        found = IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
         four = found.ipv4_mapped if found else None
         if four is None or not any(four in network for network in networks):
             what = "link-local" if found and found.is_link_local else "of another network"
-            shown = f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
-            return "failed", shown, "take -x from the GID of the address on that rail, RoCE v2"
-    return "passed", gids[0], ""
-
-
-def _address(gid: str) -> IPv6Address | None:
-    """The GID as an address: perftest prints its 16 bytes as decimal numbers."""
-    parts = gid.split(":")
-    base = 10 if all(part.isdecimal() for part in parts) else 16
-    values = [int(part, base) for part in parts]
-    return IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
+            yield f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
 
 
 def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Judge whether the device belongs to the rail and is not a bond.
-
-    In a pod with a VF its name proves nothing more. If two ports form one device, the kernel calls
-    it `mlx5_bond_0` (mlx5_ib, main.c).
-    """
+    # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
+    # calls it `mlx5_bond_0` (mlx5_ib, main.c).
     rail = asked.rail
     bond = rail and "bond" in log.device and log.device not in rail.devices
     if not rail or not log.device or not (bond or rail.devices):
@@ -138,20 +130,8 @@ def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Findi
 
 def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
     """Judge whether it is InfiniBand or RoCE, as expected; iWARP shows an Ethernet link too."""
-    wanted = LINK_TYPES[expect]
-    verdict, actual, detail = _link(log, wanted)
-    step = "look at the lines above the table"
-    expected = f"link type {wanted}"
-    return row("transport", subject, verdict, expected, actual, step).because(detail)
-
-
-def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
-    if not log.link_type:
-        return "error", "not shown", ""
-    if found := _no_rdma(log):
-        return "failed", *found
-    if log.link_type != wanted:
-        return "failed", log.link_type, ""
+    wanted, seen = LINK_TYPES[expect], log.link_type
+    no_rdma, what = _no_rdma(log)
     doubt = ""
     if not log.transport_type:
         doubt = "no line 'Transport type' says that it is not iWARP"
@@ -159,10 +139,16 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
         doubt = "a port lacks a LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
     elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
         doubt = "no line 'Connection type' says that it is not raw Ethernet"
-    return "error" if doubt else "passed", log.link_type, doubt
+    verdict, actual, detail = "error" if doubt else "passed", seen, doubt
+    if not seen:
+        verdict, actual, detail = "error", "not shown", ""
+    elif no_rdma or seen != wanted:
+        verdict, actual, detail = "failed", no_rdma or seen, what
+    step = "look at the lines above the table"
+    return row("transport", subject, verdict, f"link type {wanted}", actual, step).because(detail)
 
 
-def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
+def _no_rdma(log: PerftestLog) -> tuple[str, str]:
     """The transport, if it is neither InfiniBand nor RoCE, and how the log shows it."""
     if log.connection_type == "SRD":
         return "SRD", "Amazon's EFA, whose link type is printed as IB"
@@ -171,7 +157,7 @@ def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
     if log.transport_type not in ("IB", ""):
         name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
         return name, "the transport is neither InfiniBand nor RoCE"
-    return None
+    return "", ""
 
 
 def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: str) -> Finding:
@@ -208,7 +194,7 @@ def _judge_ceiling(log: PerftestLog, subject: str, asked: PerftestAsked) -> Find
     return row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
 
 
-def _judge_ports(log: PerftestLog, subject: str, _: PerftestAsked) -> Finding | None:
+def _judge_ports(log: PerftestLog, subject: str) -> Finding | None:
     """Of a test over both ports of a card: does each one carry its share?"""
     ports = log.largest.ports_gbit_s if log.largest else ()
     if not ports:
@@ -221,7 +207,6 @@ def _judge_ports(log: PerftestLog, subject: str, _: PerftestAsked) -> Finding | 
 
 
 def _judge_latency(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Is the median of the smallest size at or below a limit? With `-D` it is the average."""
     if not asked.most_us:
         return None
     least = min((each.size_bytes for each in log.latency), default=0)
@@ -270,9 +255,6 @@ class PerftestAsked:
     rail: RailLimit | None = None
 
 
-Judge = Callable[[PerftestLog, str, PerftestAsked], Finding | None]
-
-
 def _judge_mtu(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
     if asked.mtu_bytes is None:
         return None
@@ -283,25 +265,6 @@ def _judge_mtu(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding 
     return row("mtu", subject, verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
 
 
-CHECKS: Final[tuple[Judge, ...]] = (
-    lambda log, name, _: judge_perftest_completeness(log, name),
-    lambda log, name, asked: judge_link(log, name, asked.link) if asked.link else None,
-    lambda log, name, asked: judge_gid(log, name, asked.rail),
-    _judge_device,
-    _judge_mtu,
-    lambda log, name, asked: (
-        judge_average(log, name, asked.floor_gbit_s, asked.floor_origin)
-        if asked.floor_gbit_s is not None
-        else None
-    ),
-    _judge_ceiling,
-    _judge_ports,
-    _judge_latency,
-    _judge_tail,
-)
-"""All checks of the gate and of `railyard judge`, in their order."""
-
-
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
     """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
     failure = find_failure(log.failures, subject)
@@ -310,7 +273,20 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
     completeness = judge_perftest_completeness(log, subject)
     if completeness.verdict == "error":
         return [completeness]
-    return [found for check in CHECKS if (found := check(log, subject, asked)) is not None]
+    floor = asked.floor_gbit_s
+    every = (
+        completeness,
+        judge_link(log, subject, asked.link) if asked.link else None,
+        judge_gid(log, subject, asked.rail),
+        _judge_device(log, subject, asked),
+        _judge_mtu(log, subject, asked),
+        judge_average(log, subject, floor, asked.floor_origin) if floor is not None else None,
+        _judge_ceiling(log, subject, asked),
+        _judge_ports(log, subject),
+        _judge_latency(log, subject, asked),
+        _judge_tail(log, subject, asked),
+    )
+    return [found for found in every if found is not None]
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:

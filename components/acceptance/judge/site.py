@@ -86,24 +86,21 @@ def warn_spread(item: ProbeEvidence) -> list[Finding]:
         for hop in item.hops
         if hop.role == "uplink_egress" and (hop.device, f"port {hop.interface}") not in lost
     ]
-    found: list[Finding] = []
+    found, flows = list[Finding](), item.probe.flows
     for (rail, direction), group in groupby(uplinks, key=lambda hop: (hop.rail, hop.direction)):
         hops = list(group)
         seen = all(hop.status == "observed" and hop.total_bytes is not None for hop in hops)
-        if item.outcome == "completed" and seen and is_telling(item.probe.flows, len(hops)):
-            found += _idle(item, f"{rail}, {direction}", hops)
-    return found
-
-
-def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]:
-    total, flows = sum(hop.total_bytes or 0 for hop in hops), item.probe.flows
-    expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
-    for hop in hops:
-        carried = hop.total_bytes or 0
-        if carried < total / len(hops) * _IDLE_SPREAD_SHARE:
-            actual = f"{show_size(carried)} of {show_size(total)} at {hop.place}"
+        if item.outcome != "completed" or not seen or not is_telling(flows, len(hops)):
+            continue
+        total, where = sum(hop.total_bytes or 0 for hop in hops), f"{rail}, {direction}"
+        expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
+        least = total / len(hops) * _IDLE_SPREAD_SHARE
+        for hop in (hop for hop in hops if (hop.total_bytes or 0) < least):
+            actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
             why = f"{hop.place} carried none of {flows} connections, though its session is up"
-            yield row("spread", item.probe.name, "failed", expected, actual, _STEP).because(why)
+            idle = row("spread", item.probe.name, "failed", expected, actual, _STEP)
+            found.append(idle.because(why))
+    return found
 
 
 def judge_causes(
@@ -280,11 +277,11 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
-    findings += slow
     step = "mend the way to the device; paths through it are not proven"
-    for each in evidence.unreachable:
-        wanted = f"an answer from {each.address}"
-        findings.append(row("reachable", each.device, "error", wanted, each.detail, step))
+    findings += slow + [
+        row("reachable", each.device, "error", f"an answer from {each.address}", each.detail, step)
+        for each in evidence.unreachable
+    ]
     causes, harmless = judge_causes(evidence, findings)
     findings += causes
     warnings += harmless
@@ -452,30 +449,24 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
         run = log.runs[number] if number < len(log.runs) else PerftestLog()
         own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
         rows = judge_perftest_run(run, item.probe.name, own if tool.endswith("_lat") else asked)
-        if not _is_of(tool, run):
-            step = (
-                "read the log: the tests run one after the other, and the first failure ends them"
-            )
-            actual = run.test or "no output of it"
+        _, verb, what = tool.split("_")
+        kind = "BW" if what == "bw" else "Latency"
+        if not (verb.capitalize() in run.test and kind in run.test):
+            step = "the tests run one after the other, and the first failure ends them"
+            actual, step = run.test or "no output of it", f"read the log: {step}"
             rows.append(row("tool", item.probe.name, "error", f"a run of {tool}", actual, step))
         found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
     return found
 
 
-def _is_of(tool: str, run: PerftestLog) -> bool:
-    _, verb, what = tool.split("_")
-    kind = "BW" if what == "bw" else "Latency"
-    return verb.capitalize() in run.test and kind in run.test
-
-
 def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
     """The rail of a perftest, with the line rate that its two hosts have."""
-    found = next((each for each in limits.rails if each.name in probe.rails[:1]), None)
     name = probe.rails[0] if probe.rails else ""
+    found = next((each for each in limits.rails if each.name == name), None)
     rate = probe.rates.get(name)
-    if found is None:
-        return RailLimit(name=name, line_rate_gbit_s=rate) if rate else None
-    return found.model_copy(update={"line_rate_gbit_s": rate}) if rate else found
+    if rate and found:
+        return found.model_copy(update={"line_rate_gbit_s": rate})
+    return RailLimit(name=name, line_rate_gbit_s=rate) if rate else found
 
 
 def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeVar
 
-from components.acceptance.evidence import Evidence, Limits, WorkerGroup
+from components.acceptance.evidence import Evidence, Limits
 from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import LogFailure, Seen, cut_text
 
@@ -113,26 +113,22 @@ def name_runs(runs: Sequence[_Run], subject: str) -> Iterator[tuple[str, _Run]]:
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:
     """One finding for each kind of workers, and one for each thing that stays unproven."""
-    unproven = [
+    found: list[Finding] = []
+    ran = [item.probe for item in evidence.probes if item.probe.kind == "nccl"]
+    for group in limits.groups:
+        hosts, rails = ", ".join(group.hosts), ", ".join(group.rails) or "no rail"
+        what = f"a collective over {hosts} ({group.gpus} GPUs each; {rails})"
+        # Only collectives over all of its hosts prove a kind.
+        probes = [probe.name for probe in ran if probe.nodes == group.hosts]
+        why = group.unproven or ("" if probes else "no collective was planned")
+        verdict: Verdict = "skipped"
+        actual, step = f"not proven: {hosts}: {why}", "read the findings of the probes above"
+        if not why:
+            verdict = overall_verdict(each for each in findings if each.subject in probes)
+            state = "proven" if verdict == "passed" else "not proven"
+            actual = f"{hosts}: {state} by {', '.join(probes)}"
+        found.append(row(GROUP, group.name, verdict, what, actual, "" if why else step))
+    return found + [
         row(UNPROVEN, each.subject, "skipped", each.what, f"not proven: {each.what}: {each.why}")
         for each in limits.unproven
     ]
-    return [*(_judge_group(evidence, group, findings) for group in limits.groups), *unproven]
-
-
-def _judge_group(evidence: Evidence, group: WorkerGroup, findings: list[Finding]) -> Finding:
-    """Judge a kind of workers: only collectives over all of its hosts prove it."""
-    hosts, rails = ", ".join(group.hosts), ", ".join(group.rails) or "no rail"
-    what = f"a collective over {hosts} ({group.gpus} GPUs each; {rails})"
-    probes = [
-        item.probe.name
-        for item in evidence.probes
-        if item.probe.kind == "nccl" and item.probe.nodes == group.hosts
-    ]
-    why = group.unproven or ("" if probes else "no collective was planned")
-    if why:
-        return row(GROUP, group.name, "skipped", what, f"not proven: {hosts}: {why}")
-    verdict = overall_verdict(each for each in findings if each.subject in probes)
-    state = "proven" if verdict == "passed" else "not proven"
-    actual = f"{hosts}: {state} by {', '.join(probes)}"
-    return row(GROUP, group.name, verdict, what, actual, "read the findings of the probes above")

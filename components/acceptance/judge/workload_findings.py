@@ -105,51 +105,20 @@ def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str)
     return found.because(f"{small}floor: {origin}")
 
 
-def judge_scan_ranks(log: DeepSpeedLog, subject: str, ranks: int) -> Finding:
-    """Did all planned ranks take part?"""
-    verdict, actual = verdict_for(log.devices == ranks), f"{log.devices} devices"
-    step = "look at the hostfile and the slots"
-    return row("ranks", subject, verdict, f"{ranks} devices", actual, step)
-
-
-def judge_names(log: DeepSpeedLog, subject: str, workers: int) -> Finding:
-    """Did the launcher find every worker by its name?"""
-    found, expected = len(set(log.resolved)), f"{workers} names of the hostfile resolve"
-    actual = f"{found}: {', '.join(log.resolved) or 'none'}"
-    step = "look at the job's headless Service and at CoreDNS"
-    return row("dns", subject, verdict_for(found == workers), expected, actual, step)
-
-
-def judge_hosts(log: MpiLog, subject: str, hosts: Sequence[str]) -> Finding:
-    """Did every host answer exactly once?"""
-    seen = Counter(name.partition(".")[0] for name in log.hosts)
-    wrong = {
-        "did not answer": [name for name in hosts if not seen[name]],
-        "answered more than once": [name for name, count in sorted(seen.items()) if count > 1],
-        "is not in the plan": sorted({*seen} - {*hosts}),
-    }
-    parts = [f"{', '.join(names)} {what}" for what, names in wrong.items() if names]
-    expected = f"one answer from each of {', '.join(hosts)}"
-    step = "look at the keys and at known_hosts of the containers"
-    return row_of("hosts", subject, parts, expected, f"all {len(hosts)} answered once", step)
-
-
-def judge_gpus(log: MpiLog, subject: str, gpus: int) -> Finding:
-    """Did nvidia-smi list every GPU of every host?"""
-    right, step = log.gpus == gpus, "look at nvidia-smi on each host, then in its container"
-    return row("gpus", subject, verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)
-
-
 _FROM_FILE = "acceptance in the site's file"
 
 
 def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[Finding]:
     """All findings about a scan that ran to its end."""
-    name = item.probe.name
+    name, ranks, workers = item.probe.name, item.probe.ranks, len(item.probe.nodes)
+    found, resolve = len(set(log.resolved)), f"{workers} names of the hostfile resolve"
+    named, seen = f"{found}: {', '.join(log.resolved) or 'none'}", f"{log.devices} devices"
+    dns = "look at the job's headless Service and at CoreDNS"
+    slots = "look at the hostfile and the slots"
     return [
         judge_scan_completeness(log, name, limits.scan_sizes or None),
-        judge_names(log, name, len(item.probe.nodes)),
-        judge_scan_ranks(log, name, item.probe.ranks),
+        row("dns", name, verdict_for(found == workers), resolve, named, dns),
+        row("ranks", name, verdict_for(log.devices == ranks), f"{ranks} devices", seen, slots),
         *judge_framework(item.nccl, name, asked_of(limits)),
         judge_scan_busbw(log, name, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
     ]
@@ -166,11 +135,21 @@ def judge_training(item: ProbeEvidence, log: TrainingLog, limits: Limits) -> lis
 
 
 def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
-    """All findings about a command that mpirun started on every host."""
-    name = item.probe.name
+    """Did nvidia-smi list every GPU of every host, or did every host answer exactly once?"""
+    name, gpus, hosts = item.probe.name, item.probe.ranks, item.probe.nodes
     if item.probe.kind == "mpi_gpus":
-        return [judge_gpus(log, name, item.probe.ranks)]
-    return [judge_hosts(log, name, item.probe.nodes)]
+        right, step = log.gpus == gpus, "look at nvidia-smi on each host, then in its container"
+        return [row("gpus", name, verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)]
+    seen = Counter(host.partition(".")[0] for host in log.hosts)
+    wrong = {
+        "did not answer": [host for host in hosts if not seen[host]],
+        "answered more than once": [host for host, count in sorted(seen.items()) if count > 1],
+        "is not in the plan": sorted({*seen} - {*hosts}),
+    }
+    parts = [f"{', '.join(names)} {what}" for what, names in wrong.items() if names]
+    expected = f"one answer from each of {', '.join(hosts)}"
+    step = "look at the keys and at known_hosts of the containers"
+    return [row_of("hosts", name, parts, expected, f"all {len(hosts)} answered once", step)]
 
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
@@ -215,10 +194,14 @@ MissingPart = tuple[str, str, str]
 
 
 def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
-    needed = item.probe.programs
-    for program in needed:
-        if not log.programs.get(program):
-            yield program, f"has no {program}", _remedy(program)
+    for program in (name for name in item.probe.programs if not log.programs.get(name)):
+        package = _SSH_PACKAGES.get(program)
+        ends = (key for end, key in _FOLDERS.items() if program.endswith(end))
+        key = "mpirun" if program.endswith("mpirun") else next(ends, None)
+        first = f"name its place in jobs.programs.{key}" if key else ""
+        first = f"install {package} in it" if package else first
+        build = f"build one with: railyard image build ({_CONTRACT})"
+        yield program, f"has no {program}", f"{first}, or {build}" if first else build
     if log.uid != "0":
         has = f"runs as user {log.uid or 'unknown'}"
         yield "root", has, f"remove USER from the image: {_CONTRACT}"
@@ -229,18 +212,8 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[MissingPart]:
         step = "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image"
         has = f"lacks {library}, which {program} is linked with"
         yield f"{library} for {program}", has, step
-    if SSHD in needed:
+    if SSHD in item.probe.programs:
         yield from _login_lacks(log)
-
-
-def _remedy(program: str) -> str:
-    package = _SSH_PACKAGES.get(program)
-    if package is not None:
-        return f"install {package} in it, or build one with: railyard image build ({_CONTRACT})"
-    ends = (key for end, key in _FOLDERS.items() if program.endswith(end))
-    key = "mpirun" if program.endswith("mpirun") else next(ends, None)
-    where = f"name its place in jobs.programs.{key}, or " if key else ""
-    return f"{where}build one with: railyard image build ({_CONTRACT})"
 
 
 def _mpi_lacks(log: ImageLog) -> Iterator[MissingPart]:

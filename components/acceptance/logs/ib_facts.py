@@ -89,11 +89,6 @@ class Links(Seen):
     lane_gbit_s: float
     count: int
 
-    @property
-    def rate_gbit_s(self) -> float:
-        """Rate of one such link."""
-        return self.lanes * self.lane_gbit_s
-
 
 class Diagnosis(Seen):
     """One run of ibdiagnet."""

@@ -72,12 +72,8 @@ class _Config(_Part):
     devices: tuple[_Device, ...] = ()
 
 
-class _Bounds(_Part):
+class _Footer(_Part):
     count: int = 0
-    okay: bool | str = "unchecked"
-
-
-class _Average(_Part):
     bandwidth: float | None = None
     okay: bool | str = "unchecked"
 
@@ -87,8 +83,8 @@ class _Document(_Part):
     args: tuple[str, ...] = ()
     config: _Config = _Config()
     results: tuple[_Result, ...]
-    out_of_bounds: _Bounds | None = None
-    average_bus_bandwidth: _Average | None = None
+    out_of_bounds: _Footer | None = None
+    average_bus_bandwidth: _Footer | None = None
     errors: tuple[object, ...] = ()
     end_time: str | float | None = None
 
@@ -213,7 +209,6 @@ def _half(half: _Half, each: _Iterations) -> Measure:
 
 
 def _count(nwrong: float | str | None) -> int | None:
-    """Wrong values; None if the run checked nothing."""
     if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
         return None
     if isinstance(nwrong, str) and not nwrong.strip().isdecimal():
@@ -295,17 +290,13 @@ class Run:
 
     def overlaps_with(self, line: str) -> bool:
         """Whether the run of this comment begins before this one has a row."""
-        return self.is_open and (_part_of(line) == self._part or self._repeats(line))
+        is_open = self._part >= 0 and not self.table.rows and not self.counts["footer"]
+        return is_open and (_part_of(line) == self._part or self._repeats(line))
 
     def _repeats(self, line: str) -> bool:
         """Whether rank 0 comes again, after which the list of this run is complete."""
         rank = _RANK.search(line)
         return bool(rank and int(rank[1]) == 0 and any(each.rank == 0 for each in self.ranks))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has begun but not printed a row yet."""
-        return self._part >= 0 and not self.table.rows and not self.counts["footer"]
 
     def feed_comment(self, line: str) -> None:
         """Take a line with a `#`."""
@@ -417,9 +408,8 @@ _BANNER = re.compile(r"[-=*]{20,}$")
 _LEAST_PAGE: Final = 3
 """Sentences of a page; a line with markup counts as two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
-    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
-    | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}
-    | {"usage"}
+    {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler", "no_device", "dns", "mpi"}
+    | {"missing_program", "missing_library", "host_key", "ssh_login", "usage"}
 )
 """Failures after which even a log without a line of NCCL counts as a run: it ended before NCCL
 began."""
@@ -434,7 +424,6 @@ class _Reader:
     in_banner: bool = False
 
     def feed(self, stream: str, text: str) -> None:
-        """Takes one line of one writer."""
         run = self.runs[-1]
         if " via " in text and run.paths.feed_channels(text):
             run.finder.started = True
@@ -510,14 +499,15 @@ def _log(run: Run) -> NcclLog:
     paths.settle({line.host for line in run.ranks})
     aborts = run.is_nccl_tests or paths.counts["destroy"]  # a good PyTorch run may end in some
     own_rows = sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
-    return NcclLog(
+    names = {name: tuple(found) for name, found in paths.names.items() if name != "other"}
+    versions = names.pop("versions", ())
+    log = NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
-        nccl_version=next(iter(paths.versions), run.library),
-        other_versions=tuple(paths.versions)[1:],
+        nccl_version=next(iter(versions), run.library),
+        other_versions=versions[1:],
         is_rccl=paths.is_rccl,
         gpus_known=len(paths.gpus),
-        shared_gpus=tuple(paths.shared_gpus),
         has_preamble=bool(run.counts["sizes"] or run.counts["name"]),
         has_footer=run.out_of_bounds is not None and run.average is not None,
         max_bytes=run.sizes.most_bytes if run.sizes else None,
@@ -534,15 +524,11 @@ def _log(run: Run) -> NcclLog:
         networks=dict(paths.networks),
         hosts=tuple(paths.hosts.values()),
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
-        topology_files=tuple(paths.topology),
-        topology_unread=tuple(paths.topology_unread),
         failures=tuple(it for it in run.finder.explained() if aborts or it.kind != COMM_ABORT),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,
-        algorithms=tuple(paths.algorithms),
-        providers=tuple(paths.providers),
-        gpu_links=tuple(paths.gpu_links),
         multi_node_nvlink=paths.counts["mnnvl"] > 0,
         overlaps=run.overlaps,
     )
+    return log.model_copy(update=names)

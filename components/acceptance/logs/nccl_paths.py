@@ -57,6 +57,16 @@ _GPU_LINK = re.compile(
     r"\bnChannels [1-9].{0,60}\btype (NVL|NVB|PIX|PXB|PXN|PHB|SYS|NODE|C2C|P2C)/"
 )
 """A pattern without channels names the best pair of the machine and proves nothing (search.cc)."""
+_NAMED: Final = (
+    ("versions", "ersion", _VERSION),
+    ("topology_files", "set by environment", _TOPOLOGY),
+    ("topology_unread", "topology", _NO_TOPOLOGY),
+    ("algorithms", "lgo", _ALGORITHM),
+    ("algorithms", "ALGO", _ALGORITHM),
+    ("providers", "rovider", _PROVIDER),
+    ("gpu_links", "type ", _GPU_LINK),
+)
+"""Where names are kept, a word of their messages, and the pattern of the name."""
 _MOST: Final = 4096
 """The most hosts, and ranks at the ends of network channels, to keep."""
 _MOST_ENDS: Final = 16 * _MOST
@@ -113,13 +123,9 @@ class Paths:
     """Host to its channel lines."""
     nets: set[str] = field(default_factory=set[str])
     networks: Counter[str] = field(default_factory=Counter[str])
-    other: dict[str, None] = field(default_factory=dict[str, None])
     hosts: dict[str, HostNetwork] = field(default_factory=dict[str, HostNetwork])
-    topology: dict[str, None] = field(default_factory=dict[str, None])
-    topology_unread: dict[str, None] = field(default_factory=dict[str, None])
-    algorithms: dict[str, None] = field(default_factory=dict[str, None])
-    providers: dict[str, None] = field(default_factory=dict[str, None])
-    gpu_links: dict[str, None] = field(default_factory=dict[str, None])
+    names: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """By the field of `NcclLog`, and `versions` and `other`: each name once, up to 64."""
     nranks: int | None = None
     nodes: int | None = None
     host_of: dict[int, str] = field(default_factory=dict[int, str])
@@ -129,9 +135,7 @@ class Paths:
     """Names of hosts that look like a word of failure."""
     gpus: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Communicator, and host with bus id, to the rank."""
-    shared_gpus: dict[str, None] = field(default_factory=dict[str, None])
     is_rccl: bool = False
-    versions: dict[str, None] = field(default_factory=dict[str, None])
 
     def feed(self, text: str) -> None:
         """Take a line of one or more messages, except those of channels."""
@@ -200,7 +204,7 @@ class Paths:
             way.devices.add(int(device))
             self._take_ends(way, rank, other_rank)
         else:
-            _add(self.other, other)
+            self._add("other", other)
 
     def _take_ends(self, way: Way, *ranks: str) -> None:
         for rank in ranks:
@@ -230,10 +234,8 @@ class Paths:
             self.hosts[host] = HostNetwork(host=host, hcas=tuple(hcas), relaxed_ordering=relaxed)
 
     def _feed_rest(self, host: str, message: str) -> None:
-        if "ersion" in message:
-            self.is_rccl = self.is_rccl or _RCCL.search(message) is not None
-            for version in _VERSION.finditer(message):
-                _add(self.versions, version[1])
+        if "ersion" in message and not self.is_rccl:
+            self.is_rccl = _RCCL.search(message) is not None
         self.counts["init"] += message.count("- Init COMPLETE")
         self.counts["destroy"] += message.count("- Destroy COMPLETE")
         if ranks := _NRANKS.search(message):
@@ -241,12 +243,10 @@ class Paths:
             if gpu := _GPU_OF_RANK.search(message):
                 self.take_gpu(gpu[4] or gpu[2], f"{host} {gpu[3]}", gpu[1])
             self.counts["mnnvl"] += _MNNVL.search(message) is not None
-        if "set by environment" in message or "topology" in message:
-            if topology := _TOPOLOGY.search(message):
-                _add(self.topology, topology[1])
-            if unread := _NO_TOPOLOGY.search(message):
-                _add(self.topology_unread, unread[1])
-        self._feed_choices(message)
+        for kind, word, pattern in _NAMED:
+            for found in pattern.finditer(message) if word in message else ():
+                name = found[found.lastindex or 0]
+                self._add(kind, name.upper() if kind == "algorithms" else name)
 
     def _take_rank(self, host: str, ranks: re.Match[str]) -> None:
         self.nranks = max(int(ranks[2]), self.nranks or 0)
@@ -260,16 +260,12 @@ class Paths:
         if (comm, gpu) not in self.gpus and len(self.gpus) < _MOST:
             self.gpus[comm, gpu] = rank
         elif self.gpus.get((comm, gpu), rank) != rank:
-            _add(self.shared_gpus, gpu)
+            self._add("shared_gpus", gpu)
 
-    def _feed_choices(self, message: str) -> None:
-        if "lgo" in message or "ALGO" in message:
-            for algorithm in _ALGORITHM.finditer(message):
-                _add(self.algorithms, (algorithm[1] or algorithm[2]).upper())
-        if "rovider" in message and (provider := _PROVIDER.search(message)):
-            _add(self.providers, provider[1])
-        if "type " in message and (link := _GPU_LINK.search(message)):
-            _add(self.gpu_links, link[1])
+    def _add(self, kind: str, name: str) -> None:
+        found = self.names.setdefault(kind, {})
+        if len(found) < _FEW:
+            found[name] = None
 
     def channels(self, listed: dict[int, str]) -> Channels:
         """Give the channels of this run, without those of another job in the same file.
@@ -297,7 +293,7 @@ class Paths:
             peer=total.counts["P2P"],
             mnnvl=total.counts["MNNVL"],
             shared_memory=total.counts["SHM"],
-            other=tuple(self.other),
+            other=tuple(self.names.get("other", ())),
             hosts_on_net=tuple(sorted(ends)),
             devices_by_host=devices,
             strangers=(*sorted({*self.ways} - {*own}), *(f"rank {rank}" for rank in alien[:1])),
@@ -308,8 +304,3 @@ def _own_name(name: str, own: set[str]) -> str:
     """The longest certain name at the end of this one, or this name."""
     ends = () if name in own else [known for known in own if name.endswith(known)]
     return max(ends, key=len, default=name)
-
-
-def _add(found: dict[str, None], name: str) -> None:
-    if len(found) < _FEW:
-        found[name] = None

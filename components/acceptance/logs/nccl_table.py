@@ -60,7 +60,7 @@ left out of the bandwidth already (hypercube.cu)."""
 class _Pending:
     stream: str
     cells: list[str]
-    text: str
+    text: str = ""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,6 @@ class Table:
         self.is_open = False
 
     def _end_row(self) -> None:
-        """Count a row without an end as a bad row."""
         if self._pending:
             self._add_bad(self._pending.text)
             self._pending = None
@@ -122,7 +121,7 @@ class Table:
 
     def _take_row(self, stream: str, text: str, start: re.Match[str]) -> str:
         self._end_row()
-        self._pending = _Pending(stream, [start[1], start[2], start[3]], "")
+        self._pending = _Pending(stream, [*start.groups()])
         return self._take_cells(self._pending, text, len(start[0]))
 
     def _continue(self, stream: str, text: str) -> str:
@@ -154,11 +153,9 @@ class Table:
         return text[end:]
 
     def _names(self, cells: Sequence[str]) -> list[str]:
-        names = list(self.columns)
-        if len(cells) > _AT_REDOP and "redop" in names:
-            cell = cells[_AT_REDOP]
-            if cell == "N/A" or number(cell) is not None:
-                names.remove("redop")
+        names, cell = list(self.columns), "".join(cells[_AT_REDOP : _AT_REDOP + 1])
+        if "redop" in names and (cell == "N/A" or number(cell) is not None):
+            names.remove("redop")
         return names
 
     def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
@@ -203,13 +200,12 @@ def parse_row(
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
     ends = [*starts[1:], len(names)]
-    halves = [
-        _parse_half(
-            dict(zip(names[start:end], words[start:end], strict=True)),
-            None if share is None else size * share,
-        )
+    counted = None if share is None else size * share
+    parts = (
+        dict(zip(names[start:end], words[start:end], strict=True))
         for start, end in zip(starts, ends, strict=False)
-    ]
+    )
+    halves = [_parse_half(each, counted) for each in parts]
     whole = [half for half in halves if half is not None]
     part = count * _TYPE_BYTES[words[2]]
     # The size is that of one rank, or of all ranks together if a collective gathers.
@@ -230,11 +226,13 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
     if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
         return None
     wrong = words.get("#wrong", "N/A")
+    # A count; large ones are printed with an exponent (`%g`).
+    count = number(wrong)
     half = Measure(
         time_us=time,
         algbw_gb_s=algbw,
         busbw_gb_s=busbw,
-        wrong=_whole(wrong),
+        wrong=None if count is None or count < 0 else math.ceil(count),
         error=number(words.get("error", "")),
         slowest_us=number(words.get("i_max", "")),
         varies_percent=number(words.get("i_cv%", "")),
@@ -266,12 +264,6 @@ def fits(
 def rounding(bandwidth: float) -> float:
     """Half of the last digit that nccl-tests prints of a bandwidth (`getFloatStr`, width 6)."""
     return next(half for limit, half in _ROUNDING if bandwidth < limit)
-
-
-def _whole(word: str) -> int | None:
-    """A count; large ones are printed with an exponent (`%g`)."""
-    value = number(word)
-    return None if value is None or value < 0 else math.ceil(value)
 
 
 def bus_factor(collective: str, ranks: int) -> float:

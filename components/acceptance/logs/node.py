@@ -111,8 +111,7 @@ def parse_node_log(text: str) -> NodeLog | ParseProblem:
         kind = "unrecognised" if text.strip() else "empty"
         return ParseProblem(kind=kind, what=f"the pod said nothing of its GPUs, but: {last}")
     reader = _Reader()
-    for line in lines:
-        kind, _, value = line.partition(" ")
+    for kind, _, value in (line.partition(" ") for line in lines):
         reader.feed(kind, value)
     return reader.close()
 
@@ -129,7 +128,11 @@ class _Reader:
 
     def feed(self, kind: str, value: str) -> None:
         if kind == "phase":
-            self._begin(value)
+            begun = value.removeprefix("begin ")
+            self._complete = value == "end"
+            if begun in ("before", "load", "after"):
+                self._looks.append({"phase": begun, "gpus": [], "remapped": {}, "recovery": {}})
+                self._looks[-1] |= {"links": {}, "link_errors": {}}
         elif kind == "absent":
             self._absent.append(value)
         elif kind == "exit" and value.isdigit():
@@ -139,21 +142,20 @@ class _Reader:
         elif value.strip() and not (self._looks and self._read(kind, value)):
             self._said.append(f"{kind}: {value}")
 
-    def _begin(self, value: str) -> None:
-        begun = value.removeprefix("begin ")
-        self._complete = value == "end"
-        if begun in ("before", "load", "after"):
-            self._looks.append({"phase": begun, "gpus": [], "remapped": {}, "recovery": {}})
-            self._looks[-1] |= {"links": {}, "link_errors": {}}
-
     def _read(self, kind: str, value: str) -> bool:
         look, cells = self._looks[-1], [cell.strip() for cell in value.split(",")]
         if kind == "gpu" and (gpu := _gpu(cells)):
             look["gpus"].append(gpu)
         elif kind == "remap" and len(cells) == len(RowsRemapped.model_fields) + 1:
-            rows = _remapped(cells)
-            look["remapped"].update(rows)
-            return bool(rows) or "N/A" in value
+            bus_id, correctable, uncorrectable, pending, failure = cells
+            if not (correctable.isdigit() and uncorrectable.isdigit()):
+                return "N/A" in value  # before Ampere pages are retired, and no rows replaced
+            look["remapped"][_bus(bus_id)] = RowsRemapped(
+                correctable=int(correctable),
+                uncorrectable=int(uncorrectable),
+                pending=pending == "Yes",
+                failure=failure == "Yes",
+            )
         elif kind == "recovery":
             look["recovery"][_bus(cells[0])] = cells[-1]
         elif kind == "nvlink":
@@ -201,19 +203,6 @@ def _gpu(cells: list[str]) -> GpuLook | None:
     bits = int(reasons, 16) if reasons.startswith("0x") else None
     values = int(index), _bus(bus_id), name, *map(number, numbers), bits
     return GpuLook.model_validate(dict(zip(fields, values, strict=True)))
-
-
-def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
-    bus_id, correctable, uncorrectable, pending, failure = cells
-    if not (correctable.isdigit() and uncorrectable.isdigit()):
-        return {}  # `[N/A]`: before Ampere pages are retired, and no rows replaced.
-    rows = RowsRemapped(
-        correctable=int(correctable),
-        uncorrectable=int(uncorrectable),
-        pending=pending == "Yes",
-        failure=failure == "Yes",
-    )
-    return {_bus(bus_id): rows}
 
 
 def _json(text: str) -> tuple[object, list[str]]:

@@ -11,39 +11,29 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from components.acceptance.logs.failures import FailureFinder, perftest_finder
 from components.acceptance.logs.lines import last_digit, open_log, read_json
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 
-_JSON_FIELDS: Final = {
-    "test": "test",
-    "Device": "device",
-    "Mtu": "mtu",
-    "Link_type": "link",
-    "Transport_type": "transport",
-    "Connection_type": "connection",
-    "GID_index": "gid",
-    "rdma_cm_QPs": "cm",
+_LABELS: Final = {
+    "Device": ("device", r"([\w.-]{1,64})"),
+    "Mtu": ("mtu_bytes", r"(\d{1,6})\s{0,4}\[B\]"),
+    "Link_type": ("link_type", r"(\w{1,40})"),
+    "Transport_type": ("transport_type", r"(\w{1,40})"),
+    "Connection_type": ("connection_type", r"(\w{1,40})"),
+    "GID_index": ("gid_index", r"(\d{1,6})"),
+    "rdma_cm_QPs": ("rdma_cm", r"(ON|OFF)"),
 }
+"""Key of JSON, which is the text's label with `_`, to the field of `PerftestLog` and its text."""
 _CELLS: Final = {
-    "MsgSize": "bytes",
-    "n_iterations": "iterations",
-    "BW_peak": "peak",
-    "BW_average": "average",
-    "MsgRate": "MsgRate",
-    "CPU_util": "CPU_Util",
-    "t_min": "t_min",
-    "t_max": "t_max",
-    "t_typical": "t_typical",
-    "t_avg": "t_avg",
-    "t_stdev": "t_stdev",
-    "percentile_99": "99",
-    "percentile_99.9": "99.9",
-    "tps_average": "tps",
-}
-_NUMBERS: Final = frozenset({"mtu", "gid"})
+    "MsgSize": "bytes", "n_iterations": "iterations", "BW_peak": "peak", "BW_average": "average",
+    "MsgRate": "MsgRate", "CPU_util": "CPU_Util", "t_min": "t_min", "t_max": "t_max",
+    "t_typical": "t_typical", "t_avg": "t_avg", "t_stdev": "t_stdev", "percentile_99": "99",
+    "percentile_99.9": "99.9", "tps_average": "tps",
+}  # fmt: skip
+"""Key of JSON to the column of a text."""
 _WORD = re.compile(r"[\w.-]{1,80}")
 _DIGITS = re.compile(r"\d{1,9}", re.ASCII)
 _UNQUOTED = re.compile(
@@ -52,14 +42,7 @@ _UNQUOTED = re.compile(
 _LAST_COMMA = re.compile(r",(\s*(?:\}|$))")
 
 
-class Document(NamedTuple):
-    """The output of one run; numbers as they are printed."""
-
-    fields: dict[str, str]
-    cells: dict[str, str]
-
-
-def parse_perftest_json(text: str) -> list[Document] | ParseProblem:
+def parse_perftest_json(text: str) -> list[_Run] | ParseProblem:
     """The JSON of `--out_json`, one document a run; a cut or foreign one is a problem.
 
     Up to 23.10 neither keys nor texts had quotes and each part ended with a comma; 24.01 made it
@@ -78,15 +61,18 @@ def _quoted(line: re.Match[str]) -> str:
     return f"{key}: {{" if line[2] else f"{key}: {json.dumps(line[3])}{line[4]}"
 
 
-def _document(value: object) -> Document:
+def _document(value: object) -> _Run:
+    """A run as its text would have been read."""
     info, results = (_part(value, name) for name in ("test_info", "results"))
-    fields = {name: info[key] for key, name in _JSON_FIELDS.items() if key in info}
+    names = {"test": "test"} | {key: name for key, (name, _) in _LABELS.items()}
+    fields = {name: info[key] for key, name in names.items() if key in info}
     for name, shown in fields.items():
-        if not (_DIGITS if name in _NUMBERS else _WORD).fullmatch(shown):
-            raise ValueError(f"{name}: {shown[:40]!r} is not a valid value")
+        if not (_DIGITS if name in ("mtu_bytes", "gid_index") else _WORD).fullmatch(shown):
+            raise ValueError(f"{name.partition('_')[0]}: {shown[:40]!r} is not a valid value")
     if "MsgSize" not in results:
         raise ValueError("results: no MsgSize; run without --output")
-    return Document(fields, {_CELLS[key]: text for key, text in results.items() if key in _CELLS})
+    fields["test"] = fields.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")
+    return _run_of(fields, {_CELLS[key]: each for key, each in results.items() if key in _CELLS})
 
 
 def _part(value: object, name: str) -> dict[str, str]:
@@ -108,28 +94,26 @@ _CPU_NOISE = re.compile(
     r"Conflicting CPU frequency values detected: [\d.]{1,20} != [\d.]{1,20}\."
     r"(?:\s{0,4}CPU Frequency is not max\.)?"
 )
-_NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9")
-"""The correlation of counter and time over 200 samples; below this its clock is 0 MHz (perftest,
-src/get_clock.c)."""
+_MARKS: Final = {
+    "clock_unknown": re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9"),
+    "has_no_lid": re.compile(r"\baddress:\s{0,20}LID 0000\b"),
+}
+"""Lines that set a field of `PerftestLog`. The correlation is that of counter and time over 200
+samples; below 0.9 the clock of perftest is 0 MHz (src/get_clock.c)."""
 _RULE = re.compile(r"-{40,}")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
 _TITLE = re.compile(
     r"\b((?:(?:RDMA_Write|Send)(?:_imm)?|RDMA_Read|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b"
 )
 _FIELDS: Final = {
-    "device": re.compile(r"\bDevice\s{0,20}:\s{0,20}([\w.-]{1,64})"),
-    "mtu": re.compile(r"\bMtu\s{0,20}:\s{0,20}(\d{1,6})\s{0,4}\[B\]"),
-    "link": re.compile(r"\bLink type\s{0,20}:\s{0,20}(\w{1,40})"),
-    "transport": re.compile(r"\bTransport type\s{0,20}:\s{0,20}(\w{1,40})"),
-    "connection": re.compile(r"\bConnection type\s{0,20}:\s{0,20}(\w{1,40})"),
-    "gid": re.compile(r"\bGID index\s{0,20}:\s{0,20}(\d{1,6})"),
-    "no_lid": re.compile(r"\baddress:\s{0,20}LID (0000)\b"),
-    "cm": re.compile(r"\brdma_cm QPs\s{0,20}:\s{0,20}(ON|OFF)"),
+    name: re.compile(rf"\b{' '.join(key.rsplit('_', 1))}\s{{0,20}}:\s{{0,20}}{value}")
+    for key, (name, value) in _LABELS.items()
+} | {
     "test": _TITLE,
     "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
 }
 _BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
-_OF_BOTH_ENDS: Final = ("link", "transport", "connection", "test")
+_OF_BOTH_ENDS: Final = ("link_type", "transport_type", "connection_type", "test")
 """Fields that must be the same at both ends of a run."""
 _GID = re.compile(
     r"\b(local|remote) address:|\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})"
@@ -153,6 +137,8 @@ NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected",
 
 @dataclass(slots=True)
 class _Run:
+    """One run so far; its `fields` have the names of those of `PerftestLog`."""
+
     columns: tuple[str, ...] = ()
     unit: str = ""
     inside: bool = False
@@ -167,12 +153,10 @@ class _Run:
     """End and GID; the many connections of a test have the same two."""
     end: str = ""
     notes: dict[str, None] = field(default_factory=dict[str, None])
-    no_clock: bool = False
     finder: FailureFinder = field(default_factory=perftest_finder)
 
     @property
     def has_result(self) -> bool:
-        """Whether a row was read, or an unreadable row was found."""
         return bool(self.rows or self.latencies or self.bad)
 
     @property
@@ -181,7 +165,6 @@ class _Run:
         return bool(self.columns) and self.ended and not self.has_result
 
     def feed(self, line: str) -> None:
-        """Takes a line."""
         self.finder.feed(line)
         self._feed_fields(line)
         if _HEADER in line:
@@ -207,7 +190,7 @@ class _Run:
                 self.gids[self.end or str(len(self.gids)), gid] = None
         if "BW peak won't be measured" in line:
             self.notes["duration mode: no peak is measured"] = None
-        self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
+        self.fields |= {name: "true" for name, mark in _MARKS.items() if mark.search(line)}
 
     def _take_header(self, line: str) -> str:
         """Take the columns and return the rest, for documents with everything in one line."""
@@ -253,12 +236,10 @@ class _Run:
         self.pending = []
 
     def add_bad(self, words: Iterable[str]) -> None:
-        """Take a broken row."""
         if len(self.bad) < _MOST_ROWS:
             self.bad.append(" ".join(words)[:200])
 
     def take_row(self, words: Sequence[str]) -> None:
-        """Takes one row, in the order of the columns."""
         cells = dict(zip(self.columns, words, strict=True))
         if len(self.rows) + len(self.latencies) >= _MOST_ROWS:
             self.add_bad([f"more than {_MOST_ROWS} rows"])
@@ -278,8 +259,7 @@ class _Run:
         if not cells["bytes"].isdecimal() or not least <= min(average, typical) <= most:
             self.add_bad(cells.values())
             return
-        size = int(cells["bytes"])
-        tail = float(cells["99.9"]) if "99.9" in cells else None
+        size, tail = int(cells["bytes"]), float(cells["99.9"]) if "99.9" in cells else None
         self.latencies.append(
             LatencyRow(size_bytes=size, typical_us=typical, average_us=average, tail_us=tail)
         )
@@ -293,7 +273,7 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     document, lines = open_log(source)
     if document is not None:
         found = parse_perftest_json(document) if isinstance(document, str) else document
-        return found if isinstance(found, ParseProblem) else _logs(map(_run_of, found))
+        return found if isinstance(found, ParseProblem) else _logs(found)
     runs = [_Run()]
     for _, text in lines:
         if attempt := _ATTEMPT.match(text):
@@ -329,11 +309,9 @@ def _take_attempt(runs: list[_Run], *, begins: bool, waits: bool) -> None:
         runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
-def _run_of(document: Document) -> _Run:
-    """A run as its text would have been read; a row that makes sense in no unit is a bad row."""
-    cells = document.cells
-    run = _Run(columns=tuple(cells), ended=True, fields=document.fields)
-    run.fields["test"] = run.fields.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")
+def _run_of(fields: dict[str, str], cells: dict[str, str]) -> _Run:
+    """A run with one row; a row that makes sense in no unit is a bad row."""
+    run = _Run(columns=tuple(cells), ended=True, fields=fields)
     if any(_NUMBER.fullmatch(each) is None for each in cells.values()):
         run.add_bad(cells.values())
         return run
@@ -363,32 +341,21 @@ def _logs(runs: Iterable[_Run]) -> PerftestLog:
 
 def _log(run: _Run) -> PerftestLog:
     run.end_row()
-    shown = run.fields
-    return PerftestLog(
-        test=shown.get("test", ""),
-        device=shown.get("device", ""),
-        mtu_bytes=int(shown["mtu"]) if "mtu" in shown else None,
-        link_type=shown.get("link", ""),
-        transport_type=shown.get("transport", ""),
-        connection_type=shown.get("connection", ""),
-        contradictions=tuple(run.contradictions),
-        gid_index=int(shown["gid"]) if "gid" in shown else None,
-        rdma_cm=shown["cm"] == "ON" if "cm" in shown else None,
-        has_no_lid="no_lid" in shown,
-        unit=run.unit,
-        call=shown.get("call", ""),
-        bidirectional="Bidirectional" in shown.get("test", "")
-        or _BOTH_WAYS.search(shown.get("call", "")) is not None,
-        gids=tuple(gid for _, gid in run.gids),
-        rows=tuple(run.rows.values()),
-        latency=tuple(run.latencies),
-        bad_rows=tuple(run.bad),
-        notes=tuple(run.notes),
-        has_table=bool(run.columns),
-        ended=run.ended,
-        clock_unknown=run.no_clock,
-        failures=tuple(run.finder.failures),
-    )
+    both_ways = _BOTH_WAYS.search(run.fields.get("call", "")) is not None
+    other = {
+        "contradictions": tuple(run.contradictions),
+        "unit": run.unit,
+        "bidirectional": "Bidirectional" in run.fields.get("test", "") or both_ways,
+        "gids": tuple(gid for _, gid in run.gids),
+        "rows": tuple(run.rows.values()),
+        "latency": tuple(run.latencies),
+        "bad_rows": tuple(run.bad),
+        "notes": tuple(run.notes),
+        "has_table": bool(run.columns),
+        "ended": run.ended,
+        "failures": tuple(run.finder.failures),
+    }
+    return PerftestLog.model_validate({**run.fields, **other})
 
 
 def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:

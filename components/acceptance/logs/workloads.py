@@ -62,7 +62,6 @@ class _Reader:
     """The program printed a line that no other program prints."""
 
     def feed(self, line: str) -> None:
-        """Take one line, without the launcher's tag."""
         raise NotImplementedError
 
     def feed_all(

@@ -82,9 +82,11 @@ def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
 
 
 def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[PathAsk]:
-    members = {h.name: _ports(partition, h) for h in on_infiniband(spec)}
+    fabric = on_infiniband(spec)
+    listed = {h.name: (h, partition.member(h.name)) for h in fabric}
+    members = {name: m.ports_of(h.hca_guids) if m else () for name, (h, m) in listed.items()}
     own = members.get(host.name, ())
-    others = [h for h in on_infiniband(spec) if h.name != host.name and h.hca_guids]
+    others = [h for h in fabric if h.name != host.name and h.hca_guids]
     kind = partition.membership_of(host.name)
     source = own[0] if own else next(iter(host.hca_guids), None)
     inside = [
@@ -106,11 +108,6 @@ def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[Pat
                 pkey=partition.pkey | (_FULL if kind == "full" else 0),
                 wanted=wanted,
             )
-
-
-def _ports(partition: IbPartition, host: Host) -> tuple[str, ...]:
-    member = partition.member(host.name)
-    return member.ports_of(host.hca_guids) if member else ()
 
 
 def _gid(guid: str) -> str:
@@ -182,6 +179,17 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
     # Every port is in Default, full or limited: else it cannot reach the subnet manager.
     members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
     default = PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
+    guids = {
+        f"{host.name}/hca-{number}": guid
+        for host in on_infiniband(spec)
+        for number, guid in enumerate(host.hca_guids)
+    }
+    cables = {
+        guids[to]: f"{switch.name} {name}"
+        for switch in list_ib_switches(spec)
+        for name, to in switch.ports.items()
+        if to in guids
+    }
     return IbLimits(
         hcas=fabric.hcas,
         rate_gbit_s=fabric.rate_gbit_s,
@@ -192,27 +200,13 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         adaptive_routing=fabric.adaptive_routing,
         rails=plan_rails(spec),
         paths={host.name: asks for host in _asked(spec) if (asks := plan_paths(spec, host))},
-        cables=_cables(spec),
+        cables=cables,
     )
 
 
 def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
     """The workers on the fabric that Railyard logs in to: it cannot ask the others."""
     return tuple(host for host in on_infiniband(spec) if host.ssh is not None)
-
-
-def _cables(spec: ClusterSpec) -> dict[str, str]:
-    guids = {
-        f"{host.name}/hca-{number}": guid
-        for host in on_infiniband(spec)
-        for number, guid in enumerate(host.hca_guids)
-    }
-    return {
-        guids[to]: f"{switch.name} {name}"
-        for switch in list_ib_switches(spec)
-        for name, to in switch.ports.items()
-        if to in guids
-    }
 
 
 def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, ...]:
@@ -244,11 +238,6 @@ def _script() -> str:
     return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
-def _paths(spec: ClusterSpec, host: Host) -> str:
-    words = " ".join(ask.words for ask in plan_paths(spec, host))
-    return f"paths='{words}'\n" if words else ""
-
-
 def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
     """Every worker on the fabric with a login is asked, the first one also with ibdiagnet."""
     fabric = spec.infiniband
@@ -256,12 +245,10 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
         return ()
     takeover_s = TAKEOVER_S if len(spec.sm_switches) > 1 else 0.0
     options = "--routing" if fabric.adaptive_routing else "''"
-    return tuple(
-        IbLook(
-            endpoint=host_endpoint(host),
-            script=f"diagnose={options if number == 0 else 'no'}\n{_paths(spec, host)}{_script()}",
-            deadline_s=DIAGNOSE_DEADLINE_S if number == 0 else LOOK_DEADLINE_S,
-            takeover_s=takeover_s,
-        )
-        for number, host in enumerate(_asked(spec))
-    )
+    found: list[IbLook] = []
+    for host in _asked(spec):
+        words = " ".join(ask.words for ask in plan_paths(spec, host))
+        head = f"diagnose={'no' if found else options}\n" + (f"paths='{words}'\n" if words else "")
+        deadline_s = LOOK_DEADLINE_S if found else DIAGNOSE_DEADLINE_S
+        found.append(IbLook(host_endpoint(host), head + _script(), deadline_s, takeover_s))
+    return tuple(found)

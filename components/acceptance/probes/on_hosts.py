@@ -23,7 +23,7 @@ from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import Containers
 from components.model.places import subnet_of
-from components.model.worker_kinds import RailPair, WorkerKind, gpu_kinds, nic_on, rail_pairs
+from components.model.worker_kinds import PAIR, RailPair, WorkerKind, gpu_kinds, nic_on, rail_pairs
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
@@ -34,7 +34,6 @@ PERFTEST_DEADLINE_S: Final = 180.0
 """Seconds for a client that waits at most two minutes for its server, and sends for five
 seconds."""
 _TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
-_NEEDED_HOSTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     test.
     """
     containers = spec.containers
-    if containers is None or len(spec.workers) < _NEEDED_HOSTS:
+    if containers is None or len(spec.workers) < PAIR:
         return ()
     hosts, fitted = spec.workers, tuple(host for host in spec.workers if host.gpus)
     smoke = [_Launch("mpi-hosts", "mpi_hosts", hosts, len(hosts), ("hostname",))]
@@ -106,8 +105,7 @@ def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
         if any(nic is None or nic.address is None for nic in ends):
             continue
         alike = len({nic.speed_gbit_s for nic in ends if nic is not None}) == 1
-        places = {subnet_of(spec, rail, host) for host in (pair.client, pair.server)}
-        crosses = len(places) > 1
+        crosses = len({subnet_of(spec, rail, host) for host in (pair.client, pair.server)}) > 1
         if crosses or (pair.speed_gbit_s, alike, crosses) not in seen:
             seen.add((pair.speed_gbit_s, alike, crosses))
             yield pair
@@ -171,21 +169,20 @@ def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailP
         rails=(rail.name,),
         nodes=(sender.name, receiver.name),
         ranks=0,
-        client=_end(containers, (sender, rail), _call("perftest_client", client)),
-        server=_end(containers, (receiver, rail), _call("perftest_server", server)),
+        client=_end(containers, (sender, rail), "perftest_client", client),
+        server=_end(containers, (receiver, rail), "perftest_server", server),
         deadline_s=PERFTEST_DEADLINE_S,
         command=client,
         rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
     )
 
 
-def _call(script: str, command: tuple[str, ...]) -> str:
+def _end(
+    containers: Containers, end: tuple[Host, Rail], script: str, command: tuple[str, ...]
+) -> HostCommand:
     """Fill the command into the script of one end; a client tries until its server answers."""
-    return job_script(script).replace("ib_write_bw_call", shell_words(command))
-
-
-def _end(containers: Containers, end: tuple[Host, Rail], script: str) -> HostCommand:
     host, rail = end
     nic = nic_on(host, rail.name)
-    text = find_devices((nic.netdev,) if nic else ()) + script
+    call = job_script(script).replace("ib_write_bw_call", shell_words(command))
+    text = find_devices((nic.netdev,) if nic else ()) + call
     return HostCommand(host_endpoint(host), in_container(containers, text))

@@ -67,11 +67,8 @@ class ProbeJob:
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
     """Print the locked-memory limit of a pod on one worker; it should be `unlimited`."""
-    container: JsonObject = {
-        "name": "memlock",
-        "image": spec.jobs.image,
-        "command": ["/bin/sh", "-c", "ulimit -l"],
-    }
+    container: JsonObject = {"name": "memlock", "image": spec.jobs.image}
+    container["command"] = ["/bin/sh", "-c", "ulimit -l"]
     return make_pod(spec, f"memlock-{host.name}", {"spec": pod_on(host, container)})
 
 
@@ -149,9 +146,8 @@ def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> Probe
         nodes=kind.names[: sample.workers],
         ranks=sample.workers * sample.gpus,
     )
-    body = mpi_job(
-        spec, SCAN_PROBE, deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
-    )
+    workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
+    body = mpi_job(spec, SCAN_PROBE, workers, launcher)
     return ProbeJob(probe, (body,), watched=0, command=call, image=sample.image)
 
 
@@ -182,13 +178,9 @@ def nccl_job(
     # The last worker's name must be a DNS label for the operator (`validateMPIJobName` of
     # kubeflow/mpi-operator), and a kind may be called as its first host is.
     job = fit_name(name, f"-worker-{len(kind.hosts) - 1}")
-    return ProbeJob(
-        probe,
-        (launched_job(spec, job, kind, command, spec.jobs.image),),
-        watched=0,
-        command=command,
-        image=spec.jobs.image,
-    )
+    image = spec.jobs.image
+    body = launched_job(spec, job, kind, command, image)
+    return ProbeJob(probe, (body,), watched=0, command=command, image=image)
 
 
 PERFTEST_SECONDS: Final = 5
@@ -285,34 +277,26 @@ def perftest_job(spec: ClusterSpec, pair: RailPair, test: PairTest) -> ProbeJob:
     else:
         client_end, (server_end, address) = rail_attachment(spec, own), _served(spec, far, pair)
         rates = other_rates(spec, {test.rail: pair.speed_gbit_s})
-    calls = [
-        perftest_command(spec, address, case, gpu=test.gpu, refused=test.refused)
-        for case in test.cases
-    ]
-    serves = [perftest_command(spec, case=case, gpu=test.gpu) for case in test.cases]
-    runs_s = sum(case.duration_s or 0 for case in test.cases)
-    server = _pod(
-        spec, (pair.server, far, server_end), _script(spec, test, "server", serves), gpu=test.gpu
-    )
-    client = _pod(
-        spec, (pair.client, own, client_end), _script(spec, test, "client", calls), gpu=test.gpu
-    )
-    tools = tuple(case.tool for case in test.cases)
-    nodes = (pair.client.name, pair.server.name)
+    gpu, refused, cases = test.gpu, test.refused, test.cases
+    calls = [perftest_command(spec, address, each, gpu=gpu, refused=refused) for each in cases]
+    serves = [perftest_command(spec, case=case, gpu=gpu) for case in cases]
+    runs_s = sum(case.duration_s or 0 for case in cases)
+    serve, call = _script(spec, test, "server", serves), _script(spec, test, "client", calls)
+    server = _pod(spec, (pair.server, far, server_end), serve, gpu=gpu)
+    client = _pod(spec, (pair.client, own, client_end), call, gpu=gpu)
+    tools, nodes = tuple(case.tool for case in cases), (pair.client.name, pair.server.name)
     probe = Probe(
         name=name,
         kind="perftest",
         rails=(test.rail, test.server_rail) if test.server_rail else (test.rail,),
         nodes=nodes[::-1] if tools == ("ib_read_bw",) else nodes,
-        flows=test.cases[0].qps if test.cases[0].qps > 1 else 0,
+        flows=cases[0].qps if cases[0].qps > 1 else 0,
         rates=rates,
         tools=tools if tools != ("ib_write_bw",) else (),
-        refused=test.refused,
+        refused=refused,
     )
-    pods = (
-        make_pod(spec, f"{name}-s", server, runs_s),
-        make_pod(spec, f"{name}-c", client, runs_s),
-    )
+    ends = (("s", server), ("c", client))
+    pods = tuple(make_pod(spec, f"{name}-{end}", pod, runs_s) for end, pod in ends)
     words = [word for call in calls for word in (";", *call)]
     return ProbeJob(probe, pods, 1, tuple(words[1:]), spec.jobs.image, runs_s)
 
@@ -352,10 +336,8 @@ def _served(spec: ClusterSpec, rail: Rail, pair: RailPair) -> tuple[PodAttachmen
 def _script(
     spec: ClusterSpec, test: PairTest, end: str, commands: Sequence[tuple[str, ...]]
 ) -> str:
-    if test.adapter is not None:
-        find = ["ib_adapter"]
-    else:
-        find = ["rdma_device" if spec.pod_network.mode == "sriov" else "rdma_shared_device"]
+    device = "rdma_device" if spec.pod_network.mode == "sriov" else "rdma_shared_device"
+    find = [device if test.adapter is None else "ib_adapter"]
     find += ["source_address"] if any("$address" in command for command in commands) else []
     find += ["near_gpu"] if test.gpu else []
     given = "" if test.adapter is None else f"adapter={test.adapter}\n"

@@ -34,13 +34,11 @@ from components.jobs.environment import job_script, program_path
 from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.owners import runs_on_foreign_fabric, way_of
 from components.model.places import shares_resource
 from components.model.worker_kinds import (
     PAIR,
-    WorkerKind,
     gpu_kinds,
     on_infiniband,
     rail_pairs,
@@ -164,7 +162,10 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     """
     if spec.kubernetes is None:
         return ClusterProbes()
-    looked = _looked(spec)
+    # Choose the hosts whose GPUs are checked: all, or as many as fit a third of the time.
+    hosts = [host for host in spec.workers if host.gpus]
+    turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
+    looked = _spaced(hosts, turns * AT_ONCE)
     looks = [node_job(spec, host) for host in looked]
     alone = [*_case_probes(spec), *_collectives(spec)]
     others_s = _others_s(spec, looks, alone)
@@ -187,13 +188,6 @@ def plan_probes(spec: ClusterSpec) -> ClusterProbes:
         memlock=tuple(pulling(spec, memlock_job(spec, host)) for host in spec.workers),
         budget=_budget(spec, parts, len(looks), alone, others_s),
     )
-
-
-def _looked(spec: ClusterSpec) -> tuple[Host, ...]:
-    """Choose the hosts whose GPUs are checked: all, or as many as fit a third of the time."""
-    hosts = [host for host in spec.workers if host.gpus]
-    turns = max(LIMIT_S[spec.acceptance.suite] // 3 // (START_S + NODE_S), 1)
-    return _spaced(hosts, turns * AT_ONCE)
 
 
 def _spaced(hosts: Sequence[Host], most: int) -> tuple[Host, ...]:
@@ -235,12 +229,11 @@ def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
     """The cases of the file, between the first two workers of the first rail."""
-    pairs = [(rail, next(rail_pairs(spec, rail), None)) for rail in spec.rails[:1]]
+    first = [(pair, rail.name) for rail in spec.rails[:1] for pair in rail_pairs(spec, rail)][:1]
     return [
-        perftest_job(spec, pair, PairTest(case.name, rail.name, (case,)))
+        perftest_job(spec, pair, PairTest(case.name, rail, (case,)))
         for case in spec.acceptance.perftest
-        for rail, pair in pairs
-        if pair is not None
+        for pair, rail in first
     ]
 
 
@@ -271,64 +264,49 @@ def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:
     kinds = worker_kinds(spec)
     if len(kinds) <= 1:
         return ()
-    return tuple(
-        WorkerGroup(
-            name=kind.name,
-            hosts=kind.names,
-            gpus=kind.gpus,
-            rails=tuple(kind.speeds),
-            unproven=_no_collective(kind),
+    found: list[WorkerGroup] = []
+    for kind in kinds:
+        why = "" if kind.gpus else "no GPUs, so no collective runs there"
+        if kind.gpus and len(kind.hosts) < PAIR:
+            why = (
+                f"{kind.name} is the only worker of its kind, so no collective reaches another host"
+            )
+        rails, names = tuple(kind.speeds), kind.names
+        found.append(
+            WorkerGroup(name=kind.name, hosts=names, gpus=kind.gpus, rails=rails, unproven=why)
         )
-        for kind in kinds
-    )
-
-
-def _no_collective(kind: WorkerKind) -> str:
-    if not kind.gpus:
-        return "no GPUs, so no collective runs there"
-    if len(kind.hosts) < PAIR:
-        return f"{kind.name} is the only worker of its kind, so no collective reaches another host"
-    return ""
+    return tuple(found)
 
 
 def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
     """Rails, speeds and hosts that no probe of the site proves."""
-    found = [*_outside(spec), *_without_login(spec)]
+    found = [
+        Unproven(
+            subject=host.name,
+            what=f"its link to {rail}",
+            why=f"a {host.role.replace('_', ' ')} host runs no probe",
+        )
+        for host in spec.hosts
+        if host.role != "worker"
+        for rail in speeds_of(spec, host)
+    ]
+    # Only a login shows these; pods prove bandwidth, transport and memory limits.
+    what = "counters, driver, firmware and settings of its cards"
+    what += ", its InfiniBand ports and partitions" if spec.infiniband is not None else ""
+    strangers = (host.name for host in spec.workers if host.ssh is None)
+    found += [Unproven(subject=name, what=what, why="no login") for name in strangers]
     if runs_on_foreign_fabric(spec):
         what = "queues, ECN, PFC, MTU and drops of every hop between the cards"
         found.append(Unproven(subject="fabric", what=what, why="the file lists no switches"))
     if spec.rdma.transport == "roce":
         found += [*_on_rails(spec)]
-        found += [
-            Unproven(subject=host.name, what="RDMA", why="the worker is on no rail")
-            for host in spec.workers
-            if not speeds_of(spec, host)
-        ]
+        why = "the worker is on no rail"
+        fitted = {host.name for host in spec.workers if speeds_of(spec, host)}
     else:
+        why = "the worker lacks an InfiniBand adapter"
         fitted = {host.name for host in on_infiniband(spec)}
-        found += [
-            Unproven(subject=host.name, what="RDMA", why="the worker lacks an InfiniBand adapter")
-            for host in spec.workers
-            if host.name not in fitted
-        ]
-    return tuple(found)
-
-
-def _outside(spec: ClusterSpec) -> Iterator[Unproven]:
-    for host in spec.hosts:
-        for rail in speeds_of(spec, host) if host.role != "worker" else ():
-            why = f"a {host.role.replace('_', ' ')} host runs no probe"
-            yield Unproven(subject=host.name, what=f"its link to {rail}", why=why)
-
-
-def _without_login(spec: ClusterSpec) -> Iterator[Unproven]:
-    """The facts that only a login shows; pods prove bandwidth, transport and memory limits."""
-    what = "counters, driver, firmware and settings of its cards"
-    if spec.infiniband is not None:
-        what += ", its InfiniBand ports and partitions"
-    for host in spec.workers:
-        if host.ssh is None:
-            yield Unproven(subject=host.name, what=what, why="no login")
+    lacking = (host.name for host in spec.workers if host.name not in fitted)
+    return (*found, *(Unproven(subject=name, what="RDMA", why=why) for name in lacking))
 
 
 def _on_rails(spec: ClusterSpec) -> Iterator[Unproven]:
@@ -337,17 +315,14 @@ def _on_rails(spec: ClusterSpec) -> Iterator[Unproven]:
         yield Unproven(subject="rails", what="the bandwidth of each one alone", why=why)
         return
     for rail in spec.rails:
-        yield from _on_rail(spec, rail)
-
-
-def _on_rail(spec: ClusterSpec, rail: Rail) -> Iterator[Unproven]:
-    classes = speed_classes(spec, rail)
-    if len(classes) == 1 and len(next(iter(classes.values()))) < PAIR:
-        (alone,) = next(iter(classes.values()))
-        yield Unproven(subject=alone.name, what=rail.name, why="no other worker is on that rail")
-        return
-    proven = {pair.speed_gbit_s for pair in rail_pairs(spec, rail)}
-    for speed, hosts in classes.items():
-        if speed not in proven:
-            why = f"no other worker has it there; proven at {min(classes)} Gbit/s"
-            yield Unproven(subject=hosts[0].name, what=f"{speed} Gbit/s on {rail.name}", why=why)
+        classes = speed_classes(spec, rail)
+        only = next(iter(classes.values())) if len(classes) == 1 else ()
+        if len(only) == 1:
+            why = "no other worker is on that rail"
+            yield Unproven(subject=only[0].name, what=rail.name, why=why)
+            continue
+        proven = {pair.speed_gbit_s for pair in rail_pairs(spec, rail)}
+        why = f"no other worker has it there; proven at {min(classes, default=0)} Gbit/s"
+        for speed in (each for each in classes if each not in proven):
+            what = f"{speed} Gbit/s on {rail.name}"
+            yield Unproven(subject=classes[speed][0].name, what=what, why=why)

@@ -116,11 +116,12 @@ def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
     roce, full = spec.rdma.transport == "roce", spec.acceptance.suite == "full"
     ring = [(pair, rail.name) for rail in spec.rails for pair in rail_pairs(spec, rail)]
     if roce:
-        tests = (
-            (pair, PairTest(rail, rail, _cases(_flows(spec, rail, pair), full=full)))
-            for pair, rail in ring
-        )
-        yield "each rail between neighbours", tuple(tests)
+        own: list[Test] = []
+        for pair, rail in ring:
+            flows = _flows(spec, rail, pair)
+            swept = tuple(_case(tool, flows=flows) for tool in _SWEEP if full)
+            own.append((pair, PairTest(rail, rail, swept or (with_flows(flows),))))
+        yield "each rail between neighbours", tuple(own)
     if full and roce:
         both = tuple(_case(tool) for tool in _SWEEP[:2])
         near = ((pair, PairTest(f"{rail}-gpu", rail, both, gpu=True)) for pair, rail in ring)
@@ -155,18 +156,13 @@ def _case(tool: PerftestTool, *, rdma_cm: bool = True, flows: int = 1) -> Perfte
     return PerftestCase(name="rail", tool=tool, rdma_cm=rdma_cm, qps=flows, duration_s=lasts)
 
 
-def _cases(flows: int, *, full: bool) -> tuple[PerftestCase, ...]:
-    return tuple(_case(tool, flows=flows) for tool in _SWEEP) if full else (with_flows(flows),)
-
-
 def _flows(spec: ClusterSpec, name: str, pair: RailPair) -> int:
     """Give tests between two leaves enough connections to use each link."""
     rail, leaves = spec.rail(name), leaves_of_hosts(spec)
     one, other = (leaves.get((host.name, name), "") for host in (pair.client, pair.server))
     if rail is None or not rail.leaves or not one or not other or one == other:
         return RAIL_CASE.qps
-    ways = ports_between(spec, one, other)
-    return flows_for(sum(role == "uplink_egress" for role, _, _ in ways))
+    return flows_for(sum(way[0] == "uplink_egress" for way in ports_between(spec, one, other)))
 
 
 def _with_gpus(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Test, ...]:
@@ -302,13 +298,15 @@ def _under_load(spec: ClusterSpec, part: Part) -> Part:
     """Stretch the rounds of `soak`: together they send for `soak_s`."""
     if spec.acceptance.suite != "soak" or not part.rounds:
         return part
-    lasts = max(spec.acceptance.soak_s // len(part.rounds), PERFTEST_SECONDS)
-
-    def under_load(test: PairTest) -> PairTest:
-        return replace(test, cases=(test.cases[0].model_copy(update={"duration_s": lasts}),))
-
-    rounds = (tuple((pair, under_load(test)) for pair, test in each) for each in part.rounds)
-    return Part(f"{part.what}, each for {lasts} s", tuple(rounds), part.of)
+    lasts = {"duration_s": max(spec.acceptance.soak_s // len(part.rounds), PERFTEST_SECONDS)}
+    rounds = (
+        tuple(
+            (pair, replace(test, cases=(test.cases[0].model_copy(update=lasts),)))
+            for pair, test in each
+        )
+        for each in part.rounds
+    )
+    return Part(f"{part.what}, each for {lasts['duration_s']} s", tuple(rounds), part.of)
 
 
 Way = list[tuple[HopRole, str, str]]
