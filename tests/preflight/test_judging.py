@@ -13,7 +13,7 @@ from components.core.problem import Finding, on_device
 from components.core.report import render_finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
-from components.fabric.identity import Identity
+from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
 from components.plan.make import make_plan
 from components.preflight.artefacts import Artefact
