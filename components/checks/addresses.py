@@ -15,8 +15,7 @@ from components.checks.topology import PlacedNic, list_nics
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
-from components.fabric.links import switches_of_rails
-from components.fabric.tiers import reachable
+from components.fabric.links import reachable, switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
 from components.model.places import (

@@ -11,9 +11,9 @@ from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
+from components.fabric.links import reachable
 from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
-from components.fabric.tiers import reachable
 from components.model.cluster import RESERVED, ClusterSpec
 from components.reading.wording import did_you_mean
 

@@ -18,17 +18,19 @@ from components.checks.topology import (
 )
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
-from components.fabric.links import LinkEnd, list_links, switches_of_rails
-from components.fabric.systems import system_of
-from components.fabric.tiers import (
+from components.fabric.links import (
     LEAF,
     SPINE,
+    LinkEnd,
     joined_by_routes,
     leaves_below,
+    list_links,
     reachable,
+    switches_of_rails,
     tiers_of,
     units_of,
 )
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.model.places import link_address, link_of, routed_cards

@@ -12,10 +12,19 @@ from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.judge import needs
 from components.core.problem import Place
-from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
+from components.fabric.links import (
+    LEAF,
+    SPINE,
+    above,
+    bridging_switches_of_rails,
+    joined_by_routes,
+    leaves_below,
+    link_addresses,
+    list_links,
+    tiers_of,
+)
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
-from components.fabric.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.rails import pools_of

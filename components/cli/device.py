@@ -23,7 +23,7 @@ _VERBS: Final = {
     "apply-drained": ("components.disruption.ports", "run_apply_drained"),
     "restore": ("components.fabric.device", "run_restore"),
     "observe": ("components.fabric.device", "run_observe"),
-    "judge": ("components.fabric.judge", "run_judge"),
+    "judge": ("components.fabric.device", "run_judge"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "restore-release": ("components.operators.restore", "run_restore_release"),
     "keep-cluster": ("components.kubernetes.client", "run_keep_cluster"),

@@ -8,11 +8,10 @@ from typing import Protocol
 
 import pulumi
 
-from components.fabric.device import BASELINE_VARIABLE
+from components.fabric.device import BASELINE_VARIABLE, OUTPUT_VARIABLE, judge_request
 from components.fabric.edit import pack_baseline
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.gate import place_file, place_text
-from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.parts import fold_ports
 from components.fabric.targets import ExecPlan, numbered
 from components.remote.component import LocalCall, Remote, join_text, local_call

@@ -26,14 +26,8 @@ from components.fabric.edit import (
 )
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
+from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.gate import Gate, open_gate
-from components.fabric.identity import (
-    MARKS,
-    Identity,
-    recorded_identity,
-    refuse_other,
-    refuse_other_stack,
-)
 from components.fabric.moves import (
     InterruptedRunError,
     SwitchEvidence,
@@ -42,14 +36,21 @@ from components.fabric.moves import (
     join_outcomes,
     previous_of,
 )
-from components.fabric.parts import Sessions
+from components.fabric.parts import (
+    MARKS,
+    Identity,
+    Sessions,
+    recorded_identity,
+    refuse_other,
+    refuse_other_stack,
+)
 from components.fabric.state import SwitchState
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, PortCounters
-from components.fabric.targets import target_of_restore
+from components.fabric.targets import digest_of, is_expected, target_of_restore
 from components.remote.lines import as_json
 from components.remote.one_run import WatchedSession, stop_on_signals
-from components.remote.step import Endpoint, secrets_for
+from components.remote.step import Endpoint, render_request, secrets_for
 from components.remote.switch_session import open_device as open_session
 
 READ_DEADLINE_S: Final = 60.0
@@ -389,3 +390,59 @@ class _Step:
 def _writing(request: SwitchRequest, environ: Mapping[str, str]) -> Generator[_Step, None, None]:
     with open_gate(request.endpoint, system_of(request.os).drain) as gate:
         yield _Step(request, environ, gate)
+
+
+OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
+"""The output of the exec. It is not on stdin, because a preview shows the wanted state there."""
+
+
+def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, note: str) -> str:
+    """The request of a judge; it holds the watched state of an apply, to show drift."""
+    return render_request(
+        plan.endpoint,
+        os=plan.os,
+        desired=plan.desired.model_dump(mode="json"),
+        repair=note,
+        judges={"kind": kind, "text": digest_of(text)},
+    )
+
+
+def run_judge(text: str, environ: Mapping[str, str]) -> str:
+    """Judge an exec's output; the evidence cannot say which settings changed.
+
+    Raises:
+        UsageError: The request is invalid, or the output is missing.
+        DeviceError: The output holds a refusal, or differs from the output of a good exec.
+    """
+    request = parse_request(text, {})
+    if request.judges is None or OUTPUT_VARIABLE not in environ:
+        raise UsageError(
+            f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and "
+            f"{OUTPUT_VARIABLE} the output of the exec"
+        )
+    output = environ[OUTPUT_VARIABLE]
+    saving = request.judges.kind == "save"
+    refusal = driver_of(request.os).find_refusal(output)
+    if refusal is not None:
+        raise DeviceError(
+            f"{request.endpoint.where} refused {'to save' if saving else 'a line of the exec'}\n"
+            f"  switch  {refusal}\n{_result(saving=saving)}"
+        )
+    if not saving and not is_expected(request.os, output):
+        raise DeviceError(
+            f"{request.endpoint.where} answered the exec with a text that tells no success\n"
+            f"  switch  {output.strip() or 'nothing'}\n{_result(saving=False)}"
+        )
+    device, desired = request.endpoint.device, request.desired
+    return dump_evidence(SwitchEvidence(device, (), 0, (), saved=saving, desired=desired))
+
+
+def _result(*, saving: bool) -> str:
+    if saving:
+        return "  result  it is in force and not saved; the next update sends and saves it again"
+    return (
+        "  result  not saved: a reboot restores the previous configuration. Accepted lines may be "
+        "in force\n"
+        "  fix     correct the lines that the switch refused, then update again: the whole text is "
+        "sent once more"
+    )

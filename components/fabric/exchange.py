@@ -16,7 +16,6 @@ from typing import Final, TypeVar
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.moves import (
     Candidate,
     InterruptedRunError,
@@ -31,7 +30,7 @@ from components.fabric.moves import (
     values_text,
     why_stopped,
 )
-from components.fabric.parts import BgpState, Neighbour, Sessions
+from components.fabric.parts import BgpState, Identity, IdentityQuestions, Neighbour, Sessions
 from components.fabric.ports import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.state import SwitchState
 from components.fabric.systems import base

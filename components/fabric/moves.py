@@ -16,8 +16,7 @@ from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
 from components.fabric.effects import describe_changes, group_settings
-from components.fabric.identity import Identity
-from components.fabric.parts import fold_ports
+from components.fabric.parts import Identity, fold_ports
 from components.fabric.state import SwitchState
 from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans

@@ -24,12 +24,12 @@ from components.core.settings import (
     texts,
     up_down,
 )
-from components.fabric.identity import Identity
 from components.fabric.parts import (
     NONE,
     TRAFFIC,
     BgpState,
     IbState,
+    Identity,
     Neighbour,
     OtherPorts,
     Sessions,

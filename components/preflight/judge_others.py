@@ -13,8 +13,7 @@ from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
 from components.fabric.edit import networks_of, routing_faults
 from components.fabric.fabric_plan import SwitchPlan
-from components.fabric.identity import Identity
-from components.fabric.parts import Sessions
+from components.fabric.parts import Identity, Sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
 from components.hosts.host_plan import HostPlan

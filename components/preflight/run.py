@@ -26,7 +26,7 @@ from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
-from components.fabric.identity import Identity
+from components.fabric.parts import Identity
 from components.fabric.state import SwitchState
 from components.hosts.host_plan import HostPlan
 from components.hosts.preview import judge_gpus

@@ -23,7 +23,7 @@ from components.core.problem import Finding, refusal
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
-from components.fabric.identity import other_stack_text
+from components.fabric.parts import other_stack_text
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.once import once

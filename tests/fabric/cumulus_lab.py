@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.cumulus.system import CumulusDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.in_process import leaf, load_site, talk_to

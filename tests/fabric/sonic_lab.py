@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.fabric.exchange import Exchange
-from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.systems.sonic.system import SonicDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import Preset
 from lab.switches.sonic.server import SonicSwitch

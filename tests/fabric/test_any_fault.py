@@ -17,7 +17,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import diff_states
-from components.fabric.systems.cumulus.patch import PATCH
+from components.fabric.systems.cumulus import PATCH
 from tests.fabric.fabric_lab import Room
 from tests.fabric.histories import HISTORIES
 from tests.fabric.in_process import answer, apply, restore

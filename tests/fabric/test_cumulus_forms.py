@@ -11,9 +11,9 @@ import pytest
 from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Reading
-from components.fabric.systems.cumulus.driver import CONFIG, CumulusDriver, parse_profile
+from components.fabric.systems.cumulus import Tree, expand_names
 from components.fabric.systems.cumulus.rows import NEW_WORDS, SAVES
-from components.fabric.systems.cumulus.tree import Tree, expand_names
+from components.fabric.systems.cumulus.system import CONFIG, CumulusDriver, parse_profile
 from lab.switches.cumulus.show import show_config, show_roce
 from tests.fabric.cumulus_lab import make_switch
 

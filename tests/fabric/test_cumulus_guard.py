@@ -16,7 +16,7 @@ from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Occupied, Unreadable
-from components.fabric.systems.cumulus.patch import find_id, find_stale
+from components.fabric.systems.cumulus import find_id, find_stale
 from components.fabric.targets import target_of_apply
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk

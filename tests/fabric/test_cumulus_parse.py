@@ -11,15 +11,15 @@ import pytest
 from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import PortCounters, Reading, Unreadable
-from components.fabric.systems.cumulus.driver import (
+from components.fabric.systems.cumulus import ROCE, collapse_ports, expand_names
+from components.fabric.systems.cumulus.rows import PORT
+from components.fabric.systems.cumulus.system import (
     CONFIG,
     INTERFACES,
     NEIGHBOURS,
     CumulusDriver,
     parse_profile,
 )
-from components.fabric.systems.cumulus.rows import PORT
-from components.fabric.systems.cumulus.tree import ROCE, collapse_ports, expand_names
 from tests.fabric.in_process import load_table
 
 DRIVER: Final = CumulusDriver()

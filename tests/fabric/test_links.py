@@ -6,8 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from components.fabric.links import list_ends, list_links, rails_on_link, switches_of_rails
-from components.fabric.tiers import reachable
+from components.fabric.links import (
+    list_ends,
+    list_links,
+    rails_on_link,
+    reachable,
+    switches_of_rails,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort
 from tests.fabric.conftest import load_spec

@@ -16,8 +16,7 @@ from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
 from components.fabric.switch_guards import Guarded, Look, find_foreign_settings
 from components.fabric.systems import mellanox_cli, onyx
-from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import PauseCounters, Unreadable
+from components.fabric.systems.base import Answer, PauseCounters, Unreadable
 from components.fabric.systems.mlnxos import system as mlnxos
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.rows import PORT_ROWS, ROCE, RUNNING, STATUS, parse_running

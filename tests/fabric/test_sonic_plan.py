@@ -8,7 +8,7 @@ from components.catalogue.switches import find_model
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
-from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.systems.sonic.system import SonicDriver
 from components.fabric.targets import target_of_apply
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from tests.fabric.sonic_lab import PORTS, load_spec, sent_rows

@@ -15,9 +15,9 @@ from components.fabric.exchange import Exchange
 from components.fabric.fabric_plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.routing import held_interfaces
 from components.fabric.systems.sonic.rows import Rows, Tables, delete_rows
+from components.fabric.systems.sonic.system import CONFIG, SonicDriver
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import DirectSession, apply
 from tests.fabric.sonic_lab import load_spec, make_switch, talk

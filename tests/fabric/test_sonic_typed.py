@@ -16,8 +16,8 @@ from pathlib import Path
 
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import flatten
-from components.fabric.systems.bash_cli import SESSION
-from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.systems.linux import SESSION
+from components.fabric.systems.sonic.system import SonicDriver
 from components.fabric.targets import target_of_apply
 from tests.fabric.sonic_lab import rows_of
 from tests.fabric.test_sonic_watchdog import WATCHED

@@ -29,7 +29,7 @@ from components.fabric.fabric_plan import SwitchPlan, plan_fabric
 from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Unreadable
-from components.fabric.ufm.system import SM_CONF, UfmDriver
+from components.fabric.ufm import SM_CONF, UfmDriver
 from components.model.cluster import ClusterSpec
 from components.preflight.judge_others import judge_ufm
 from components.remote.step import Endpoint, render_request

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from components.fabric import Fabric
+from components.fabric.device import OUTPUT_VARIABLE
 from components.fabric.fabric_plan import SwitchPlan
-from components.fabric.judge import OUTPUT_VARIABLE
 from components.fabric.targets import digest_of
 from components.remote.component import Remote
 from components.remote.lines import parse_lines

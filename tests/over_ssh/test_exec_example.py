@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 import pytest
 
 from components.core.errors import DeviceError
+from components.fabric.device import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.fabric_plan import SwitchPlan, plan_fabric
-from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.targets import ExecPlan, numbered
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file, load_document, overlay, secrets_of

@@ -12,7 +12,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.fabric_plan import plan_fabric
-from components.fabric.systems.sonic.driver import RELOAD_LOCK
+from components.fabric.systems.sonic.system import RELOAD_LOCK
 from components.fabric.targets import plan_exec
 from lab import keys
 from lab.switches.emulators import make_switch as make_lab_switch

@@ -10,7 +10,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.device import look_at_switch
-from components.fabric.identity import recorded_identity
+from components.fabric.parts import recorded_identity
 from components.fabric.systems import system_of
 from lab.switches.stored import Chassis
 from tests.fabric.switch_labs import LABS

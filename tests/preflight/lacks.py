@@ -19,7 +19,7 @@ from components.checks.site import load_checked_site
 from components.core.key_values import HostState
 from components.core.problem import Finding
 from components.drift.device_drift import Unreachable
-from components.fabric.identity import Identity
+from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
 from components.hosts.preview import judge_gpus, judge_settings
 from components.hypervisor.hypervisor_plan import plan_hypervisors

@@ -12,7 +12,7 @@ from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, render_finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
-from components.fabric.identity import Identity
+from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
 from components.plan.make import make_plan
 from components.preflight.artefacts import Artefact

@@ -10,9 +10,9 @@ import pytest
 from components.checks.site import load_checked_site
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
+from components.fabric.device import judge_request
 from components.fabric.edit import drift_of_switch
 from components.fabric.fabric_plan import SwitchPlan
-from components.fabric.judge import judge_request
 from components.fabric.targets import numbered
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan

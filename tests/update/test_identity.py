@@ -15,7 +15,7 @@ from components import testing
 from components.core.key_values import HostState
 from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_outputs
-from components.fabric.identity import Identity
+from components.fabric.parts import Identity
 from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UFM: Final = "ufm"
 """Not a switch, and not its `os`, but the subnet manager, which is read and set like a switch."""
-_UFM: Final = "components.fabric.ufm.system"
+_UFM: Final = "components.fabric.ufm"
 
 
 def system_of(name: str) -> SwitchSystem:

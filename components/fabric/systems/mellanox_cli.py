@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from components.fabric.identity import Field, IdentityQuestions
+from components.fabric.parts import Field, IdentityQuestions
 from components.fabric.systems.base import Driver
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile

@@ -13,8 +13,7 @@ from typing import Any
 
 from components.fabric.parts import is_default
 from components.fabric.state import SwitchState
-from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change
+from components.fabric.systems.base import Answer, Change
 
 Write = Callable[["Row", Any, Any], Iterable[str]]
 """(row, before, after): the lines that change the setting of a port, a queue, a partition."""

@@ -16,7 +16,7 @@ from components.catalogue.switches.switch_model import (
     parse_release,
     show_release,
 )
-from components.fabric.identity import IdentityQuestions
+from components.fabric.parts import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain, Driver
 from components.model.fabric import Rdma

@@ -14,10 +14,9 @@ from typing import Final
 
 from components.fabric.parts import is_written, read_fields, read_list, write_list, write_text
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import cumulus as nvue
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.cumulus import rows
-from components.fabric.systems.cumulus import tree as nvue
-from components.fabric.systems.cumulus.patch import Line
+from components.fabric.systems.cumulus import Line, rows
 from components.fabric.systems.ranges import collapse_vlans, fill_membership
 
 

@@ -16,9 +16,18 @@ from pydantic import BaseModel, JsonValue
 
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
-from components.fabric.systems.cumulus import tree as nvue
-from components.fabric.systems.cumulus.patch import Line, Verb
-from components.fabric.systems.cumulus.tree import BRIDGE, ON, SWP, Tree, child, spelled, value_at
+from components.fabric.systems import cumulus as nvue
+from components.fabric.systems.cumulus import (
+    BRIDGE,
+    ON,
+    SWP,
+    Line,
+    Tree,
+    Verb,
+    child,
+    spelled,
+    value_at,
+)
 from components.fabric.systems.ranges import collapse_vlans, port_key
 
 Release = tuple[int, ...]

@@ -11,7 +11,7 @@ from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.state import Neighbour
 from components.fabric.systems import base
-from components.fabric.systems.answer import Answer
+from components.fabric.systems.base import Answer
 from components.fabric.systems.ranges import port_key
 
 QUEUES: Final = range(8)

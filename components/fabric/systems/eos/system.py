@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.parts import Sessions, write_list
+from components.fabric.parts import Field, IdentityQuestions, Sessions, write_list
 from components.fabric.ports import marking_of
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import base, switch_system
 from components.fabric.systems import eos as show
 from components.fabric.systems import rows as table
-from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Drain
+from components.fabric.systems.base import Answer, Drain
 from components.fabric.systems.eos import routing, rows
 from components.fabric.systems.eos.routing import LINK_LOCAL
 from components.fabric.systems.eos.rows import DEFAULT_CLASSES, ROWS

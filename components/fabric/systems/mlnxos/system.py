@@ -13,8 +13,7 @@ from typing import Final
 from components.fabric.parts import ALL_PORTS, IbState, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
-from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Reading
+from components.fabric.systems.base import Answer, Change, Reading
 from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.infiniband import DEFAULT_PARTITION

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import JsonValue, TypeAdapter
 
 from components.fabric.state import EcnState, PortState
-from components.fabric.systems.answer import Answer
+from components.fabric.systems.base import Answer
 from components.fabric.systems.ranges import parse_vlan_ranges
 
 SWITCHPORTS: Final = "show interfaces switchport | json-print"

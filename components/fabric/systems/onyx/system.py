@@ -10,7 +10,7 @@ from components.fabric.ports import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import base, mellanox_cli
 from components.fabric.systems import onyx as show
-from components.fabric.systems.answer import Answer
+from components.fabric.systems.base import Answer
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
 from components.fabric.systems.rows import factory_values, read_answers

@@ -1,20 +1,301 @@
-"""SONiC as the rest of the house knows it."""
+"""The driver of community SONiC, and SONiC as the rest of the house knows it.
+
+Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
+the next boot loads; rows of maps and profiles that we add have our name, and ports outside the file
+keep theirs (lab/sources.md#sonic).
+
+A plan deletes first; then it writes three documents of rows, since the daemons look at some rows
+only when others come after them; it deletes unused fields and rows last. An apply changes the named
+settings of a port, an undo its recorded cells; WHY.md explains each part.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from components.fabric.identity import Field, IdentityQuestions
+from components.fabric.parts import (
+    WHOLE,
+    Field,
+    IdentityQuestions,
+    Sessions,
+    write_list,
+    write_text,
+)
 from components.fabric.ports import marking_of
-from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import bash_cli, switch_system
+from components.fabric.state import OtherPorts, PortState, SwitchState
+from components.fabric.systems import base, linux, switch_system
+from components.fabric.systems import sonic as show
 from components.fabric.systems.base import Drain, Script
-from components.fabric.systems.sonic import counters
-from components.fabric.systems.sonic import routing as bgp
+from components.fabric.systems.sonic import read, routing
 from components.fabric.systems.sonic import rows as db
-from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.port import vlan_members
+from components.fabric.systems.sonic.port import OFFERS, PortPlan, vlan_members
+from components.fabric.systems.sonic.rows import Cell, Fields, Rows
 from components.model.fabric import Rdma
+
+CONFIG: Final = "sudo sonic-cfggen -d --print-data"
+VERSION: Final = "cat /etc/sonic/sonic_version.yml"
+PORTS: Final = "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"
+SCRATCH: Final = "/etc/sonic/railyard.json"
+"""On the same disk as the saved configuration, for the length of one command."""
+RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
+"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). flock(2)
+works without the right to write. Its lock ends with the shell, a moment after the session, so the
+next session waits a little."""
+_ECHO: Final = 'echo "[status $?]"'
+"""End of each typed command: one of several lines is echoed line by line before its answer."""
+
+_ERRORS: Final = (
+    "Cannot find interface",
+    "doesn't exist",
+    "Failed to acquire lock",
+    "(error)",
+    "command not found",
+)
+"""Failures that exit with status 0: of sonic-utilities' `pfc config`, `config load`, and Redis."""
+_CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
+"""The last part of a refusal of click, after two lines of usage."""
+
+
+def _odd(tables: Mapping[str, Mapping[str, Fields]], words: str) -> str:
+    """Name the field whose text should be a number; Python's own words if no row has it."""
+    bad = words.rpartition(": '")[2].removesuffix("'")
+    places = [
+        f"{table}|{key}" + (f" {field}" if field else "")
+        for table, rows in tables.items()
+        for key, fields in rows.items()
+        for field, value in {"": key.partition("|")[0].removeprefix("Vlan"), **fields}.items()
+        if value == bad
+    ]
+    return f"{bad!r} of {places[0]} is not a number" if places else words
+
+
+def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
+    routed = routing.routing_rows(config.tables)
+    return SwitchState(
+        vlans=tuple(sorted(map(read.vlan_number, config.tables.get("VLAN", {})))),
+        roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
+        addresses=routing.addresses_of(routed),
+        bgp=routing.bgp_of(routed),
+        native={
+            WHOLE: write_list(config.implied),
+            "held_rows": write_list(config.holders(wanted.ports)),
+            "rows": write_text(config.rows()),
+            routing.WORDS: write_text(routed),
+        },
+        ports={
+            name: config.port(name, beside=bool(port.class_shares))
+            for name, port in wanted.ports.items()
+        },
+    )
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+    """The ordered way from `actual` to `target`; empty when they agree."""
+    _require_pool(actual, target)
+    _require_free(actual, target)
+    plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
+    goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
+    written, stripped, gone = _own_rows(actual, target, plans)
+    forgets = db.by_row(plan.forgets() for plan in plans)
+    first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
+    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+    last = (plan.last | plan.touches for plan in plans)
+    groups = [row for plan in plans for row in plan.groups]
+    leaves = [row for plan in plans for row in plan.gone_rows]
+    spans = db.SPANNING in db.native_notes(actual)
+    parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
+    return tuple(
+        base.Change((line,))
+        for lines in (
+            parts,
+            *map(db.delete_rows, (leaves, *goes)),
+            db.delete_fields(strips),
+            db.document(forgets),
+            db.delete_rows(groups),
+            vlans,
+            db.document(first),
+            joins,
+            db.document({**db.by_row(plan.sets for plan in plans), **middle}),
+            db.document({**db.by_row(last), **after}),
+            db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            db.delete_rows(gone),
+            (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
+        )
+        for line in lines
+    )
+
+
+def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
+    """Commands for old members, new VLANs and new members, taken out of the row changes.
+
+    With spanning tree on, the commands also write its rows, STP_VLAN and STP_PORT, from 202411 on
+    (sonic-utilities, config/vlan.py): without those rows spanning tree does not cover a VLAN.
+    """
+    gone = [row for row in leaves if row.startswith("VLAN_MEMBER|")]
+    new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
+    leaves[:] = [row for row in leaves if row not in gone]
+    words = {row: row.replace("|Vlan", "|").split("|")[1:] for row in (*gone, *new)}
+    flags = {row: "-u " if _is_untagged(each) else "" for row, each in new.items()}
+    joins = [row for row in new if row.startswith("VLAN_MEMBER|")]
+    return (
+        [f"sudo config vlan member del {' '.join(words[row])}" for row in gone],
+        [f"sudo config vlan add {words[row][0]}" for row in new if row not in joins],
+        [f"sudo config vlan member add {flags[row]}{' '.join(words[row])}" for row in joins],
+    )
+
+
+def _is_untagged(member: Mapping[str, object]) -> bool:
+    return member.get("tagging_mode") == "untagged"
+
+
+def _require_pool(actual: SwitchState, target: SwitchState) -> None:
+    wanted = any(port.lossless_buffers for port in target.ports.values())
+    if target.roce == "lossless" and actual.roce == "none" and wanted:
+        raise base.Unsettable(
+            "lossless needs the buffer pool ingress_lossless_pool, which the switch has not. "
+            "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
+            "every port, so we do not run it: do so once, save, and run this again"
+        )
+
+
+def _require_free(actual: SwitchState, target: SwitchState) -> None:
+    """A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it."""
+    joins = {
+        name
+        for name, port in target.ports.items()
+        if vlan_members(port).items() - vlan_members(actual.ports.get(name, PortState())).items()
+    }
+    freed = {name for name, left in (target.addresses or {}).items() if not left}
+    lines = [line for name, line in routing.held_interfaces(actual) if name in joins - freed]
+    if lines:
+        raise base.Unsettable(
+            "these ports belong in a VLAN, but they are routed or in a bundle, as the factory's "
+            "preset t1 leaves them. They may carry other sessions, so Railyard leaves that to you: "
+            "run these lines, save, and run this again:\n    " + "\n    ".join(lines)
+        )
+
+
+def _own_rows(
+    actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
+) -> tuple[Rows, list[Cell], list[str]]:
+    """Which rows of our name are written, lose fields and go, buffer profiles made for us too."""
+    held, before = db.read_rows(actual) or {}, db.read_rows(target)
+    wanted: Rows = {}
+    for plan in plans:
+        content = db.our_rows(plan.port)
+        wanted |= {row: content[row] for row in plan.needed if row in content}
+    aim = {**(before or {}), **wanted}
+    written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
+    if before is None:
+        return written, [], []
+    kept = {row for plan in plans for row in plan.named} | {
+        *db.native_notes(actual, "held_rows"),
+        *wanted,
+        *before,
+    }
+    # Rows that the switch makes for PFC, and needs while a port still has PFC.
+    made = [row for row in held if row.startswith(f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}")]
+    kept |= {row for row in made if any(plan.uses(row.partition("|")[2]) for plan in plans)}
+    stripped = [
+        (row, key)
+        for row, fields in sorted(held.items())
+        if row in before and row not in wanted
+        for key in sorted({*fields} - {*before[row]})
+    ]
+    return written, stripped, sorted({*held} - kept)
+
+
+class SonicDriver(base.Driver):
+    """See `components.fabric.systems.base.Driver`."""
+
+    system = "sonic"
+    title = "SONiC"
+    ports = base.ask_once(CONFIG, lambda name, text: read.port_names(read.parse_config(name, text)))
+    neighbours = base.ask_once(show.NEIGHBOURS, show.parse_neighbours)
+    links = base.ask_once(show.STATUS, show.parse_links)
+    by_hand = base.ByHand(
+        "SONiC deletes the settings of the port, and if the platform lacks platform.json, it takes "
+        "its ports from port_config.ini at the next boot",
+        (
+            "show interfaces breakout",
+            "sudo config interface breakout {whole} '<a mode of {parts}>' -y -f",
+        ),
+    )
+    enter = ("sudo -n true",)
+    """SONiC asks members of group sudo for no password; if that was changed, this line fails."""
+    # A reload of the configuration while we write would take our lines away again.
+    configure = (
+        base.Script(
+            f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
+            ' { echo "a config reload or another update is running"; false; }; }'
+        ),
+    )
+    # A full disk cuts the saved configuration short: a copy that fits proves that there is room.
+    save = base.Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """The whole configuration; the release if BGP is wanted, and what ports can run at."""
+        linked = any(port.speed or port.fec for port in wanted.ports.values())
+        return (
+            CONFIG,
+            *((VERSION,) if wanted.bgp is not None else ()),
+            *((PORTS,) if linked else ()),
+        )
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
+        """Read what `read_commands` asked for."""
+        tables = read.parse_config(CONFIG, answers[CONFIG])
+        read.require_ports(CONFIG, tables, wanted.ports)
+        config, native = read.ConfigDb.of(tables), dict[str, str]()
+        if VERSION in answers:
+            native[routing.RELEASE] = str(show.parse_release(answers[VERSION]))
+        if PORTS in answers:
+            native[OFFERS] = write_text(show.parse_offers(PORTS, answers[PORTS]))
+        try:
+            others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+            state = _state_of(config, wanted)
+            state = state.model_copy(update={"native": state.native | native})
+            return base.Reading(state, config.vlan_holders(wanted.ports), others)
+        except ValueError as error:
+            raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
+        """The documents of rows, and the commands for everything else."""
+        return plan_changes(actual, target)
+
+    def find_refusal(self, output: str) -> str | None:
+        """Exit status or text: a few commands print an error and exit 0."""
+        printed = output.rpartition(_ECHO)[2]
+        return linux.find_refusal(
+            printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
+        )
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
+
+        Those are there after `config qos reload`, which the first boot does not run everywhere.
+        frrcfgd is the daemon for BGP, and BGP is off.
+        """
+        row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
+        tables = {
+            "PORT": dict.fromkeys(ports, row),
+            "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
+            "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
+            "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
+        }
+        wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
+        return _state_of(read.ConfigDb.of(tables), wanted)
+
+    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
+        """The sessions, with BFD if any neighbour has it, and the next hops."""
+        first = show.WITH_BFD if bfd else show.SUMMARY
+        return base.Question((first, show.NEXT_HOPS), show.parse_sessions)
+
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
+        """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
+        return base.Question(show.COMMANDS, lambda answers: show.parse_counters(answers, ports))
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
@@ -133,7 +414,7 @@ EXEC: Final = switch_system.ExecForm(
 SYSTEM: Final = switch_system.SwitchSystem(
     driver=SonicDriver(),
     intent=plan_intent,
-    session=bash_cli.SESSION,
+    session=linux.SESSION,
     exec_form=EXEC,
     # The right to configure is asked for by `enter`: `sudo -n true`.
     identity=IdentityQuestions(
@@ -143,25 +424,25 @@ SYSTEM: Final = switch_system.SwitchSystem(
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
-    min_release=(counters.MIN_RELEASE, 0, 0),
+    min_release=(show.MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
-    reads_release=lambda text: counters.parse_branch(text) > 0,
+    reads_release=lambda text: show.parse_branch(text) > 0,
     a_release="202405",
-    native_of=lambda release: {bgp.RELEASE: str(release[0])},
-    parse_release=lambda text: (counters.parse_branch(text), 0, 0),
+    native_of=lambda release: {routing.RELEASE: str(release[0])},
+    parse_release=lambda text: (show.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, the list of watched queues, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(counters.MIN_RELEASE, 0, 0),
-    cable_length=(counters.MIN_RELEASE, 0, 0),
+    pfc_watchdog=(show.MIN_RELEASE, 0, 0),
+    cable_length=(show.MIN_RELEASE, 0, 0),
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(counters.MIN_RELEASE, 0, 0),
+    routing=(show.MIN_RELEASE, 0, 0),
     routed=switch_system.RoutedForm(
         loopback="Loopback0",
         vlan="Vlan{}",
-        link=(bgp.LINK_LOCAL,),
+        link=(routing.LINK_LOCAL,),
         max_paths=64,  # of 256 (sonic-bgp-global.yang, whose default is 1)
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
@@ -175,12 +456,12 @@ SYSTEM: Final = switch_system.SwitchSystem(
                 unnumbered=True,
             ),
             switch_system.Caution(
-                f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses: while "
-                "our sessions exist, it refuses `config apply-patch`, `config replace`, `config "
-                "rollback` and `config interface breakout`",
-                f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
+                f"SONiC's BGP before {routing.UP_SINCE} takes rows that its own YANG refuses: "
+                "while our sessions exist, it refuses `config apply-patch`, `config replace`, "
+                "`config rollback` and `config interface breakout`",
+                f"upgrade it to {routing.UP_SINCE} or later, or do such changes before the first "
                 "update.",
-                until=(bgp.UP_SINCE, 0, 0),
+                until=(routing.UP_SINCE, 0, 0),
             ),
         ),
     ),
@@ -189,10 +470,10 @@ SYSTEM: Final = switch_system.SwitchSystem(
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        away=(*db.document({routing.GLOBALS: {routing.SHUTDOWN: "true"}}),),
         back=(
-            *db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
-            *db.delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
+            *db.document({routing.GLOBALS: {routing.SHUTDOWN: "false"}}),
+            *db.delete_fields([(routing.GLOBALS, routing.SHUTDOWN)]),
         ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",

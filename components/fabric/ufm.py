@@ -13,11 +13,16 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
+from components.fabric.parts import (
+    Field,
+    IbState,
+    IdentityQuestions,
+    MemberKind,
+    PartitionState,
+    show_pkey,
+)
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Driver, Reading, Unreadable, Unsettable
+from components.fabric.systems.base import Answer, Change, Driver, Reading, Unreadable, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.remote.session_profile import SessionProfile
 

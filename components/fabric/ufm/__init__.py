@@ -1,1 +1,0 @@
-"""NVIDIA UFM Enterprise: the subnet manager of a fabric, by its REST API."""
