@@ -13,7 +13,7 @@ import pytest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.fabric import device
 from components.fabric.state import diff_states
-from components.fabric.systems import bash_cli, system_of
+from components.fabric.systems import linux, system_of
 from components.remote.step import Endpoint, env_name
 from components.remote.switch_session import open_session
 from tests.over_ssh.real_sshd import (
@@ -142,7 +142,7 @@ def test_a_terminal_may_use_sudo_after_the_password(tmp_path: Path, sudoers: str
     with real_sshd(tmp_path, Server("leaf-01", public(KEY), sudoers)) as switch:
         endpoint = replace(switch.endpoint(), kind="switch", sudo_secret="sudo")
         secrets = {"ssh_private_key": private(KEY), "sudo": PASSWORD}
-        with open_session(endpoint, bash_cli.SESSION, secrets, 20) as session:
+        with open_session(endpoint, linux.SESSION, secrets, 20) as session:
             assert session.run("sudo id -un") == "root\n"
             assert session.run("true") == ""
 
@@ -152,7 +152,7 @@ def test_a_sudo_that_refuses_is_named(tmp_path: Path) -> None:
         endpoint = replace(switch.endpoint(), kind="switch", sudo_secret="sudo")
         secrets = {"ssh_private_key": private(KEY), "sudo": "wrong"}
         with pytest.raises(DeviceError, match="the secret sudo: sudo: 1 incorrect password"):
-            open_session(endpoint, bash_cli.SESSION, secrets, 20)
+            open_session(endpoint, linux.SESSION, secrets, 20)
 
 
 def test_a_sudo_that_forgets_at_once_is_named(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_sudo_that_forgets_at_once_is_named(tmp_path: Path) -> None:
         endpoint = replace(switch.endpoint(), kind="switch", sudo_secret="sudo")
         secrets = {"ssh_private_key": private(KEY), "sudo": PASSWORD}
         with pytest.raises(DeviceError, match="sudo: a password is required"):
-            open_session(endpoint, bash_cli.SESSION, secrets, 20)
+            open_session(endpoint, linux.SESSION, secrets, 20)
 
 
 # A switch with SHA-1 alone.
@@ -178,9 +178,9 @@ def test_sha_1_is_taken_where_the_file_says_so_alone(
         usual = replace(switch.endpoint(algorithm="ssh-rsa"), kind="switch")
         secrets = {"ssh_private_key": private(KEY)}
         with pytest.raises(UnreachableError, match="legacy_algorithms: true"):
-            open_session(usual, bash_cli.SESSION, secrets, 20)
+            open_session(usual, linux.SESSION, secrets, 20)
         old = replace(usual, legacy_algorithms=True)
-        with open_session(old, bash_cli.SESSION, secrets, 20) as session:
+        with open_session(old, linux.SESSION, secrets, 20) as session:
             assert session.run("id -un") == "deploy\n"
 
 
@@ -191,7 +191,7 @@ def test_old_algorithms_do_not_let_another_key_pass(tmp_path: Path) -> None:
             host_key=public(new_key("ssh-rsa")),
         )  # fmt: skip
         with pytest.raises(HostKeyError, match="the host key is not the pinned one"):
-            open_session(endpoint, bash_cli.SESSION, {"ssh_private_key": private(KEY)}, 20)
+            open_session(endpoint, linux.SESSION, {"ssh_private_key": private(KEY)}, 20)
 
 
 def test_an_rsa_host_key_of_a_new_switch_is_checked_by_sha_2(tmp_path: Path) -> None:
@@ -199,6 +199,6 @@ def test_an_rsa_host_key_of_a_new_switch_is_checked_by_sha_2(tmp_path: Path) -> 
     with real_sshd(tmp_path, Server("leaf-01", public(KEY), lines=lines)) as switch:
         endpoint = replace(switch.endpoint(algorithm="ssh-rsa"), kind="switch")
         with open_session(
-            endpoint, bash_cli.SESSION, {"ssh_private_key": private(KEY)}, 20
+            endpoint, linux.SESSION, {"ssh_private_key": private(KEY)}, 20
         ) as session:
             assert session.run("id -un") == "deploy\n"
