@@ -56,6 +56,7 @@ NOISE: Final = (
     Noise("sysctl", r"kernel\.(ns_last_pid|pty\.nr)", "counts processes and terminals"),
     Noise("sysctl", r"kernel\.random\.(uuid|boot_id|entropy_avail)", "random"),
     Noise("sysctl", r"net\.core\.netdev_rss_key", "random, made when a card first comes up"),
+    Noise("sysctl", r"net\.ipv4\.inet_peer_threshold", "follows the free memory at the boot"),
     Noise("sysctl", r"net\.netfilter\.nf_conntrack_count", "a counter"),
     Noise(
         "sysctl", r"vm\.(admin|user)_reserve_kbytes", "a 32nd of the memory that was free at boot"
