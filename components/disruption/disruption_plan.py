@@ -267,16 +267,7 @@ def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> Upgra
 
 def recorded_release(applied: Applied, install: str) -> str:
     """Return the release that an install step last installed; empty if it never ran."""
-    recorded = applied.step(install)
-    if recorded is None or not recorded.stdin:
-        return ""
-    return parse_state(recorded.stdin).values.get("version", "")
-
-
-def _recorded_kubelet(applied: Applied, install: str) -> str:
-    """Return the kubelet arguments that an install step last installed."""
-    recorded = applied.step(install)
-    return arguments_in(parse_state(recorded.stdin).values) if recorded else ""
+    return parse_state(applied.stdin(install)).values.get("version", "")
 
 
 def chosen(
@@ -304,15 +295,13 @@ def chosen(
 def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) -> UpgradeStep | None:
     wanted, installed = step.request.version, recorded_release(applied, step.install)
     runs = versions.get(step.request.name, installed)
-    recorded = applied.step(step.name)
-    last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
-    kubelet = step.request.kubelet
-    asked = last.get("version"), last.get("kubelet", "")
-    if recorded is not None and asked == (wanted, kubelet):
-        return replace(step, kept=recorded.stdin)
+    recorded, kubelet = applied.stdin(step.name), step.request.kubelet
+    last = parse_lines(recorded)
+    if (last.get("version"), last.get("kubelet", "")) == (wanted, kubelet):
+        return replace(step, kept=recorded)
     if not installed:
         return None
-    had = _recorded_kubelet(applied, step.install)
+    had = arguments_in(parse_state(applied.stdin(step.install)).values)
     if (installed, had) == (wanted, kubelet):
         return None  # its install step already used this release
     request = replace(step.request.from_release(runs), leaves="" if kubelet else had)

@@ -101,6 +101,10 @@ class Applied:
         """Return the recorded step, or None if it was never applied."""
         return self.steps.get(name)
 
+    def stdin(self, name: str) -> str:
+        """Return the recorded stdin of a step; empty if it was never applied."""
+        return self.steps[name].stdin if name in self.steps else ""
+
 
 def device_of(name: str, devices: Iterable[str]) -> str:
     """Return the device in the name of a step or of a resource; empty without one."""

@@ -185,8 +185,7 @@ def cluster_notes(
     for chart in plan.operators.charts:
         step = restore_step_name(chart.release)
         own = [each for each in drift.objects if each.release == chart.release and each.ours]
-        recorded = applied.step(step)
-        last = str(parse_lines(recorded.stdin).get("repair", "")) if recorded else ""
+        last = str(parse_lines(applied.stdin(step)).get("repair", ""))
         words = "; ".join(map(str, own))[:_LONGEST]
         found[step] = next_note(last, words) if words else last
         found[chart.release] = _description(applied, drift, chart.release)

@@ -172,10 +172,10 @@ def _changed_alone(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> frozenset[str] | None:
     """Return the changed devices if the rest of the site has a valid proof, else None."""
-    recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin or not passed(applied):
+    recorded = applied.stdin(EVIDENCE_STEP)
+    if not recorded or not passed(applied):
         return None
-    if parse_lines(recorded.stdin).get("shared", "") != plan.acceptance.shared:
+    if parse_lines(recorded).get("shared", "") != plan.acceptance.shared:
         return None
     found = {drift.device for drift in drifts if drift.differences or drift.edited}
     known = applied.instances

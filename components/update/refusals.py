@@ -25,8 +25,8 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, Watched
 from components.fabric.edit import (
     Edit,
-    applied_switch,
     interrupted_words,
+    last_applied,
     preview_switch,
     read_baseline,
     render_waves,
@@ -88,10 +88,10 @@ def known_hosts(
     """Return each host's and hypervisor's state: as read, else as last applied."""
     found: dict[str, HostState] = {}
     for watched in (each.watched for each in (*plan.hypervisors, *plan.hosts)):
-        recorded = applied.step(watched.step.name)
-        if facts.get(watched.device) is None and recorded is not None and recorded.stdin:
+        recorded = applied.stdin(watched.step.name)
+        if facts.get(watched.device) is None and recorded:
             # Assume that it runs jobs, as a host does after an update.
-            was = watched.settings_in(recorded.stdin).values
+            was = watched.settings_in(recorded).values
             found[watched.device] = HostState({**was, IN_SERVICE: "yes"})
     return found | {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
 
@@ -114,8 +114,7 @@ def _interrupting(at: Situation, applied: Applied) -> Iterator[Finding]:
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
     """Return the interruptions by known values; the step itself checks an unknown switch."""
-    recorded = applied.step(switch.step)
-    was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+    was = last_applied(switch, applied)
     has = was if seen is None else seen
     if not isinstance(has, SwitchState):
         return ()
@@ -142,8 +141,7 @@ def switch_changes(
     """Describe the changes on each switch and their interruptions."""
     found: dict[str, str] = {}
     for switch in plan.switches:
-        recorded, seen = applied.step(switch.step), facts.get(switch.name)
-        was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+        seen, was = facts.get(switch.name), last_applied(switch, applied)
         read = seen if isinstance(seen, SwitchState) else None
         before = _recorded(switch, applied)
         text = preview_switch(switch, was, read, spec.disruption.ports, before)

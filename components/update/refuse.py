@@ -211,11 +211,9 @@ def judge_first_install(at: Situation) -> Iterator[Finding]:
     if at.plan.kubernetes is None or not at.plan.kubernetes.servers:
         return
     first = at.plan.kubernetes.servers[0]
-    recorded = at.applied.step(first.name)
-    if recorded is None or not recorded.stdin:
-        return
-    for choice in _CHOICES:
-        had = _has(choice, recorded.stdin)
+    recorded = at.applied.stdin(first.name)
+    for choice in _CHOICES if recorded else ():
+        had = _has(choice, recorded)
         if had == _has(choice, first.desired):
             continue
         was, wants = (choice.on, choice.off) if had else (choice.off, choice.on)
@@ -277,10 +275,10 @@ def judge_alignment(at: Situation) -> Iterator[Finding]:
     removes that file.
     """
     playbooks = at.plan.kubernetes.playbooks if at.plan.kubernetes else None
-    recorded = at.applied.step(playbooks.step.name) if playbooks else None
-    if playbooks is None or recorded is None or not recorded.stdin:
+    recorded = at.applied.stdin(playbooks.step.name) if playbooks else ""
+    if playbooks is None or not recorded:
         return
-    had, wanted = _kubelet(recorded.stdin), _kubelet(playbooks.step.desired)
+    had, wanted = _kubelet(recorded), _kubelet(playbooks.step.desired)
     if had != wanted:
         yield refusal(
             "alignment",

@@ -163,8 +163,8 @@ def servers_of(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Part, .
 def _parts(watched: list[Watched], applied: Applied, seen: Seen, service: str) -> tuple[Part, ...]:
     found: list[Part] = []
     for each in watched:
-        facts, recorded = seen.host(each.device), applied.step(each.step.name)
-        if facts is None or recorded is None or not recorded.stdin:
+        facts = seen.host(each.device)
+        if facts is None or not applied.stdin(each.step.name):
             continue
         state = _state(facts, service)
         name = each.device.removesuffix(" k3s")
@@ -304,7 +304,7 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
             f" {len(kept)}, which can then lose {(len(kept) - 1) // 2} more"
         )
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
-    known = [(step, was.stdin) for step in nodes if (was := applied.step(step.name)) and was.stdin]
+    known = [(step, was) for step in nodes if (was := applied.stdin(step.name))]
     changed = [step for step, was in known if not matches(_config(step.desired), _config(was))]
     if changed:
         names = ", ".join(step.endpoint.device for step in changed)
