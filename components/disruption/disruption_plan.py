@@ -16,6 +16,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
+from components.core.plain_text import shortened
 from components.core.problem import Finding, Place, refusal
 from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
@@ -355,11 +356,6 @@ def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
     for node in nodes:
         by_release.setdefault(found[node], []).append(node)
     return "; ".join(
-        f"{_named(names)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
+        f"{shortened(names, _SHOWN)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
         for release, names in by_release.items()
     )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -278,7 +278,7 @@ def judge_roles(at: Situation) -> Iterator[Finding]:
                 name,
             )
     had = [name for name in recorded_nodes(applied, "server") if name in servers]
-    began = [name for name in had if _BEGAN in _config(applied.steps[f"{name}-k3s"].stdin)]
+    began = [name for name in had if _BEGAN in config_of(applied.steps[f"{name}-k3s"].stdin)]
     if began and servers[0] not in began:
         yield refusal(
             "first-server",
@@ -305,14 +305,14 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
         )
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
     known = [(step, was) for step in nodes if (was := applied.stdin(step.name))]
-    changed = [step for step, was in known if not matches(_config(step.desired), _config(was))]
+    changed = [step for step, was in known if not matches(config_of(step.desired), config_of(was))]
     if changed:
         names = ", ".join(step.endpoint.device for step in changed)
         said.append(f"K3s RESTARTS on {names}: its config.yaml changes")
     return tuple(said)
 
 
-def _config(stdin: str) -> str:
+def config_of(stdin: str) -> str:
     """Return the config.yaml lines in a node's stdin, without kubelet arguments."""
     lines = (v for k, v in parse_state(stdin).values.items() if k.startswith("config.yaml."))
     return "".join(f"{line}\n" for line in lines if not line.startswith("kubelet-arg:"))
