@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, refusal
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
+from components.disruption.leave_plan import denied
 from components.drift.applied import Applied
 from components.hosts.keys.ask import (
     is_idle,
@@ -205,13 +206,7 @@ def departures_refused(
     here; their steps refuse.
     """
     return tuple(
-        refusal(
-            "disruption",
-            f"{each.host} would {each.fate}: {each.why}",
-            Place(("disruption", "reboots"), "deny"),
-            "plan a window and set disruption.reboots to allow, or take the change back",
-            each.host,
-        )
+        denied(f"{each.host} would {each.fate}: {each.why}", each.host)
         for each in forecast_departures(groups, seen)
     )
 

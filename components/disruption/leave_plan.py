@@ -151,16 +151,14 @@ def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
 
 def leaving_refused(leaving: Sequence[str]) -> tuple[Finding, ...]:
     """Refuse departures at preview; call it only if `disruption.reboots` is `deny`."""
-    return tuple(
-        refusal(
-            "disruption",
-            f"{name} would be drained: it leaves the cluster, since the file has it no more",
-            Place(("disruption", "reboots"), "deny"),
-            "plan a window and set disruption.reboots to allow, or put it back into the file",
-            name,
-        )
-        for name in leaving
-    )
+    words = "would be drained: it leaves the cluster, since the file has it no more"
+    return tuple(denied(f"{name} {words}", name, "put it back into the file") for name in leaving)
+
+
+def denied(what: str, device: str, undo: str = "take the change back") -> Finding:
+    """Refuse that a device leaves service, since `disruption.reboots` is `deny`."""
+    fix = f"plan a window and set disruption.reboots to allow, or {undo}"
+    return refusal("disruption", what, Place(("disruption", "reboots"), "deny"), fix, device)
 
 
 def how_to_allow(count: int) -> str:
