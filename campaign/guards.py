@@ -27,7 +27,7 @@ from components.fabric.state import SwitchState
 from components.fabric.systems.base import flatten
 from components.preview import from_plans
 from components.remote import switch_session
-from components.update import judges
+from components.update import decide
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -50,10 +50,10 @@ def _without_judge(name: str) -> Off:
     Raises:
         ValueError: There is no such judge.
     """
-    kept = tuple(each for each in judges.JUDGES if each.name != name)
-    if len(kept) == len(judges.JUDGES):
+    kept = tuple(each for each in decide.JUDGES if each.name != name)
+    if len(kept) == len(decide.JUDGES):
         raise ValueError(f"no judge is called {name}")
-    return _patched(judges, "JUDGES", kept)
+    return _patched(decide, "JUDGES", kept)
 
 
 def _patched(target: object, name: str, value: object) -> Off:

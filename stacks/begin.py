@@ -23,8 +23,7 @@ from components.kubernetes.manifest import HELD
 from components.model.cluster import ClusterSpec
 from components.model.owners import not_touched
 from components.plan.make import ClusterPlan
-from components.update.decide import Intentions, intend, unrecorded_switches
-from components.update.judges import judge_situation
+from components.update.decide import Intentions, intend, judge_situation, unrecorded_switches
 from components.update.proof import (
     SCOPE,
     Accept,
@@ -34,8 +33,13 @@ from components.update.proof import (
     part_of,
     passed,
 )
-from components.update.refusals import host_departures, known_hosts, switch_changes
-from components.update.refuse import LOSS, played_playbooks
+from components.update.refusals import (
+    LOSS,
+    host_departures,
+    known_hosts,
+    played_playbooks,
+    switch_changes,
+)
 from components.update.seen import Seen, Situation
 from components.update.servers import describe_upgrades, node_versions
 

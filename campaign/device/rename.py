@@ -7,8 +7,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.remote.step import railyard_program
-from components.update.decide import judge_drift
-from components.update.judges import judge_situation
+from components.update.decide import judge_drift, judge_situation
 from components.update.seen import Seen, Situation
 
 

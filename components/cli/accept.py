@@ -44,7 +44,6 @@ from components.kubernetes.live.look import Asked, await_ready, find_not_ready
 from components.kubernetes.live.read import ReleaseRef
 from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name, secrets_from
-from components.update.cluster import manifests_of
 from components.update.secrets import resolve
 
 app = command_app()
@@ -124,9 +123,7 @@ def asked_of(loaded: Stack) -> Asked:
     """Return the objects and Helm releases of the plan, which must be ready."""
     plan = loaded.plan
     return Asked(
-        objects=tuple(
-            each.body for each in manifests_of(plan) if not each.kind.endswith("NodePatch")
-        ),
+        objects=tuple(each.body for each in plan.manifests if not each.kind.endswith("NodePatch")),
         releases=tuple(ReleaseRef(each.release, each.namespace) for each in plan.operators.charts),
     )
 

@@ -30,7 +30,7 @@ from components.drift.applied import applied_from_export
 from components.model.secret_refs import ssh_secrets
 from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
-from components.preflight.here import judge_pins
+from components.preflight.artefacts import judge_pins
 from components.preflight.report import Preflight, render_html, render_json, render_text
 from components.preflight.run import run_preflight
 from components.project.engine import is_lab, judge_engine, look_at_engine
@@ -72,7 +72,7 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     report, text = compare(site, targets, looks, errors)
     if write and text != site.text:
         replace_file(site, text)
-        report = report.as_written()
+        report = replace(report, written=True)
     if output == "json":
         say(json.dumps(report_json(report), indent=1, sort_keys=True))
     else:

@@ -21,9 +21,8 @@ from components.plan.text import (
     render_summary,
     summary_json,
 )
-from components.preflight.rights import NAME, render_logins, render_rbac, rights_of
+from components.preflight.cluster import NAME, render_logins, render_rbac, rights_of
 from components.reading.site_path import stack_for
-from components.update.cluster import manifests_of
 
 app = command_app()
 
@@ -101,5 +100,5 @@ def rbac(
             f"{file}: the site makes its cluster itself, as its administrator.\n"
             "  fix    name a site with kubernetes.plane: existing."
         )
-    made = [each.body for each in manifests_of(plan) if each.kind == "Namespace"]
+    made = [each.body for each in plan.manifests if each.kind == "Namespace"]
     say(render_rbac(spec.name, rights_of(spec, plan), user, made), nl=False)

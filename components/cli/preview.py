@@ -29,7 +29,6 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
 from components.plan.make import make_plan
-from components.preview.engine import items_of_state, read_engine, recorded_inputs
 from components.preview.from_plans import (
     PROVEN_AGAIN,
     added_programs,
@@ -37,7 +36,13 @@ from components.preview.from_plans import (
     preview_plans,
     preview_state,
 )
-from components.preview.items import edited_keys, renamed_items
+from components.preview.items import (
+    edited_keys,
+    items_of_state,
+    read_engine,
+    recorded_inputs,
+    renamed_items,
+)
 from components.preview.report import (
     GITHUB_LIMIT,
     Preview,

@@ -51,6 +51,12 @@ def counted(count: int, word: str, plural: str = "") -> str:
     return f"{count} {word if count == 1 else plural or f'{word}s'}"
 
 
+def shortened(texts: Sequence[str], most: int, by: str = ", ") -> str:
+    """Join the first texts, and count the rest: `a, b and 3 more`, or `a; b; and 3 more`."""
+    left = len(texts) - most
+    return by.join(texts[:most]) + (f"{by.strip(', ')} and {left} more" if left > 0 else "")
+
+
 _LONGEST: Final = 2_000
 """Characters of one code span: a whole log in one line would push the rest out of a comment."""
 _BREAK: Final = re.compile(r"\s*[\r\n]+\s*")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from components.core.errors import DeviceError, RailyardError, UsageError
 from components.core.plain_text import counted
 from components.core.problem import Json, finding_json, render_path, rows_of
-from components.discover.propose import Proposal, card_name, propose
-from components.discover.rails import site_rails
+from components.discover.propose import Proposal, card_name, propose, site_rails
 from components.discover.site_file import (
     SiteFile,
     Target,
@@ -27,7 +26,7 @@ from components.hosts.scripts import discover_text
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL
 from components.remote.host_session import connect_to_host
-from components.remote.ssh import JumpHosts, jump_hosts
+from components.remote.ssh import jump_hosts
 from components.remote.step import Endpoint, render_remote_command
 from components.update.observe import AT_ONCE, refusal_words
 
@@ -48,7 +47,7 @@ class Report:
     found: tuple[Found, ...]
     errors: tuple[RailyardError, ...]
     """Hosts that were unknown, or could not be read."""
-    difference: str = field(default="")
+    difference: str = ""
     """Lines that the file lacks, as a unified diff; empty if it is complete."""
     written: bool = False
 
@@ -67,25 +66,19 @@ class Report:
         differ = any(each.proposal.differences for each in self.found)
         return 3 if differ or (self.difference and not self.written) else 0
 
-    def as_written(self) -> Report:
-        """Return the same report after the file was written."""
-        return replace(self, written=True)
-
 
 def render_report(report: Report) -> str:
     """The report for people."""
     lines = [line for found in report.found for line in _host(found)]
     lines += [f"error: {error}" for error in report.errors]
     lines += not_touched(report.no_login)
-    if not report.difference:
-        rest = " of the others" if report.errors else ""
-        lines.append(f"{report.file.path}: nothing to add{rest}.")
-        return "\n".join(lines) + "\n"
     if report.written:
-        lines.append(f"{report.file.path}: written.")
+        said = ": written."
+    elif report.difference:
+        said = " lacks this; --write adds it, and changes nothing else:"
     else:
-        lines.append(f"{report.file.path} lacks this; --write adds it, and changes nothing else:")
-    return "\n".join(lines) + "\n" + report.difference
+        said = f": nothing to add{' of the others' if report.errors else ''}."
+    return "\n".join((*lines, f"{report.file.path}{said}\n{report.difference}"))
 
 
 def _host(found: Found) -> Iterator[str]:
@@ -135,9 +128,6 @@ def report_json(report: Report) -> Json:
 def _host_json(found: Found) -> Json:
     proposal = found.proposal
     look = proposal.look
-    distances: dict[str, Json] = {
-        f"{gpu} {card}": steps.name for (gpu, card), steps in sorted(matrix(look).items())
-    }
     login = found.target.ssh.model_dump(
         mode="json", exclude={"hops"}, exclude_none=True, exclude_defaults=True
     )
@@ -151,31 +141,23 @@ def _host_json(found: Found) -> Json:
             {"gpu": pair.gpu, "card": pair.card, "distance": pair.distance.name}
             for pair in proposal.pairs
         ],
-        "distances": distances,
+        "distances": {f"{gpu} {card}": s.name for (gpu, card), s in sorted(matrix(look).items())},
         "differences": [finding_json(each) for each in proposal.differences],
         "notes": list(proposal.notes),
     }
 
 
 def _card_json(card: CardFact, rail: str | None) -> Json:
+    keys = ("pci", "netdev", "rdma", "speed_gbit_s", "lanes", "link_layer", "numa", "total_vfs")
     return {
+        **{key: getattr(card, key) for key in (*keys, "serial", "neighbour")},
         "rail": rail,
-        "pci": card.pci,
-        "netdev": card.netdev,
-        "rdma": card.rdma,
         "model": card_name(card.device),
-        "speed_gbit_s": card.speed_gbit_s,
-        "lanes": card.lanes,
-        "link_layer": card.link_layer,
         "link_gt_s": card.link.gt_s,
         "link_width": card.link.width,
         "possible_gt_s": card.possible.gt_s,
         "possible_width": card.possible.width,
-        "numa": card.numa,
-        "total_vfs": card.total_vfs,
         "firmware": card.fw_ver,
-        "serial": card.serial,
-        "neighbour": card.neighbour,
     }
 
 
@@ -237,8 +219,7 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
 
 def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], list[UsageError]]:
     """Try each host alone, which is slow because the file is parsed again for each."""
-    fit: list[Found] = []
-    refused: list[UsageError] = []
+    fit, refused = list[Found](), list[UsageError]()
     for each in found:
         try:
             _texts(file, [each])
@@ -250,13 +231,12 @@ def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], lis
 
 def _texts(file: SiteFile, found: Sequence[Found]) -> str:
     known = [each.proposal for each in found if not each.target.is_new and each.proposal.changes]
-    new = [_entry(each.target.host, each.proposal) for each in found if each.target.is_new]
+    new: list[Mapping[str, Json]] = []
+    for each in (each for each in found if each.target.is_new):
+        cards: list[Json] = [dict(card) for card in each.proposal.new_cards]
+        keys = {**each.target.host, **each.proposal.host_keys}
+        new.append({**keys, **({"nics": cards} if cards else {})})
     return write_proposals(file, known, new) if known or new else file.text
-
-
-def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
-    cards: list[Json] = [dict(card) for card in proposal.new_cards]
-    return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
 
 
 def replace_file(file: SiteFile, text: str) -> None:
@@ -297,23 +277,19 @@ async def _look_at_all(
     endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
     slots = asyncio.Semaphore(AT_ONCE)
+    command = render_remote_command(discover_text(), LOOK_DEADLINE_S)
+
+    async def look_at(endpoint: Endpoint) -> HostLook | DeviceError:
+        try:
+            async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
+                answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
+        except DeviceError as error:
+            return error
+        if answer.exit_status != 0:
+            return DeviceError(refusal_words(endpoint, answer.stderr, answer.exit_status))
+        look = parse_look(answer.stdout.splitlines())
+        what = f"{endpoint.where} answered nothing that the look knows: is it Linux?"
+        return look if look.seen else DeviceError(what)
+
     async with jump_hosts(secrets) as jumps:
-        looks = [_look_at(each, secrets, jumps, slots) for each in endpoints]
-        return tuple(await asyncio.gather(*looks))
-
-
-async def _look_at(
-    endpoint: Endpoint, secrets: Mapping[str, str], jumps: JumpHosts, slots: asyncio.Semaphore
-) -> HostLook | DeviceError:
-    try:
-        async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
-            command = render_remote_command(discover_text(), LOOK_DEADLINE_S)
-            answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
-    except DeviceError as error:
-        return error
-    if answer.exit_status != 0:
-        return DeviceError(refusal_words(endpoint, answer.stderr, answer.exit_status))
-    look = parse_look(answer.stdout.splitlines())
-    if not look.seen:
-        return DeviceError(f"{endpoint.where} answered nothing that the look knows: is it Linux?")
-    return look
+        return tuple(await asyncio.gather(*map(look_at, endpoints)))

@@ -30,6 +30,7 @@ from components.remote.step import Endpoint
 
 _JUMPS: Final = TypeAdapter(tuple[JumpHost, ...])
 _NAMES: Final[TypeAdapter[tuple[str, ...]]] = TypeAdapter(JumpNames)
+_FIX: Final = "\n  fix    run `railyard check`, which shows the expected form."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,7 @@ def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, ("ssh", *first["loc"])))
-        raise UsageError(
-            f"{where}: {key}: {first['msg']}.\n  fix    run `railyard check`, which shows the "
-            "expected form."
-        ) from error
+        raise UsageError(f"{where}: {key}: {first['msg']}.{_FIX}") from error
 
 
 def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
@@ -162,10 +160,7 @@ def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
         return with_way(ssh, names, {hop.name: hop for hop in jumps})
     except (ValidationError, JumpError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise UsageError(
-            f"{where}: its jump hosts: {first}.\n  fix    run `railyard check`, which shows the "
-            "expected form."
-        ) from error
+        raise UsageError(f"{where}: its jump hosts: {first}.{_FIX}") from error
 
 
 def write_proposals(
@@ -276,10 +271,15 @@ def find_targets(
     Without names or addresses these are all hosts of the file. `host_key` and `user` are those of
     the only host that the file does not have yet.
     """
-    _demand_list(file)
+    hosts = file.site.get("hosts", [])
+    listed = isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)
+    if hosts is not None and not listed:
+        raise UsageError(
+            f"{file.path}:{file.line(('hosts',))}: hosts is not a list, so no host was read.\n"
+            "  fix    write each as an entry of a list: `- name: gpu01`."
+        )
     entries = list(file.hosts())
-    known: dict[int, Target] = {}
-    new: dict[tuple[str, int], Target] = {}
+    known, new = dict[int, Target](), dict[tuple[str, int], Target]()
     errors: list[UsageError] = []
     for word in asked or (n for n, (_, host) in enumerate(entries) if not has_no_login(host)):
         try:
@@ -301,17 +301,6 @@ def has_no_login(host: Mapping[str, Json]) -> bool:
 
 def _place(parts: re.Match[str]) -> str:
     return parts["long"] or parts["address"]
-
-
-def _demand_list(file: SiteFile) -> None:
-    hosts = file.site.get("hosts")
-    if hosts is not None and not (
-        isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)
-    ):
-        raise UsageError(
-            f"{file.path}:{file.line(('hosts',))}: hosts is not a list, so no host was read.\n"
-            "  fix    write each as an entry of a list: `- name: gpu01`."
-        )
 
 
 def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
@@ -373,18 +362,9 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
             f"  fix    {how_to_pin(parts['address'], port)}: `railyard discover {word} --host-key "
             '"ssh-ed25519 …"`.'
         )
-    ssh = ssh_of(
-        {
-            "ssh": {
-                "address": _place(parts),
-                "port": port,
-                "user": parts["user"] or user,
-                "private_key": {"secret": _secret_of(file)},
-                "host_key": host_key,
-            }
-        },
-        word,
-    )
+    secret: Json = {"secret": _secret_of(file)}
+    login: dict[str, Json] = {"address": _place(parts), "port": port, "user": parts["user"] or user}
+    ssh = ssh_of({"ssh": login | {"private_key": secret, "host_key": host_key}}, word)
     written = ssh.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     endpoint = endpoint_of(word, "host", way_of(file, ssh, word))
     return Target(word, endpoint, ("hosts", number), ssh, {"ssh": written}, is_new=True)

@@ -10,11 +10,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
@@ -31,16 +30,16 @@ class _Mark(Protocol):
     column: int
 
 
-class _View(Protocol):
-    value: object
+class Node(Protocol):
+    """A value as ruamel has composed it."""
+
+    id: str
+    """`scalar`, `mapping` or `sequence`."""
+    value: Any
     start_mark: _Mark
     end_mark: _Mark
     flow_style: bool | None
     style: str | None
-
-
-class _Composer(Protocol):
-    def compose(self, text: str, /) -> Node | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class YamlText:
         """
         self.text = text
         try:
-            self._root = cast("_Composer", YAML(typ="rt")).compose(text)
+            self._root = cast("Node | None", cast("Any", YAML(typ="rt")).compose(text))
         except YAMLError as error:
             raise UsageError(f"the text is not YAML: {error}") from error
         self._shared = _shared_nodes(self._root)
@@ -115,22 +114,22 @@ class YamlText:
         if id(node) in seen:
             return
         seen.add(id(node))
-        if isinstance(node, ScalarNode):
+        if node.id == "scalar":
             yield self._written(node, path)
-        elif isinstance(node, MappingNode):
-            for key, value in _pairs(node):
-                below = (*path, str(_view(key).value))
-                if isinstance(key, ScalarNode):
+        elif node.id == "mapping":
+            for key, value in node.value:
+                below = (*path, str(key.value))
+                if key.id == "scalar":
                     yield replace(self._written(key, below), is_key=True)
                 yield from self._texts(value, below, seen)
         else:
-            for number, each in enumerate(_items(cast("SequenceNode", node))):
+            for number, each in enumerate(node.value):
                 yield from self._texts(each, (*path, number), seen)
 
-    def _written(self, node: ScalarNode, path: SpecPath) -> Written:
-        start, end = _view(node).start_mark.index, _view(node).end_mark.index
+    def _written(self, node: Node, path: SpecPath) -> Written:
+        start, end = node.start_mark.index, node.end_mark.index
         line = self.text.count("\n", 0, start) + 1
-        return Written(path, str(_view(node).value), start, self.text[start:end], line)
+        return Written(path, str(node.value), start, self.text[start:end], line)
 
     def drop_key(self, path: SpecPath) -> Insert:
         """Remove a key, its value and its line. The text around it stays.
@@ -138,16 +137,16 @@ class YamlText:
         Raises:
             UsageError: It is the first key of its mapping, or is merged from elsewhere.
         """
-        node = cast("MappingNode", self.node(path[:-1]))
-        names = [_view(key).value for key, _ in _pairs(node)]
+        node = cast("Node", self.node(path[:-1]))
+        names = [key.value for key, _ in node.value]
         if path[-1] not in names[1:]:
             raise UsageError(f"{render_path(path)} is the first key there, or is merged.")
         number = names.index(path[-1])
-        key, value = _pairs(node)[number]
-        if _view(node).flow_style:
-            start = _view(_pairs(node)[number - 1][1]).end_mark.index
-            return Insert(start, "", _view(value).end_mark.index - start)
-        start = self.text.rfind("\n", 0, _view(key).start_mark.index)
+        key, value = node.value[number]
+        if node.flow_style:
+            start = node.value[number - 1][1].end_mark.index
+            return Insert(start, "", value.end_mark.index - start)
+        start = self.text.rfind("\n", 0, key.start_mark.index)
         start -= self.text[start - 1] == "\r"
         return Insert(start, "", self._line_end(value) - start)
 
@@ -158,15 +157,14 @@ class YamlText:
             UsageError: The path does not lead to a mapping with keys.
         """
         node = self.node(path)
-        if not isinstance(node, MappingNode) or not _pairs(node):
+        if node is None or node.id != "mapping" or not node.value:
             raise UsageError(f"{render_path(path)} is not a mapping, so keys cannot be added.")
-        key, last = _pairs(node)[0][0], _pairs(node)[-1][1]
-        if _view(node).flow_style:
+        key, last = node.value[0][0], node.value[-1][1]
+        if node.flow_style:
             text = "".join(f", {flow(name)}: {flow(value)}" for name, value in values.items())
-            return Insert(_view(last).end_mark.index, text)
-        column = _view(key).start_mark.column
+            return Insert(last.end_mark.index, text)
         lines = [line for name, value in values.items() for line in block(name, value)]
-        return self._lines_after(last, column, lines)
+        return self._lines_after(last, key.start_mark.column, lines)
 
     def add_entries(self, path: SpecPath, entries: Sequence[Mapping[str, Json]]) -> Insert:
         """Add entries at the end of a list, in the style of its last one.
@@ -175,18 +173,17 @@ class YamlText:
             UsageError: The path does not lead to a list.
         """
         node = self.node(path)
-        if not isinstance(node, SequenceNode):
+        if node is None or node.id != "sequence":
             raise UsageError(f"{render_path(path)} is not a list, so entries cannot be added.")
-        items = _items(node)
-        if _view(node).flow_style:
+        items = node.value
+        if node.flow_style:
             text = ", ".join(flow(dict(entry)) for entry in entries)
             if not items:
-                return Insert(_view(node).start_mark.index + 1, text)
-            return Insert(_view(items[-1]).end_mark.index, f", {text}")
-        column = _view(node).start_mark.column
-        as_flow = bool(_view(items[-1]).flow_style)
+                return Insert(node.start_mark.index + 1, text)
+            return Insert(items[-1].end_mark.index, f", {text}")
+        as_flow = bool(items[-1].flow_style)
         lines = [line for entry in entries for line in item(entry, as_flow=as_flow)]
-        return self._lines_after(items[-1], column, lines)
+        return self._lines_after(items[-1], node.start_mark.column, lines)
 
     def _lines_after(self, node: Node, column: int, lines: Iterable[str]) -> Insert:
         """Add lines below the line on which a value ends, after its comment."""
@@ -195,9 +192,11 @@ class YamlText:
         return Insert(self._line_end(node), text)
 
     def _line_end(self, node: Node) -> int:
-        last = _last_leaf(node)
-        start, end = _view(last).start_mark.index, _view(last).end_mark.index
-        if isinstance(last, ScalarNode) and _view(last).style in ("|", ">"):
+        # A block's own end mark is already the next value's start.
+        while (inner := _children(node)) and not node.flow_style:
+            node = inner[-1]
+        start, end = node.start_mark.index, node.end_mark.index
+        if node.id == "scalar" and node.style in ("|", ">"):
             end = start + len(self.text[start:end].rstrip())
         at = self.text.find("\n", end)
         return len(self.text) if at < 0 else at - (self.text[at - 1] == "\r")
@@ -242,22 +241,10 @@ def item(entry: Mapping[str, Json], *, as_flow: bool) -> list[str]:
     return [f"{'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines)]
 
 
-def _view(node: Node) -> _View:
-    return cast("_View", node)
-
-
-def _pairs(node: MappingNode) -> list[tuple[Node, Node]]:
-    return cast("list[tuple[Node, Node]]", _view(node).value)
-
-
-def _items(node: SequenceNode) -> list[Node]:
-    return cast("list[Node]", _view(node).value)
-
-
 def _children(node: Node) -> list[Node]:
-    if isinstance(node, MappingNode):
-        return [each for pair in _pairs(node) for each in pair]
-    return _items(node) if isinstance(node, SequenceNode) else []
+    if node.id == "mapping":
+        return [each for pair in node.value for each in pair]
+    return node.value if node.id == "sequence" else []
 
 
 def _shared_nodes(root: Node | None) -> set[int]:
@@ -276,17 +263,8 @@ def _shared_nodes(root: Node | None) -> set[int]:
 
 
 def _below(node: Node | None, step: str | int) -> Node | None:
-    if isinstance(node, MappingNode):
-        named = (value for key, value in _pairs(node) if _view(key).value == step)
-        return next(named, None)
-    if isinstance(node, SequenceNode) and isinstance(step, int):
-        items = _items(node)
-        return items[step] if step < len(items) else None
+    if node is not None and node.id == "mapping":
+        return next((value for key, value in node.value if key.value == step), None)
+    if node is not None and node.id == "sequence" and isinstance(step, int):
+        return node.value[step] if step < len(node.value) else None
     return None
-
-
-def _last_leaf(node: Node) -> Node:
-    """Return the value that ends last; a block's own end mark is already the next value's start."""
-    while (inner := _children(node)) and not _view(node).flow_style:
-        node = inner[-1]
-    return node

@@ -16,6 +16,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
+from components.core.plain_text import shortened
 from components.core.problem import Finding, Place, refusal
 from components.core.to_json import OMIT_EMPTY
 from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgrade
@@ -267,16 +268,7 @@ def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> Upgra
 
 def recorded_release(applied: Applied, install: str) -> str:
     """Return the release that an install step last installed; empty if it never ran."""
-    recorded = applied.step(install)
-    if recorded is None or not recorded.stdin:
-        return ""
-    return parse_state(recorded.stdin).values.get("version", "")
-
-
-def _recorded_kubelet(applied: Applied, install: str) -> str:
-    """Return the kubelet arguments that an install step last installed."""
-    recorded = applied.step(install)
-    return arguments_in(parse_state(recorded.stdin).values) if recorded else ""
+    return parse_state(applied.stdin(install)).values.get("version", "")
 
 
 def chosen(
@@ -304,15 +296,13 @@ def chosen(
 def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) -> UpgradeStep | None:
     wanted, installed = step.request.version, recorded_release(applied, step.install)
     runs = versions.get(step.request.name, installed)
-    recorded = applied.step(step.name)
-    last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
-    kubelet = step.request.kubelet
-    asked = last.get("version"), last.get("kubelet", "")
-    if recorded is not None and asked == (wanted, kubelet):
-        return replace(step, kept=recorded.stdin)
+    recorded, kubelet = applied.stdin(step.name), step.request.kubelet
+    last = parse_lines(recorded)
+    if (last.get("version"), last.get("kubelet", "")) == (wanted, kubelet):
+        return replace(step, kept=recorded)
     if not installed:
         return None
-    had = _recorded_kubelet(applied, step.install)
+    had = arguments_in(parse_state(applied.stdin(step.install)).values)
     if (installed, had) == (wanted, kubelet):
         return None  # its install step already used this release
     request = replace(step.request.from_release(runs), leaves="" if kubelet else had)
@@ -366,11 +356,6 @@ def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
     for node in nodes:
         by_release.setdefault(found[node], []).append(node)
     return "; ".join(
-        f"{_named(names)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
+        f"{shortened(names, _SHOWN)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
         for release, names in by_release.items()
     )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.core.problem import Finding, Place, refusal
+from components.core.problem import Finding, refusal
 from components.disruption.disruption_plan import HostRebootStep, RebootGroup
-from components.drift.applied import Applied, AppliedStep
+from components.disruption.leave_plan import denied
+from components.drift.applied import Applied
 from components.hosts.keys.ask import (
     is_idle,
     loads_driver,
@@ -183,7 +184,10 @@ def departure_notes(
     waiting = {each.host: each for each in forecast_departures(groups, seen)}
     found: dict[str, str] = {}
     for step in (step for group in groups for step in group.steps):
-        last = _last_note(applied.step(step.name))
+        # The step's own part of its recorded note; the other part comes from its host.
+        note = parse_lines(applied.stdin(step.name)).get("repair")
+        own = _OWN.search(str(note or ""))
+        last = own[0] if own else ""
         departure = waiting.get(step.request.endpoint.device)
         if departure is not None:
             number = int(last.removeprefix(WAITS).partition(":")[0] or 0) + 1
@@ -191,15 +195,6 @@ def departure_notes(
         elif last:
             found[step.name] = last
     return found
-
-
-def _last_note(step: AppliedStep | None) -> str:
-    """Return the step's own part of its recorded note; the other part comes from its host."""
-    if step is None or not step.stdin:
-        return ""
-    request = parse_lines(step.stdin)
-    match = _OWN.search(str(request.get("repair") or ""))
-    return match[0] if match else ""
 
 
 def departures_refused(
@@ -211,13 +206,7 @@ def departures_refused(
     here; their steps refuse.
     """
     return tuple(
-        refusal(
-            "disruption",
-            f"{each.host} would {each.fate}: {each.why}",
-            Place(("disruption", "reboots"), "deny"),
-            "plan a window and set disruption.reboots to allow, or take the change back",
-            each.host,
-        )
+        denied(f"{each.host} would {each.fate}: {each.why}", each.host)
         for each in forecast_departures(groups, seen)
     )
 

@@ -99,8 +99,7 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterator[Finding]:
     """Refuse another name for an existing node, since Kubernetes cannot rename one."""
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
-        recorded, host = applied.step(step.name), step.endpoint.device
-        was = parse_state(recorded.stdin).values.get("node") if recorded else None
+        host, was = step.endpoint.device, parse_state(applied.stdin(step.name)).values.get("node")
         if was and was != node_in(step):
             what = (
                 f"the node of {host} is {was}, and the file calls it {node_in(step)}: a node cannot"
@@ -115,10 +114,8 @@ def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[st
         steps = {n: step for n, step in applied.steps.items() if n.endswith(NODE_SUFFIX)}
         found = {name: parse_state(step.stdin).values.get("node") for name, step in steps.items()}
         return [node or name.removesuffix(NODE_SUFFIX) for name, node in found.items()]
-    recorded = applied.step(kubernetes.playbooks.step.name)
-    if recorded is None or not recorded.stdin:
-        return ()
-    wanted = cast("Mapping[str, object]", parse_lines(recorded.stdin).get("wanted") or {})
+    recorded = parse_lines(applied.stdin(kubernetes.playbooks.step.name))
+    wanted = cast("Mapping[str, object]", recorded.get("wanted") or {})
     return [*cast("Mapping[str, object]", wanted.get("nodes") or {})]
 
 
@@ -131,8 +128,7 @@ def choose_departures(
     """
     if step is None or kubernetes is None:
         return None
-    recorded, leaving = applied.step(STEP), leaving_nodes(kubernetes, applied)
-    stdin = recorded.stdin if recorded else ""
+    stdin, leaving = applied.stdin(STEP), leaving_nodes(kubernetes, applied)
     last = parse_leave(stdin) if stdin else step.request
     if leaving:
         return replace(step, request=replace(step.request, nodes=leaving, run=last.run + 1))
@@ -155,16 +151,14 @@ def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
 
 def leaving_refused(leaving: Sequence[str]) -> tuple[Finding, ...]:
     """Refuse departures at preview; call it only if `disruption.reboots` is `deny`."""
-    return tuple(
-        refusal(
-            "disruption",
-            f"{name} would be drained: it leaves the cluster, since the file has it no more",
-            Place(("disruption", "reboots"), "deny"),
-            "plan a window and set disruption.reboots to allow, or put it back into the file",
-            name,
-        )
-        for name in leaving
-    )
+    words = "would be drained: it leaves the cluster, since the file has it no more"
+    return tuple(denied(f"{name} {words}", name, "put it back into the file") for name in leaving)
+
+
+def denied(what: str, device: str, undo: str = "take the change back") -> Finding:
+    """Refuse that a device leaves service, since `disruption.reboots` is `deny`."""
+    fix = f"plan a window and set disruption.reboots to allow, or {undo}"
+    return refusal("disruption", what, Place(("disruption", "reboots"), "deny"), fix, device)
 
 
 def how_to_allow(count: int) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 from components.core.errors import DeviceError
-from components.kubernetes.client import Body, Calls
+from components.kubernetes.client import Answer, Body, Calls
 
 POLL_S: Final = 2.0
 """Seconds between two requests."""
@@ -58,12 +58,18 @@ class Node:
 
     def read(self) -> Body | None:
         """Return the node, or None if the cluster does not have it."""
-        answer = self.calls.call("GET", f"/api/v1/nodes/{self.name}")
-        if answer.status == _NOT_FOUND:
-            return None
-        if answer.status not in _CREATED:
-            raise DeviceError(f"the cluster does not show node {self.name}: {answer.words}")
-        return answer.body
+        what = f"the cluster does not show node {self.name}"
+        answer = self._call("GET", f"/api/v1/nodes/{self.name}", what, also=(_NOT_FOUND,))
+        return None if answer.status == _NOT_FOUND else answer.body
+
+    def _call(
+        self, verb: str, path: str, what: str, body: Body | None = None, also: tuple[int, ...] = ()
+    ) -> Answer:
+        """Send a request, and raise a DeviceError with `what` after another status."""
+        answer = self.calls.call(verb, path, body)
+        if answer.status not in {*_CREATED, *also}:
+            raise DeviceError(f"{what}: {answer.words}")
+        return answer
 
     def cordon(self, *, ends_vfs: bool) -> None:
         """Stop new pods; `ends_vfs`: the VFs go, so the node will not offer them again.
@@ -118,9 +124,8 @@ class Node:
         for pod in plugins:
             meta = pod["metadata"]
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-            answer = self.calls.call("DELETE", path)
-            if answer.status not in {*_CREATED, 202, _NOT_FOUND}:
-                raise DeviceError(f"pod {_name(pod)} cannot be restarted: {answer.words}")
+            what = f"pod {_name(pod)} cannot be restarted"
+            self._call("DELETE", path, what, also=(202, _NOT_FOUND))
         if plugins:
             self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
 
@@ -171,18 +176,13 @@ class Node:
     def sign(self, switch: str | None) -> None:
         """Record the switch before the node leaves service; None removes the record."""
         body: Body = {"metadata": {"annotations": {SWITCH: switch}}}
-        answer = self.calls.call("PATCH", f"/api/v1/nodes/{self.name}", body)
-        if answer.status not in {*_CREATED, _NOT_FOUND}:
-            raise DeviceError(f"node {self.name} cannot be marked: {answer.words}")
+        what, path = f"node {self.name} cannot be marked", f"/api/v1/nodes/{self.name}"
+        self._call("PATCH", path, what, body, also=(_NOT_FOUND,))
 
     def _patch(self, annotations: Mapping[str, str | None], *, unschedulable: bool | None) -> None:
-        body = {
-            "metadata": {"annotations": dict(annotations)},
-            "spec": {"unschedulable": unschedulable},
-        }
-        answer = self.calls.call("PATCH", f"/api/v1/nodes/{self.name}", body)
-        if answer.status not in _CREATED:
-            raise DeviceError(f"node {self.name} cannot be cordoned or freed: {answer.words}")
+        notes, spec = {"annotations": dict(annotations)}, {"unschedulable": unschedulable}
+        what, path = f"node {self.name} cannot be cordoned or freed", f"/api/v1/nodes/{self.name}"
+        self._call("PATCH", path, what, {"metadata": notes, "spec": spec})
 
     def _pods(self) -> list[Body]:
         """Return the pods to evict."""
@@ -190,9 +190,7 @@ class Node:
 
     def _all_pods(self) -> list[Body]:
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}"
-        answer = self.calls.call("GET", path)
-        if answer.status not in _CREATED:
-            raise DeviceError(f"the pods of node {self.name} cannot be listed: {answer.words}")
+        answer = self._call("GET", path, f"the pods of node {self.name} cannot be listed")
         pods = cast("list[Body]", answer.body.get("items") or [])
         return sorted(pods, key=_name)
 

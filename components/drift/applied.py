@@ -17,7 +17,7 @@ INSTANCE_STEP: Final = "-await"
 
 _ONE_EACH: Final = ("-tools", "-apply", "-exec")
 """Ends of step names; each device has at most one step with each end."""
-_RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_RELEASE: Final = ("name", "namespace", "description")
 _INPUTS: Final = "__inputs"
 """The provider's key for an object as the program requested it, next to the live one."""
@@ -101,6 +101,10 @@ class Applied:
         """Return the recorded step, or None if it was never applied."""
         return self.steps.get(name)
 
+    def stdin(self, name: str) -> str:
+        """Return the recorded stdin of a step; empty if it was never applied."""
+        return self.steps[name].stdin if name in self.steps else ""
+
 
 def device_of(name: str, devices: Iterable[str]) -> str:
     """Return the device in the name of a step or of a resource; empty without one."""
@@ -157,7 +161,7 @@ def applied_from_outputs(outputs: object) -> Applied:
             own = _steps(name, found)
             steps |= own
             within |= dict.fromkeys(own.keys() - {name}, name)
-        elif kind == _RELEASE:
+        elif kind == RELEASE:
             releases[name] = {key: _text(found.get(key)) for key in _OF_RELEASE}
         elif kind.startswith("kubernetes:"):
             objects[name] = _object(found)

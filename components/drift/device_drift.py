@@ -158,22 +158,20 @@ def asked_of_step(watched: Watched, applied: Applied) -> HostState:
 
     If both name a setting, the recorded value wins, since drift is measured from that.
     """
-    recorded = applied.step(watched.step.name)
+    recorded = applied.stdin(watched.step.name)
     wanted = overlay(watched.beside, watched.desired)
-    if recorded is None or not recorded.stdin:
-        return wanted
-    return overlay(wanted, watched.settings_in(recorded.stdin))
+    return overlay(wanted, watched.settings_in(recorded)) if recorded else wanted
 
 
 def drift_of_step(
     watched: Watched, applied: Applied, facts: HostState | Unreachable | None
 ) -> DeviceDrift:
     """Compare the last applied settings of a step with the device."""
-    recorded = applied.step(watched.step.name)
-    if recorded is None or not recorded.stdin:
+    recorded = applied.stdin(watched.step.name)
+    if not recorded:
         return make_drift(watched.device, watched.step.name, facts, (), edited=True, note=None)
-    was = watched.settings_in(recorded.stdin)
-    note = parse_state(recorded.stdin).values.get("repair", "")
+    was = watched.settings_in(recorded)
+    note = parse_state(recorded).values.get("repair", "")
     found = diff_settings(facts, was) if isinstance(facts, HostState) else ()
     edited = not matches(watched.desired.render(), was.render())
     return make_drift(watched.device, watched.step.name, facts, found, edited=edited, note=note)

@@ -161,7 +161,7 @@ def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
 
 def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
     """The settings to read of a switch: wanted ones, applied ones, and those that guards check."""
-    was, asked = _last_applied(plan, applied), plan.desired
+    was, asked = last_applied(plan, applied), plan.desired
     if was is not None:
         asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
     return with_guarded_settings(asked) if plan.guarded is not None else asked
@@ -174,7 +174,8 @@ def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan
     return tuple(plan.model_copy(update={"waves": ()}) for plan in plans)
 
 
-def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
+def last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
+    """The state last applied to a switch; None if it was never updated."""
     recorded = applied.step(plan.step)
     return applied_switch(recorded)[0] if recorded and recorded.stdin else None
 
@@ -185,14 +186,14 @@ def foreign_settings_of(
     """The foreign settings of a switch that break our traffic."""
     if not isinstance(facts, SwitchState):
         return ()
-    was = _last_applied(plan, applied) or SwitchState()
+    was = last_applied(plan, applied) or SwitchState()
     look = Look(plan.os, facts, plan.desired, was, port_order(plan))
     return find_foreign_settings(plan.guarded, look)
 
 
 def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
     """The networks that the switches of a site announce, as far as they were applied."""
-    held = {plan.name: (plan.desired.bgp, _last_applied(plan, applied)) for plan in plans}
+    held = {plan.name: (plan.desired.bgp, last_applied(plan, applied)) for plan in plans}
     given = {name: was.bgp for name, (_, was) in held.items() if was is not None and was.bgp}
     return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
 
@@ -201,7 +202,7 @@ def routing_faults(
     plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None, networks: Networks
 ) -> tuple[RoutingFault, ...]:
     """The routed links of a switch that carry no routes, or fewer than the file says."""
-    was = _last_applied(plan, applied)
+    was = last_applied(plan, applied)
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
         return ()
     links = plan.links.model_copy(update={"networks": networks})

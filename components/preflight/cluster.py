@@ -1,26 +1,46 @@
-"""Check an existing cluster before the first update: version, permissions, and installed parts."""
+"""Check an existing cluster before the first update, and list the permissions that an update needs.
+
+Those are for sudoers, switch roles, and a cluster's kubeconfig.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import yaml
+
+from components.catalogue.cluster_parts import TABLE
 from components.core.errors import DeviceError, UnreachableError
-from components.core.problem import Finding, Severity, on_device
+from components.core.plain_text import shortened
+from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
 from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.read import AT_ONCE
-from components.kubernetes.manifest import map_at
+from components.kubernetes.manifest import Body, map_at
 from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.rights import (
+    LOOKS,
+    RBAC,
+    READS,
+    Right,
+    joined,
+    of_charts,
+    of_jobs,
+    of_object,
+    role_of,
+)
 from components.model.cluster import ClusterSpec
+from components.model.owners import owners_of
+from components.model.places import each_ssh
+from components.model.worker_kinds import crusoe_of
 from components.plan.make import ClusterPlan
-from components.preflight.rights import Right, reviews_of, rights_of
-from components.update.cluster import judge_existing
+from components.update.cluster import judge_existing, tried_pods
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CREATED: Final = 201
@@ -30,42 +50,37 @@ _MOST: Final = 6
 
 
 def look_at_cluster(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, kubeconfig: str
-) -> tuple[Finding, ...]:
-    """Check an existing cluster's version, permissions and parts; skip a cluster of our own."""
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Check an existing cluster's version, permissions and parts; skip a cluster of our own.
+
+    A missing kubeconfig is reported elsewhere.
+    """
     kubernetes = plan.kubernetes
     if kubernetes is None or kubernetes.existing is None:
-        return ()
+        return
+    if not (kubeconfig := secrets.get(kubernetes.existing.kubeconfig_secret)):
+        return
     try:
         check_existing(kubernetes, kubeconfig)
         text = choose_context(kubeconfig, kubernetes.existing.context, kubernetes.cluster)
         calls = KubernetesCalls(text)
-        if lacks := tuple(_judge_rights(_denied(calls, rights_of(spec, plan)))):
-            return lacks
-        found = judge_existing(spec, plan, applied, calls)
-        return tuple(replace(each, device=CLUSTER) for each in found)
-    except UnreachableError as error:
-        return (_lack("api", "the cluster's API is not reached.", error, "unreachable"),)
+        if denied := _denied(calls, rights_of(spec, plan)):
+            what = "the kubeconfig's user lacks permissions for an update."
+            actual = f"may not {shortened([each.words() for each in denied], _MOST, '; ')}"
+            wanted = "the rights of `railyard rbac SITE`"
+            fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
+            yield on_device(CLUSTER, "rights", what, actual, wanted, fix)
+            return
+        for each in judge_existing(spec, plan, applied, calls):
+            yield replace(each, device=CLUSTER)
     except DeviceError as error:
-        return (_lack("api", "the cluster is not as the file says.", error, "error"),)
-
-
-def _lack(cause: str, what: str, error: Exception, severity: Severity) -> Finding:
-    words, _, fix = str(error).partition("\n  fix    ")
-    default = "look at the secret kubeconfig, and at the way to its server"
-    return on_device(CLUSTER, cause, what, words, "a cluster to use", fix or default).rated(
-        severity
-    )
-
-
-def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
-    if denied:
-        shown = "; ".join(each.words() for each in denied[:_MOST])
-        more = f"; and {len(denied) - _MOST} more" if len(denied) > _MOST else ""
-        what = "the kubeconfig's user lacks permissions for an update."
-        actual = f"may not {shown}{more}"
-        fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
-        yield on_device(CLUSTER, "rights", what, actual, "the rights of `railyard rbac SITE`", fix)
+        away = isinstance(error, UnreachableError)
+        what = "the cluster's API is not reached" if away else "the cluster is not as the file says"
+        words, _, fix = str(error).partition("\n  fix    ")
+        fix = fix or "look at the secret kubeconfig, and at the way to its server"
+        found = on_device(CLUSTER, "api", f"{what}.", words, "a cluster to use", fix)
+        yield found.rated("unreachable") if away else found
 
 
 def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:
@@ -133,3 +148,142 @@ def read_version(kubeconfig: str) -> str:
             f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
         )
     return str(answer.body["gitVersion"])
+
+
+def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
+    """Return the permissions for an update, its readings and its acceptance, once each."""
+    return tuple(sorted(joined(_rights(spec, plan))))
+
+
+def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+    for group, resource in LOOKS:
+        yield Right("", group, resource, (), READS)
+    for part, row in TABLE.items():
+        if row.status is not None and owners_of(spec)[part] != "none":
+            group, _, resource = row.status.path.removeprefix("/apis/").split("/")
+            yield Right("", group, resource, (), READS)
+    for manifest in plan.manifests:
+        yield from of_object(manifest.body)
+    for namespace, _ in tried_pods(plan):
+        yield Right(namespace, "", "pods", (), ("create",))
+    yield from of_charts(chart.namespace for chart in plan.operators.charts)
+    yield from of_jobs(spec, plan.acceptance.objects)
+    yield from _of_nodes(spec, plan)
+
+
+def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+    """Yield the rights for labels, cordons, evictions and restarts of device plugins.
+
+    These pods may be in any namespace.
+    """
+    yield Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
+    if plan.reboots:
+        yield Right("", "", "pods/eviction", (), ("create",))
+        yield Right("", "", "pods", (), ("delete",))
+
+
+def reviews_of(right: Right) -> Iterator[Mapping[str, str]]:
+    """Yield the SelfSubjectAccessReviews for a right, one per verb and name."""
+    resource, _, part = right.resource.partition("/")
+    for verb in right.verbs:
+        for name in right.names or ("",):
+            asked = {"verb": verb, "group": right.group, "resource": resource}
+            asked |= {"subresource": part} if part else {}
+            asked |= {"namespace": right.namespace} if right.namespace else {}
+            yield asked | ({"name": name} if name else {})
+
+
+SWITCH_ROLES: Final = {
+    "onyx": "capability admin (user manual, User Management and Security Commands)",
+    "mlnxos": "capability admin (user manual, User Management and Security Commands)",
+    "cumulus": "role system-admin, or groups sudo and nvapply (Cumulus Linux 5.8, User Accounts)",
+    "eos": "privilege 15 and role network-admin, or a role that permits enable, configure session,"
+    " show and copy (unproven: no source at a named release)",
+    "sonic": "group sudo, whose members SONiC asks for no password: every write is `sudo config` or"
+    " `sudo sonic-cfggen`, with new arguments each time",
+}
+_EQUAL_TO_ROOT: Final = (
+    "# This is equal to root: each step runs `timeout DEADLINE sh -c TEXT`, and TEXT differs with",
+    "# each step and release, so sudo cannot hold it to a list. These lines only keep out",
+    "# every other program under sudo, and every other user than root.",
+)
+
+
+def render_logins(spec: ClusterSpec) -> str:
+    """Render the sudoers lines for each group of hosts, and the role for each switch."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, ssh, path in each_ssh(spec):
+        if path[0] in {"hosts", "environment"}:
+            lines = sudoers(spec, ssh.user, asks=ssh.sudo_password is not None)
+            groups.setdefault(lines, []).append(name)
+    if (provision := crusoe_of(spec)) is not None:
+        groups[sudoers(spec, provision.ssh_user, asks=False)] = ["every instance"]
+    text: list[str] = []
+    for lines, hosts in groups.items():
+        where = "/etc/sudoers.d/railyard, with visudo -f" if lines else "no sudo: root logs in"
+        text += [f"# {', '.join(hosts)}: {where}", *lines]
+    text += _EQUAL_TO_ROOT if any(groups) else ()
+    text += (
+        f"# {switch.name} ({switch.os}), {switch.ssh.user}: {SWITCH_ROLES[switch.os]}"
+        for switch in spec.switches
+    )
+    return "".join(f"{line}\n" for line in text)
+
+
+def sudoers(spec: ClusterSpec, user: str, *, asks: bool) -> tuple[str, ...]:
+    """Return one user's sudoers lines: exactly the programs that sudo starts.
+
+    With a password the program is `sh`, which shows that sudo accepted the password
+    (`components/remote/sudo.py`). Ansible's become starts `/bin/sh -c` too (its plugin `sudo`), and
+    the containers' MPI launcher `docker exec` (`components/containers/scripts/mpicont.sh`).
+    """
+    if user == "root":
+        return ()
+    own = ["/bin/sh" if asks else "/usr/bin/timeout"]
+    if spec.kubespray is not None and not asks:
+        own.append("/bin/sh")
+    lines = [f"{user} ALL=(root) {'' if asks else 'NOPASSWD: '}{', '.join(own)}"]
+    if spec.containers is not None:
+        lines.append(f"{user} ALL=(root) NOPASSWD: /usr/bin/docker")
+    return tuple(lines)
+
+
+NAME: Final = "railyard"
+
+
+def render_rbac(
+    cluster: str, rights: Iterable[Right], user: str, namespaces: Iterable[Body]
+) -> str:
+    """Render the manifest: namespaces that an update would create, roles, and their bindings.
+
+    `user` is a user's name, or `NAMESPACE:NAME` of a service account. `namespaces` are the site's
+    own ones, which must exist before their roles.
+    """
+    documents = [*_documents(tuple(rights), user, tuple(namespaces))]
+    head = (
+        f"# The rights that Railyard needs in the cluster of {cluster}, and no others.\n"
+        "# kubectl apply -f FILE as an administrator; `railyard preflight` asks for each right.\n"
+    )
+    return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+
+
+def _documents(
+    rights: tuple[Right, ...], user: str, namespaces: tuple[Body, ...]
+) -> Iterator[Body]:
+    yield from namespaces
+    place, _, account = user.rpartition(":")
+    if place:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": account, "namespace": place},
+        }
+    for namespace in sorted({each.namespace for each in rights}):
+        yield from role_of(NAME, namespace, rights, _subject(user))
+
+
+def _subject(user: str) -> Body:
+    place, _, name = user.rpartition(":")
+    if place:
+        return {"kind": "ServiceAccount", "name": name, "namespace": place}
+    return {"kind": "User", "name": name, "apiGroup": RBAC}

@@ -224,37 +224,37 @@ def _disk(case: _Case) -> Iterator[Finding]:
 
 
 def _packages(case: _Case) -> Iterator[Finding]:
-    if half := case.fact("half_installed"):
-        yield case.find(
+    dnf = case.fact("packages") == "dnf"
+    finish = (
+        "dnf check; dnf remove --duplicates" if dnf else "dpkg --configure -a; apt-get -f install"
+    )
+    units = "dnf-automatic.timer packagekit" if dnf else "unattended-upgrades apt-daily"
+    severity = "error" if case.wants.packages else "warning"
+    for fact, cause, what, wanted, fix in (
+        (
+            "half_installed",
             "half-installed",
             "packages are half installed, and no other can be installed before they are finished.",
-            half,
             "none",
-            "dnf check; dnf remove --duplicates"
-            if case.fact("packages") == "dnf"
-            else "dpkg --configure -a; apt-get -f install",
-            "error" if case.wants.packages else "warning",
-        )
-    if damage := case.fact("package_db"):
-        yield case.find(
+            "dnf check; dnf remove --duplicates" if dnf else finish,
+        ),
+        (
+            "package_db",
             "package-db",
             "the database of installed packages is damaged.",
-            damage,
             "`rpm --verifydb` that ends well",
             "rpm --rebuilddb",
-            "error" if case.wants.packages else "warning",
-        )
-    if holder := case.fact("lock"):
-        yield case.find(
+        ),
+        (
+            "lock",
             "package-lock",
             "another process holds the lock of the package manager.",
-            holder,
             "free",
-            "wait for it, or stop it: systemctl stop dnf-automatic.timer packagekit"
-            if case.fact("packages") == "dnf"
-            else "wait for it, or stop it: systemctl stop unattended-upgrades apt-daily",
-            "error" if case.wants.packages else "warning",
-        )
+            f"wait for it, or stop it: systemctl stop {units}",
+        ),
+    ):
+        if actual := case.fact(fact):
+            yield case.find(cause, what, actual, wanted, fix, severity)
     if case.wants.packages and not case.fact("packages"):
         what = "there is neither apt-get nor dnf, and the file asks for packages."
         fix = "take another system, or install the packages yourself and take them out of the file"

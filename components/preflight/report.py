@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Final
+from typing import Final, TypeAlias
 
 from components.acceptance.report.pictures import page, section, table
-from components.core.plain_text import counted
+from components.core.plain_text import counted, shortened
 from components.core.problem import Finding, Severity, exit_code, finding_json, label_rows, rows_of
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "error", "warning")
@@ -24,16 +24,8 @@ _SHOWN: Final = 8
 """Most devices that a text lists for one cause; JSON and HTML list all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One cause, with all its devices."""
-
-    findings: tuple[Finding, ...]
-
-    @property
-    def first(self) -> Finding:
-        """The finding that supplies the words for the group."""
-        return self.findings[0]
+Group: TypeAlias = list[Finding]
+"""The findings of one cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +45,8 @@ class Neighbors:
         if self.note.startswith("not known"):
             return f"BGP neighbours {self.note}"
         words = f"{self.up} of {self.planned} BGP neighbours up"
-        names = ", ".join(self.down[:_SHOWN])
-        more = f" and {len(self.down) - _SHOWN} more" if len(self.down) > _SHOWN else ""
-        return words + (f"; {self.note}" if self.note else f"; not: {names}{more}" * bool(names))
+        down = f"not: {shortened(self.down, _SHOWN)}" if self.down else ""
+        return "; ".join(filter(None, (words, self.note or down)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +74,12 @@ class Preflight:
         return sum(each.severity == severity for each in self.findings)
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> list[Group]:
         """Findings grouped by cause and fix, the worst first."""
-        found: dict[tuple[str, ...], list[Finding]] = {}
+        found: dict[tuple[str, ...], Group] = {}
         for each in self.findings:
             found.setdefault((each.severity, each.rule, each.what, each.fix), []).append(each)
-        groups = [Group(tuple(each)) for each in found.values()]
-        return tuple(sorted(groups, key=lambda group: ORDER.index(group.first.severity)))
+        return sorted(found.values(), key=lambda group: ORDER.index(group[0].severity))
 
     @property
     def summary(self) -> str:
@@ -117,12 +107,11 @@ def _left_out(found: Preflight) -> Iterator[str]:
         (found.no_login, "nothing logs in to them (login: none)"),
     ):
         if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            yield f"not read: {', '.join(names[:_SHOWN])}{more}; {why}."
+            yield f"not read: {shortened(names, _SHOWN)}; {why}."
 
 
 def _group(group: Group) -> str:
-    first = group.first
+    first = group[0]
     mark = "" if first.severity == "error" else f" ({first.severity})"
     return "\n".join(
         [f"{first.rule}{mark}: {first.what}", *_devices(group), f"  fix    {first.fix}"]
@@ -130,10 +119,10 @@ def _group(group: Group) -> str:
 
 
 def _devices(group: Group) -> Iterator[str]:
-    shown = group.findings[:_SHOWN]
+    shown = group[:_SHOWN]
     width = max(len(each.device) for each in shown)
     yield from label_rows([row for each in shown for row in rows_of(each, width)])
-    if (left := len(group.findings) - _SHOWN) > 0:
+    if (left := len(group) - _SHOWN) > 0:
         yield f"         and {left} more"
 
 
@@ -187,17 +176,12 @@ def _head(found: Preflight) -> str:
 
 def _overview(found: Preflight) -> str:
     rows = [
-        f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.rule)}</td>'
-        f"<td>{_words(group.first.what)}</td><td>{escape(_names(group))}</td></tr>"
+        f'<tr><td class="cause">{_badge(group[0].severity)} {escape(group[0].rule)}</td>'
+        f"<td>{_words(group[0].what)}</td>"
+        f"<td>{escape(shortened([each.device or SITE for each in group], _SHOWN_NAMES))}</td></tr>"
         for group in found.groups
     ]
     return table(("Cause", "What is wrong", "Where"), rows) if rows else ""
-
-
-def _names(group: Group) -> str:
-    names = [each.device or SITE for each in group.findings]
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return ", ".join(names[:_SHOWN_NAMES]) + more
 
 
 def _words(text: str) -> str:
@@ -210,12 +194,12 @@ def _badge(severity: Severity) -> str:
 
 
 def _cause(group: Group) -> str:
-    first = group.first
+    first = group[0]
     rows = (
         f'<tr><td class="name">{escape(each.device or SITE)}</td>'
         f"<td><code>{escape(each.actual or '; '.join(rows_of(each)))}</code></td>"
         f"<td><code>{escape(each.wanted)}</code></td></tr>"
-        for each in group.findings
+        for each in group
     )
     return section(
         f"{_badge(first.severity)} {escape(first.rule)}",

@@ -34,9 +34,13 @@ from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
-from components.preflight.artefacts import charts_without_images
+from components.preflight.artefacts import (
+    charts_without_images,
+    fetched_here,
+    look_at_store,
+    look_here,
+)
 from components.preflight.cluster import look_at_cluster
-from components.preflight.here import fetched_here, look_at_store, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
     judge_files,
@@ -53,24 +57,21 @@ from components.project.engine import HERE
 from components.remote.host_session import HostSession
 from components.remote.step import Endpoint, env_name, render_remote_command
 from components.remote.tools import strip_comments
-from components.update.decide import judge_drift
-from components.update.judges import judge_situation
+from components.update.decide import judge_drift, judge_situation
 from components.update.observe import Looks, observe_site, refusal_words
 from components.update.secrets import secret_names
 from components.update.seen import Seen, Situation
 
 
-def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
+def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     """Check that kubespray can run here, by the same preparation as an update.
 
     Tree and environment stay in this user's cache for the update; no playbook runs.
 
     A site without kubespray is skipped.
     """
-    return tuple(_look(spec, project)) if spec.kubespray is not None else ()
-
-
-def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
+    if spec.kubespray is None:
+        return
     request = plan_request(spec, "")
     source, wanted = request.source, request.wanted
     if source.kind == "path":
@@ -84,9 +85,8 @@ def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
         make_environment(str(project / request.requirements), request.python)
     except RailyardError as error:
         what = "the Python environment of kubespray cannot be made."
-        yield _lacking_playbook(
-            "kubespray-environment", what, error, "its requirements, with their hashes"
-        )
+        needs = "its requirements, with their hashes"
+        yield _lacking_playbook("kubespray-environment", what, error, needs)
     if shutil.which("ssh") is None:
         what = "this machine lacks ssh, which Ansible needs to reach the nodes."
         fix = "apt-get install openssh-client"
@@ -112,32 +112,28 @@ _WHAT: Mapping[Topic, str] = {
 
 
 def look_at_cloud(
-    plan: CloudPlan, secrets: Mapping[str, str], applied: Applied
-) -> tuple[Finding, ...]:
+    plan: CloudPlan | None, secrets: Mapping[str, str], applied: Applied
+) -> Iterator[Finding]:
     """Report refusals of an update's first cloud step, in its words, without changes."""
+    if plan is None:
+        return
     recorded = applied.step(PREFLIGHT_STEP)
     previous = previous_of_text(recorded.stdout if recorded else "")
     try:
         api = open_api(plan.api, secrets, OBSERVE_PATIENCE)
         lacks = look(api, plan.preflight, previous)
     except CloudError as error:
-        return (_unread(error),)
-    return tuple(_lack(topic, words) for topic, words in lacks)
-
-
-def _lack(topic: Topic, words: str) -> Finding:
-    actual, _, fix = words.partition(": ")
+        what, words = "the cloud's API does not list its objects.", " ".join(str(error).split())
+        fix = "look at environment.provision and at the two secrets of its API"
+        # A refusal is an answer: the keys are wrong or lack permission.
+        severity = "error" if error.status in {401, 403} else "unreachable"
+        yield on_device(CLOUD, "cloud-api", what, words, "an answer", fix).rated(severity)
+        return
     default = "correct environment.provision, or compare it with the cloud's console"
-    return on_device(CLOUD, f"cloud-{topic}", _WHAT[topic], actual, "as planned", fix or default)
-
-
-def _unread(error: CloudError) -> Finding:
-    words = " ".join(str(error).split())
-    what = "the cloud's API does not list its objects."
-    fix = "look at environment.provision and at the two secrets of its API"
-    # A refusal is an answer: the keys are wrong or lack permission.
-    severity = "error" if error.status in {401, 403} else "unreachable"
-    return on_device(CLOUD, "cloud-api", what, words, "an answer", fix).rated(severity)
+    for topic, words in lacks:
+        actual, _, fix = words.partition(": ")
+        what, fix = _WHAT[topic], fix or default
+        yield on_device(CLOUD, f"cloud-{topic}", what, actual, "as planned", fix)
 
 
 HOST_DEADLINE_S: Final = 180.0
@@ -208,43 +204,32 @@ def run_preflight(
         looks = Looks(asked.ask_host, asked.read_switch)
         seeing = pool.submit(observe_site, plan, secrets, applied, looks)
         looked = [pool.submit(look_here, reach, e, lock, project) for e in fetched_here(reach)]
-        cluster = pool.submit(_cluster, spec, plan, secrets, applied)
-        playbooks = pool.submit(look_at_kubespray, spec, project)
-        cloud = pool.submit(_cloud, plan, secrets, applied)
-        store = pool.submit(look_at_store, spec.evidence_store, plan.stack, secrets)
-        seen, looked = seeing.result(), [*looked, cluster, playbooks, cloud, store]
-        others = [found for each in looked for found in each.result()]
-    drifts = judge_drift(plan, applied, seen)
+        others = (
+            look_at_cluster(spec, plan, applied, secrets),
+            look_at_kubespray(spec, project),
+            look_at_cloud(plan.cloud, secrets, applied),
+            look_at_store(spec.evidence_store, plan.stack, secrets),
+        )
+        looked += [pool.submit(tuple[Finding, ...], each) for each in others]
+        seen, found = seeing.result(), [found for each in looked for found in each.result()]
+    devices, drifts = _devices(spec), judge_drift(plan, applied, seen)
     findings = (
         *_missing_secrets(spec, secrets),
-        *(found for name in _devices(spec) for found in _judge(name, spec, plan, seen, asked)),
+        *_judge(devices, spec, plan, seen, asked),
         *judge_links(plan.switches, applied, seen),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *_unknown_images(spec, lock),
-        *others,
+        *found,
     )
     unmade = tuple(
         host.name
         for host in spec.reached
         if has_placeholder(host.way.address) and host.name not in seen.devices
     )
-    looked = tuple(name for name in _devices(spec) if name not in unmade)
+    read = tuple(name for name in devices if name not in unmade)
     no_login = tuple(host.name for host in spec.unreached)
     bgp = tuple(list_neighbors(plan.switches, applied, seen))
-    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
-
-
-def _cluster(
-    spec: ClusterSpec, plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
-) -> tuple[Finding, ...]:
-    if plan.kubernetes is None or plan.kubernetes.existing is None:
-        return ()
-    kubeconfig = secrets.get(plan.kubernetes.existing.kubeconfig_secret)
-    return look_at_cluster(spec, plan, applied, kubeconfig) if kubeconfig else ()
-
-
-def _cloud(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> tuple[Finding, ...]:
-    return look_at_cloud(plan.cloud, secrets, applied) if plan.cloud else ()
+    return Preflight(spec.name, read, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
 
 
 def _devices(spec: ClusterSpec) -> tuple[str, ...]:
@@ -258,11 +243,8 @@ def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[
     for name in secret_names(spec):
         if not secrets.get(name):
             what = f"the secret {name} is not known."
-            fix = (
-                f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
-                " environment"
-            )
-            yield on_device(HERE, f"secret-{name}", what, "none", "a value", fix)
+            fix = f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
+            yield on_device(HERE, f"secret-{name}", what, "none", "a value", f"{fix} environment")
 
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
@@ -275,31 +257,25 @@ def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
 
 
 def _judge(
-    name: str, spec: ClusterSpec, plan: ClusterPlan, seen: Seen, asked: _Asked
+    devices: tuple[str, ...], spec: ClusterSpec, plan: ClusterPlan, seen: Seen, asked: _Asked
 ) -> Iterator[Finding]:
-    """Judge one device; report an unread device only as such."""
-    facts = seen.devices.get(name)
-    if isinstance(facts, Unreachable):
-        yield judge_session(name, facts)
-        return
-    if name in asked.switches:
-        yield from _judge_fabric(name, spec, asked.switches[name])
-    settings: Mapping[str, str] = facts.values if isinstance(facts, HostState) else {}
-    for hypervisor in plan.hypervisors:
-        if hypervisor.name == name:
-            yield from judge_hypervisor(hypervisor, settings)
-    for host in plan.hosts:
-        if host.name == name:
-            yield from _judge_answers(host, settings, asked, guests=bool(spec.hypervisors))
-
-
-def _judge_fabric(name: str, spec: ClusterSpec, identity: Identity) -> Iterator[Finding]:
-    for switch in spec.switches:
-        if switch.name == name:
-            yield from judge_switch(switch, identity)
-    ufm = spec.infiniband.ufm if spec.infiniband else None
-    if ufm is not None and ufm.name == name:
-        yield from judge_ufm(ufm, identity)
+    """Judge each device; report an unread device only as such."""
+    hypervisors = {each.name: each for each in plan.hypervisors}
+    hosts = {each.name: each for each in plan.hosts}
+    switches = {each.name: each for each in spec.switches}
+    for name in devices:
+        facts = seen.devices.get(name)
+        settings = facts.values if isinstance(facts, HostState) else {}
+        if isinstance(facts, Unreachable):
+            yield judge_session(name, facts)
+        elif name in hypervisors:
+            yield from judge_hypervisor(hypervisors[name], settings)
+        elif name in hosts:
+            yield from _judge_answers(hosts[name], settings, asked, guests=bool(spec.hypervisors))
+        elif name in asked.switches and name in switches:
+            yield from judge_switch(switches[name], asked.switches[name])
+        elif name in asked.switches and spec.infiniband and spec.infiniband.ufm:
+            yield from judge_ufm(spec.infiniband.ufm, asked.switches[name])
 
 
 def _judge_answers(

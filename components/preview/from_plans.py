@@ -10,7 +10,7 @@ from components.core.key_values import HostState
 from components.core.problem import render_finding, render_path
 from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
-from components.fabric.edit import MARKS, applied_switch, preview_switch, render_waves
+from components.fabric.edit import MARKS, last_applied, preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.hosts.preview import class_changes
@@ -46,17 +46,8 @@ from components.update.servers import (
 
 def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
     """Return the last applied state of each device of a plan that has a record."""
-    found: dict[str, Facts] = {}
-    for switch in plan.switches:
-        recorded = applied.step(switch.step)
-        if recorded is not None and recorded.stdin:
-            found[switch.name] = applied_switch(recorded)[0]
+    found = {each.name: was for each in plan.switches if (was := last_applied(each, applied))}
     return {**found, **known_hosts(plan, {}, applied)}
-
-
-def _in_service(state: HostState) -> HostState:
-    """Assume that the host runs jobs, since no device was read."""
-    return HostState({**state.values, IN_SERVICE: "yes"})
 
 
 def predict_interruptions(
@@ -136,7 +127,8 @@ def preview_plans(
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
     facts: dict[str, Facts] = {each.name: each.desired for each in before.switches}
-    facts |= {host.name: _in_service(host.desired) for host in before.hosts}
+    for host in before.hosts:  # assume that it runs jobs, since no device was read
+        facts[host.name] = HostState({**host.desired.values, IN_SERVICE: "yes"})
     facts = {new.get(name, name): each for name, each in facts.items()}
     recorded = as_recorded(before).follow(spec)
     upgrades = predict_upgrades(spec, after, recorded)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Final
 
-from components.core.plain_text import code_block, code_span, indented, one_line
+from components.core.plain_text import code_block, code_span, counted, indented, one_line
 from components.fabric.effects import group_settings
-from components.preview.items import Change, ChangeGroup, Kind, group_changes
+from components.preview.items import Change, Kind, group_changes
 
 MARKER = "<!-- railyard-preview -->"
 """First line of the Markdown form: a pipeline finds the comment by it and edits it in place."""
@@ -133,7 +133,7 @@ def _at_most(lines: list[str]) -> list[str]:
 def _by_kind(preview: Preview) -> Iterator[tuple[Kind, list[list[str]]]]:
     found: dict[Kind, list[list[str]]] = {}
     for group in group_changes(preview.edits):
-        found.setdefault(group.kind, []).append(_block(group, preview.ports or {}))
+        found.setdefault(group[0].kind, []).append(_block(group, preview.ports or {}))
     yield from found.items()
 
 
@@ -143,25 +143,19 @@ def _count(preview: Preview, kind: Kind) -> str:
     return ", ".join(f"{count} {_VERBS[verb]}" for verb, count in counts.items() if count)
 
 
-def _block(group: ChangeGroup, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _block(group: Sequence[Change], ports: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a headline, then each changed setting with its old and new value."""
-    names = ", ".join(group.subjects)
-    if group.verb != "change":
-        many = len(group.settings)
-        return [f"{names}: {_VERBS[group.verb]}, {many} setting{'' if many == 1 else 's'}"]
-    order = ports.get(group.subjects[0], {})
+    names, first = ", ".join(each.subject for each in group), group[0]
+    if first.verb != "change":
+        return [f"{names}: {_VERBS[first.verb]}, {counted(len(first.settings), 'setting')}"]
     words = {
         (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
-        for each in group.settings
+        for each in first.settings
     }
-    return [f"{names}:", *_settings(words, order)]
-
-
-def _settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) -> Iterator[str]:
-    whole = {key: said for key, said in words.items() if not key[0]}
-    yield from (f"  {setting}: {said}" for (_, setting), said in whole.items())
+    whole = [f"{setting}: {said}" for (place, setting), said in words.items() if not place]
     placed = {key: said for key, said in words.items() if key[0]}
-    yield from (f"  {line}" for line in group_settings(placed, order))
+    lines = (*whole, *group_settings(placed, ports.get(first.subject, {})))
+    return [f"{names}:", *(f"  {line}" for line in lines)]
 
 
 def _short(value: str) -> str:

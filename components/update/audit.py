@@ -22,7 +22,7 @@ from components.model.texts import fold_names
 from components.plan.make import ClusterPlan
 from components.remote.lines import render_lines
 from components.remote.step import env_name, render_request
-from components.update.cluster import judge_cluster, manifests_of
+from components.update.cluster import judge_cluster
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
 from components.update.seen import Seen
@@ -140,7 +140,7 @@ def as_planned(plan: ClusterPlan) -> Applied:
         each.release: {"name": each.release, "namespace": each.namespace, "description": ""}
         for each in plan.operators.charts
     }
-    objects = {each.resource_name: dict(each.body) for each in manifests_of(plan)}
+    objects = {each.resource_name: dict(each.body) for each in plan.manifests}
     return Applied(steps, objects, releases)
 
 

@@ -53,11 +53,6 @@ _LONGEST: Final = 400
 """Characters of a repair note, which a preview shows."""
 
 
-def manifests_of(plan: ClusterPlan) -> tuple[Manifest, ...]:
-    """Return every object of the plan."""
-    return plan.manifests
-
-
 def asked_of_cluster(
     plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
 ) -> Asked | None:
@@ -78,7 +73,7 @@ def asked_of_cluster(
     else:
         # `watch` is not in the digest: its edit in the file is no drift.
         watch = {each.resource_name for each in plan.jobs.watch}
-        made = [each.body for each in manifests_of(plan) if each.resource_name not in watch]
+        made = [each.body for each in plan.manifests if each.resource_name not in watch]
         made += [body for name, body in applied.objects.items() if name in watch]
         objects = tuple(_with_login(plan, body, secrets) for body in made)
         releases = [(chart.release, chart.namespace) for chart in plan.operators.charts]
@@ -185,8 +180,7 @@ def cluster_notes(
     for chart in plan.operators.charts:
         step = restore_step_name(chart.release)
         own = [each for each in drift.objects if each.release == chart.release and each.ours]
-        recorded = applied.step(step)
-        last = str(parse_lines(recorded.stdin).get("repair", "")) if recorded else ""
+        last = str(parse_lines(applied.stdin(step)).get("repair", ""))
         words = "; ".join(map(str, own))[:_LONGEST]
         found[step] = next_note(last, words) if words else last
         found[chart.release] = _description(applied, drift, chart.release)
@@ -205,7 +199,7 @@ def _object_notes(
 ) -> Iterator[tuple[str, str]]:
     """Yield each object's drift as a note, or its last note if it has not drifted."""
     changed = {each.name: each for each in drift.objects if each.ours and not each.release}
-    for each in manifests_of(plan):
+    for each in plan.manifests:
         last = str(annotations_of(applied.objects.get(each.resource_name, {})).get(REPAIR, ""))
         metadata = cast("Body", each.body["metadata"])
         place = metadata.get("namespace", "default")
@@ -278,7 +272,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
         owners=owners_of(spec),
         objects=tuple(
             (part_of(each), each.body)
-            for each in manifests_of(plan)
+            for each in plan.manifests
             if not each.kind.endswith("Patch") and each.kind not in _SHARED
         ),
         attachments=tuple(_attachments_of_others(spec)),
@@ -341,7 +335,7 @@ def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
     found: dict[str, tuple[int, Body]] = {}
     jobs = (probe.job for probe in plan.acceptance.probes if probe.job)
     probes = (body for job in jobs for body in job.objects)
-    for body in (*(each.body for each in manifests_of(plan)), *probes):
+    for body in (*(each.body for each in plan.manifests), *probes):
         namespace = str(map_at(body, "metadata").get("namespace") or "default")
         for pod in pods_in(body):
             asks = _asks(pod)

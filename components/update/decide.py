@@ -1,4 +1,7 @@
-"""Decide from the observed state: repair notes, refusals, and whether to run acceptance again."""
+"""Decide from the observed state: repair notes, refusals, and whether to run acceptance again.
+
+A new kind of refusal is one function of a `Situation`, and one row of `JUDGES`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from typing import Final
 
 from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.cloud.observe import cloud_drift, with_generations
+from components.core.judge import Judge, When, describe
 from components.core.key_values import HostState
 from components.core.plain_text import matches
 from components.core.problem import Finding, refusal
 from components.disruption.forecast import departure_notes, forecast_departures
-from components.disruption.leave_plan import choose_departures, leaving_nodes
-from components.drift.applied import Applied, AppliedStep
+from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes
+from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Watched, drift_of_step
 from components.fabric.cabling import Networks, find_wrong_cables
 from components.fabric.edit import (
@@ -29,6 +33,7 @@ from components.fabric.state import SwitchState, diff_states
 from components.hosts.harms import find_foreign_settings
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
+from components.hosts.preview import hosts_refused, judge_settings
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.look import ClusterDrift
 from components.kubernetes.manifest import HELD
@@ -38,10 +43,29 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep, render_step_command
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
+from components.update.identity import judge_identity
+from components.update.pieces import judge_moved
 from components.update.proof import Accept, is_asked, last_run, passed, proven_repairs, repairs_of
-from components.update.refusals import exec_notes
+from components.update.refusals import (
+    exec_notes,
+    judge_alignment,
+    judge_api,
+    judge_balancers,
+    judge_disruptions,
+    judge_executors,
+    judge_first_install,
+    judge_guards,
+    judge_losses,
+    judge_playbooks,
+)
 from components.update.seen import Facts, Seen, Situation
-from components.update.servers import choose_upgrades, with_ahead
+from components.update.servers import (
+    choose_upgrades,
+    judge_quorum,
+    judge_roles,
+    judge_upgrades,
+    with_ahead,
+)
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
@@ -163,8 +187,11 @@ def _repair_notes(
     notes |= departure_notes(plan.reboots, hosts, applied)
     notes |= _tools_notes(plan, applied, hosts)
     access = plan.kubernetes.access if plan.kubernetes else None
-    if access is not None and (note := _access_note(applied.step(access.name))):
-        notes[access.name] = note
+    recorded = applied.step(access.name) if access else None
+    if access and recorded and recorded.stdout:
+        # The last reason stays, else the step would flap.
+        last = recorded.stdin.partition(REPAIR_LINE)[2].strip()
+        notes |= {access.name: note} if (note := renewal_note(recorded.stdout) or last) else {}
     return notes
 
 
@@ -172,15 +199,20 @@ def _changed_alone(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> frozenset[str] | None:
     """Return the changed devices if the rest of the site has a valid proof, else None."""
-    recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin or not passed(applied):
+    recorded = applied.stdin(EVIDENCE_STEP)
+    if not recorded or not passed(applied):
         return None
-    if parse_lines(recorded.stdin).get("shared", "") != plan.acceptance.shared:
+    if parse_lines(recorded).get("shared", "") != plan.acceptance.shared:
         return None
     found = {drift.device for drift in drifts if drift.differences or drift.edited}
+    return frozenset(found | _pending(plan, applied))
+
+
+def _pending(plan: ClusterPlan, applied: Applied) -> set[str]:
+    """Return the devices on which this update runs a step."""
     known = applied.instances
-    steps = [step.known(known) for step in plan.steps]
-    return frozenset(found | {each.endpoint.device for each in steps if is_pending(each, applied)})
+    steps = (step.known(known) for step in plan.steps)
+    return {step.endpoint.device for step in steps if is_pending(step, applied)}
 
 
 def _tools_notes(
@@ -198,14 +230,6 @@ def _tools_notes(
         if recorded is not None and recorded.stdin:
             notes[each.sending.name] = missing_note(recorded.stdin, lacking.get(each.name, ()))
     return {step: note for step, note in notes.items() if note}
-
-
-def _access_note(access: AppliedStep | None) -> str:
-    """Return why access is read again; the last reason stays, else the step would flap."""
-    if access is None or not access.stdout:
-        return ""
-    last = access.stdin.partition(REPAIR_LINE)[2].strip()
-    return renewal_note(access.stdout) or last
 
 
 def unrecorded_switches(
@@ -227,14 +251,20 @@ def unrecorded_switches(
 
 def judge_unreachable(at: Situation) -> Iterator[Finding]:
     """Refuse an update that would change a device which could not be read."""
-    known = at.applied.instances
-    steps = [step.known(known) for step in at.plan.steps]
-    pending = {step.endpoint.device for step in steps if is_pending(step, at.applied)}
+    pending = _pending(at.plan, at.applied)
     cloud = at.plan.cloud.api.endpoint if at.plan.cloud else ""
     for drift in at.drifts:
         needed = drift.edited or drift.stranger or drift.device in pending
-        if drift.unreachable is not None and needed:
-            yield _refusal(drift, at.addresses.get(drift.device, cloud))
+        if drift.unreachable is None or not needed:
+            continue
+        reason, where = drift.unreachable, at.addresses.get(drift.device, cloud)
+        if drift.stranger:
+            yield refusal("host key", reason, where, "", drift.device)
+            continue
+        why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
+        where = f"{where}; {why}, so it has to be touched"
+        fix = "make it reachable; to preview without looking: pulumi config set railyard:observe"
+        yield refusal("unreachable", reason, where, f"{fix} never", drift.device)
 
 
 def judge_placements(at: Situation) -> Iterator[Finding]:
@@ -286,22 +316,66 @@ def is_pending(step: RemoteStep, applied: Applied) -> bool:
     recorded = applied.step(step.name)
     if recorded is None or _AGAIN.sub("", recorded.create) != render_step_command(step, step.apply):
         return True
-    return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
+    if step.secret_stdin is not None:
+        return False
+    was = recorded.stdin.partition(REPAIR_LINE)[0]
+    if step.dialect == "device":
+        was = render_lines({**parse_lines(recorded.stdin), "repair": ""})
+    return not matches(step.desired, was)
 
 
-def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
-    """Return the wanted and the last stdin of a step, both without repair notes."""
-    if step.dialect != "device":
-        return step.desired, recorded.partition(REPAIR_LINE)[0]
-    return step.desired, render_lines({**parse_lines(recorded), "repair": ""})
+_UPDATE: Final = frozenset[When]({"update"})
+_BOTH: Final = frozenset[When]({"update", "preflight"})
 
 
-def _refusal(drift: DeviceDrift, where: str) -> Finding:
-    reason = drift.unreachable or ""
-    if drift.stranger:
-        return refusal("host key", reason, where, "", drift.device)
-    why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
-    fix = "make it reachable; to preview without looking: pulumi config set railyard:observe never"
-    return refusal(
-        "unreachable", reason, f"{where}; {why}, so it has to be touched", fix, drift.device
+def judge_node_names(at: Situation) -> Iterator[Finding]:
+    """Refuse another name for an existing node."""
+    return renamed_nodes(at.plan.kubernetes, at.applied)
+
+
+def judge_hosts(at: Situation) -> Iterator[Finding]:
+    """Refuse cards and users of hosts that cannot get the wanted settings."""
+    yield from hosts_refused(at.spec, at.plan.hosts, at.seen.devices)
+
+
+def judge_host_settings(at: Situation) -> Iterator[Finding]:
+    """Report settings of hosts that no step may change, and that differ from the file."""
+    for plan in at.plan.hosts:
+        facts = at.seen.devices.get(plan.name)
+        if isinstance(facts, HostState):
+            yield from judge_settings(plan, facts.values)
+
+
+JUDGES: Final = tuple(
+    # Preflight reports every device that does not answer.
+    Judge(check, *describe(check), _UPDATE if check is judge_unreachable else _BOTH)
+    for check in (
+        judge_identity,
+        judge_moved,
+        judge_roles,
+        judge_losses,
+        judge_unreachable,
+        judge_executors,
+        judge_placements,
+        judge_stranded,
+        judge_guards,
+        judge_disruptions,
+        judge_quorum,
+        judge_first_install,
+        judge_alignment,
+        judge_node_names,
+        judge_api,
+        judge_balancers,
+        judge_upgrades,
+        judge_hosts,
+        judge_host_settings,
+        judge_playbooks,
     )
+)
+"""In print order."""
+
+
+def judge_situation(at: Situation, when: When) -> tuple[Finding, ...]:
+    """Return the findings of every judge that this command asks, with the lines of the file."""
+    found = (each for judge in JUDGES if when in judge.when for each in judge.findings(at))
+    return tuple(map(at.lines.locate_all, found))

@@ -19,6 +19,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.core.key_values import HostState
+from components.core.plain_text import shortened
 from components.core.problem import Finding, refusal
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
@@ -31,60 +32,10 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.sending import TOOLS_SUFFIX
 from components.remote.step import bracketed
-from components.update.seen import Facts, Seen, Situation
+from components.update.seen import Facts, Situation
 
 MACHINE: Final = "machine.id"
 """The host's /etc/machine-id in the reading. It is not a setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class MachineIds:
-    """The machine id of each host and the serial number of each switch, by its name in the file."""
-
-    recorded: Mapping[str, str]
-    """From the last update."""
-    written: Mapping[str, str]
-    """From the file; it overrides the recorded one, and so accepts a replaced device."""
-    seen: Mapping[str, str]
-    """From this reading."""
-
-    @property
-    def contradictions(self) -> Iterator[tuple[str, str, str]]:
-        """Yield devices with an unexpected identity: name, actual and expected value."""
-        for name, now in self.seen.items():
-            said, was = self.written.get(name), self.recorded.get(name)
-            if said and said != now:
-                yield name, now, f"the file says {said}"
-            elif was and not said and was != now:
-                yield name, now, f"the last update found {was}"
-
-    def proves(self, name: str) -> bool:
-        """Whether the device or the file confirms the recorded identity."""
-        was, said = self.recorded.get(name), self.written.get(name)
-        now = self.seen.get(name, said)
-        return now is not None and now == (was or said)
-
-    @property
-    def present(self) -> Mapping[str, str]:
-        """Each device's identity as it reports it, else as the file says."""
-        return {**self.written, **self.seen}
-
-
-def machine_ids(spec: ClusterSpec, applied: Applied, seen: Seen) -> MachineIds:
-    """Collect the known identities of a site's devices."""
-    said = {host.name: host.machine_id or "" for host in spec.hosts}
-    said |= {switch.name: switch.serial or "" for switch in spec.switches}
-    recorded: dict[str, str] = {}
-    for end in ("-baseline", "-apply", "-host"):  # the later step wins
-        for name, step in applied.steps.items():
-            if (
-                name.endswith(end)
-                and step.stdout.startswith("{")
-                and (text := _machine(step.stdout))
-            ):
-                recorded[name.removesuffix(end)] = text
-    looked = {name: _told(seen.devices.get(name)) for name in said}
-    return MachineIds(_unique(recorded), _unique(said), _unique(looked))
 
 
 def _unique(found: Mapping[str, str]) -> dict[str, str]:
@@ -95,15 +46,16 @@ def _unique(found: Mapping[str, str]) -> dict[str, str]:
 
 def _machine(stdout: str) -> str:
     """Return the device identity in a step's output."""
+    text = stdout if stdout.startswith("{") else "{}"
     try:
-        found = cast("dict[str, str | dict[str, str] | None]", json.loads(stdout))
+        found = cast("dict[str, str | dict[str, str] | None]", json.loads(text))
     except ValueError:
         return ""
     switch = found.get("identity") or {}
     return str(found.get("machine_id") or (isinstance(switch, dict) and switch.get("serial")) or "")
 
 
-def _told(facts: Facts) -> str:
+def _read_id(facts: Facts) -> str:
     if isinstance(facts, HostState):
         return facts.values.get(MACHINE, "")
     if isinstance(facts, SwitchState) and facts.identity is not None:
@@ -161,7 +113,8 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
     yield from found.false_renames()
     yield from map(found.cause, _groups(found.claims))
     yield from found.others()
-    read = [(s, facts) for s in at.plan.switches if (facts := _state(at.seen, s.name))]
+    seen = ((each, at.seen.switch(each.name)) for each in at.plan.switches)
+    read = [(switch, facts) for switch, facts in seen if isinstance(facts, SwitchState)]
     for switch, facts in read if at.spec.guards.cabling == "refuse" else ():
         if wrong := contradictions(switch.cables, facts.neighbours):
             yield _contradicted(switch.name, wrong)
@@ -173,11 +126,6 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
                 yield Finding(what, (), fix, rule="identity", device=switch.name)
     servers = recorded_nodes(at.applied, "server")
     yield from found.only_server(servers[0]) if len(servers) == 1 else ()
-
-
-def _state(seen: Seen, switch: str) -> SwitchState | None:
-    facts = seen.switch(switch)
-    return facts if isinstance(facts, SwitchState) else None
 
 
 def known_state(at: Situation) -> Applied:
@@ -198,10 +146,9 @@ def _refusal(what: str, where: str, fix: str, device: str = "") -> Finding:
 
 
 def _contradicted(name: str, wrong: tuple[str, ...]) -> Finding:
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return _refusal(
         f"{name} may be another switch: LLDP contradicts the file on {len(wrong)} of its ports:"
-        f" {'; '.join(wrong[:_SHOWN])}{more}",
+        f" {shortened(wrong, _SHOWN, '; ')}",
         name,
         "correct its `ssh` or its `ports`; if its neighbours only tell other names than the file"
         " has, write `guards: {cabling: warn}`",
@@ -264,22 +211,40 @@ class _Compared:
         self.spec, self.stack = at.spec, at.plan.stack
         self.renames = renames_of(at.spec, at.applied)
         self.was, self.now = recorded_devices(at.applied), planned_devices(at.plan)
-        self.ids: MachineIds = machine_ids(at.spec, at.applied, at.seen)
+        # The machine id of each host and the serial number of each switch: from the file, which
+        # overrides the last update, and so accepts a replaced device; from the last update; and
+        # from this reading.
+        says = {host.name: host.machine_id or "" for host in at.spec.hosts}
+        says |= {switch.name: switch.serial or "" for switch in at.spec.switches}
+        known: dict[str, str] = {}
+        for end in ("-baseline", "-apply", "-host"):  # the later step wins
+            for name, step in at.applied.steps.items():
+                if name.endswith(end) and (text := _machine(step.stdout)):
+                    known[name.removesuffix(end)] = text
+        self.written, self.recorded = _unique(says), _unique(known)
+        self.seen = _unique({name: _read_id(at.seen.devices.get(name)) for name in says})
+        self.present = {**self.written, **self.seen}
         keys = (Counter(each.host_key for each in part.values()) for part in (self.was, self.now))
         self._shared = {key for counts in keys for key, count in counts.items() if count > 1}
+
+    def proves(self, name: str) -> bool:
+        """Whether the device or the file confirms the recorded identity."""
+        was, said = self.recorded.get(name), self.written.get(name)
+        now = self.seen.get(name, said)
+        return now is not None and now == (was or said)
 
     @cached_property
     def claims(self) -> list[_Claim]:
         """Devices of the plan that match a recorded device of another name."""
         by_place = {each.place: each for each in self.was.values()}
         by_key = {each.host_key: each for each in self.was.values() if self._is_proof(each)}
-        by_id = {self.ids.recorded.get(name): each for name, each in self.was.items()}
+        by_id = {self.recorded.get(name): each for name, each in self.was.items()}
         claims: list[_Claim] = []
         for new in self.now.values():
-            own, proven = self.was.get(new.name), self.ids.proves(new.name)
-            if own == new or (own and proven and new.name in self.ids.seen):
+            own, proven = self.was.get(new.name), self.proves(new.name)
+            if own == new or (own and proven and new.name in self.seen):
                 continue
-            found = (by_id.get(self.ids.present.get(new.name, "")), by_key.get(new.host_key))
+            found = (by_id.get(self.present.get(new.name, "")), by_key.get(new.host_key))
             place = None if own and proven else by_place.get(new.place)
             olds = (old for old in (*found, place) if old and old.kind == new.kind)
             old = next((old for old in olds if old.name != new.name), None)
@@ -291,8 +256,8 @@ class _Compared:
         return bool(device.host_key) and device.host_key not in self._shared
 
     def _proof(self, new: Device, old: Device) -> str:
-        number = self.ids.recorded.get(old.name)
-        same_id = number is not None and number == self.ids.present.get(new.name)
+        number = self.recorded.get(old.name)
+        same_id = number is not None and number == self.present.get(new.name)
         same_key = bool(new.host_key) and new.host_key == old.host_key
         said = [f"same identity {number}"] if same_id else []
         said += [f"same host key {new.host_key}"] if same_key else []
@@ -327,7 +292,7 @@ class _Compared:
         """Refuse a declared rename to another device."""
         for old, name in self.renames.items():
             new, was = self.now.get(name), self.was[name]
-            if new is None or self.ids.proves(name) or new.place == was.place:
+            if new is None or self.proves(name) or new.place == was.place:
                 continue
             if not (self._is_proof(new) and new.host_key == was.host_key):
                 yield _refusal(
@@ -340,7 +305,11 @@ class _Compared:
     def others(self) -> Iterator[Finding]:
         """Refuse devices with another identity than the file's or the recorded one."""
         claimed = {claim.new.name for claim in self.claims}
-        for name, says, wanted in self.ids.contradictions:
+        for name, says in self.seen.items():
+            said, was = self.written.get(name), self.recorded.get(name)
+            if says == (said or was or says):
+                continue
+            wanted = f"the file says {said}" if said else f"the last update found {was}"
             new, old, host = self.now.get(name), self.was.get(name), self.spec.host(name)
             written = host is None or host.machine_id is not None
             reinstalled = new and old and not written and new.host_key != old.host_key
@@ -355,11 +324,11 @@ class _Compared:
 
     def only_server(self, name: str) -> Iterator[Finding]:
         """Refuse another machine as the only server, which would start a second, empty cluster."""
-        new, old, known = self.now.get(name), self.was.get(name), self.ids.recorded.get(name)
+        new, old, known = self.now.get(name), self.was.get(name), self.recorded.get(name)
         claimed = any(claim.new.name == name for claim in self.claims)
         if new is None or old is None or new.place == old.place or claimed:
             return
-        if self.ids.proves(name) and (known or new.host_key == old.host_key):
+        if self.proves(name) and (known or new.host_key == old.host_key):
             return
         proof = f"`machine_id: {known}`" if known else "its `machine_id`"
         yield _refusal(

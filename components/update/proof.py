@@ -32,9 +32,7 @@ _COUNTED: Final = re.compile(r"\D*\d+: ")
 def last_run(applied: Applied) -> int:
     """The number of the last acceptance run; 0 before the first."""
     recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin:
-        return 0
-    number = _RUN.search(recorded.create)
+    number = _RUN.search(recorded.create) if recorded and recorded.stdin else None
     return int(number[1]) if number else 0
 
 
@@ -42,11 +40,16 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
     """Whether this run collects new evidence."""
     if accept == "never":  # an edited plan would otherwise overwrite the evidence of this run
         return is_edited(plan, applied)
-    if touched or accept == "always" or _unproven(plan, applied):
+    unproven = not passed(applied) or is_edited(plan, applied)
+    if touched or accept == "always" or unproven:
         return True
-    recorded = applied.step(EVIDENCE_STEP)
-    # A canary deliberately leaves most of the site untested.
-    return accept != "canary" and _is_old(plan, recorded.stdout if recorded else "")
+    if accept == "canary":  # it deliberately leaves most of the site untested
+        return False
+    # Older releases print no date.
+    printed = applied.steps[EVIDENCE_STEP].stdout.splitlines()
+    date = next((line for line in printed if line.startswith("proven_at = ")), "")
+    age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
+    return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
 
 
 def repairs_of(notes: Mapping[str, str]) -> str:
@@ -70,42 +73,22 @@ def counted_repairs(notes: Mapping[str, str]) -> Mapping[str, str]:
 
 def proven_repairs(applied: Applied) -> str:
     """Return the repairs that the recorded evidence covers; older releases recorded none."""
-    recorded = applied.step(EVIDENCE_STEP)
-    return str(parse_lines(recorded.stdin).get("repairs", "")) if recorded else ""
-
-
-def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
-    """Whether the recorded evidence is missing, failed, or of another plan."""
-    recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin:
-        return True
-    if applied.step(VERDICT_STEP) is None or not passed(applied):
-        return True
-    return is_edited(plan, applied)
-
-
-def _is_old(plan: ClusterPlan, printed: str) -> bool:
-    """Whether part of the evidence is too old for the file; older releases print no date."""
-    date = next((line for line in printed.splitlines() if line.startswith("proven_at = ")), "")
-    age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
-    return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
+    return str(parse_lines(applied.stdin(EVIDENCE_STEP)).get("repairs", ""))
 
 
 def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
     """Whether the plan differs from that of the recorded evidence."""
-    recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin:
-        return True
-    return parse_lines(recorded.stdin).get("plan_digest") != plan.digest
+    recorded = applied.stdin(EVIDENCE_STEP)
+    return not recorded or parse_lines(recorded).get("plan_digest") != plan.digest
 
 
 def passed(applied: Applied) -> bool:
     """Whether the recorded gate judged the recorded evidence and passed it."""
     gate = applied.step(VERDICT_STEP)
     evidence = applied.step(EVIDENCE_STEP)
-    if gate is None or evidence is None:
+    if gate is None or evidence is None or not evidence.stdout:
         return False
-    if not evidence.stdout or evidence.stdout.strip() not in gate.stdin:
+    if evidence.stdout.strip() not in gate.stdin:
         return False
     # With `gate: warn` a failed verdict does not stop the update, but proves nothing.
     return PASSED_LINE in gate.stdout

@@ -155,32 +155,25 @@ def run_program(words: tuple[str, ...]) -> str:
         UsageError: It is missing, fails, prints no text or more than MOST_BYTES, or takes longer
             than DEADLINE_S.
     """
-    shown = f"`{_shown(words)}`"
+    stderr = ""
     try:
         status, printed, errors = run_within(words, DEADLINE_S, MOST_BYTES)
     except TooLongError as error:
-        raise UsageError(
-            f"{shown}: {error}, and was ended. Nothing was contacted.\n"
-            "  fix    name a program that prints the secret alone"
-        ) from None
+        what, fix = f": {error}, and was ended", "name a program that prints the secret alone"
     except TimeoutError:
-        raise UsageError(
-            f"{shown} did not end within {DEADLINE_S:g} s, and was ended. Nothing was contacted.\n"
-            "  fix    log in to the vault first: it gets no input here"
-        ) from None
+        what = f" did not end within {DEADLINE_S:g} s, and was ended"
+        fix = "log in to the vault first: it gets no input here"
     except OSError as error:
-        raise UsageError(
-            f"{shown} cannot be run: {error.strerror}. Nothing was contacted.\n"
-            f"  fix    install {words[0]}, or write its whole path"
-        ) from None
-    if status:
+        what = f" cannot be run: {error.strerror}"
+        fix = f"install {words[0]}, or write its whole path"
+    else:
         said = (errors.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
-        raise UsageError(
-            f"{shown} ended with status {status}. Nothing was contacted.\n"
-            f"  stderr {said[:SHOWN]}\n"
-            "  fix    run it yourself until it prints the secret"
-        )
-    try:
-        return printed.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"{shown} printed no text in UTF-8. Nothing was contacted.") from None
+        what, stderr = f" ended with status {status}", f"  stderr {said[:SHOWN]}\n"
+        fix = "run it yourself until it prints the secret"
+        if not status:
+            try:
+                return printed.decode()
+            except UnicodeDecodeError:
+                what, stderr, fix = " printed no text in UTF-8", "", ""
+    fix = f"\n{stderr}  fix    {fix}" if fix else ""
+    raise UsageError(f"`{_shown(words)}`{what}. Nothing was contacted.{fix}")

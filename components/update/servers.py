@@ -163,8 +163,8 @@ def servers_of(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Part, .
 def _parts(watched: list[Watched], applied: Applied, seen: Seen, service: str) -> tuple[Part, ...]:
     found: list[Part] = []
     for each in watched:
-        facts, recorded = seen.host(each.device), applied.step(each.step.name)
-        if facts is None or recorded is None or not recorded.stdin:
+        facts = seen.host(each.device)
+        if facts is None or not applied.stdin(each.step.name):
             continue
         state = _state(facts, service)
         name = each.device.removesuffix(" k3s")
@@ -278,7 +278,7 @@ def judge_roles(at: Situation) -> Iterator[Finding]:
                 name,
             )
     had = [name for name in recorded_nodes(applied, "server") if name in servers]
-    began = [name for name in had if _BEGAN in _config(applied.steps[f"{name}-k3s"].stdin)]
+    began = [name for name in had if _BEGAN in config_of(applied.steps[f"{name}-k3s"].stdin)]
     if began and servers[0] not in began:
         yield refusal(
             "first-server",
@@ -304,15 +304,15 @@ def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
             f" {len(kept)}, which can then lose {(len(kept) - 1) // 2} more"
         )
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
-    known = [(step, was.stdin) for step in nodes if (was := applied.step(step.name)) and was.stdin]
-    changed = [step for step, was in known if not matches(_config(step.desired), _config(was))]
+    known = [(step, was) for step in nodes if (was := applied.stdin(step.name))]
+    changed = [step for step, was in known if not matches(config_of(step.desired), config_of(was))]
     if changed:
         names = ", ".join(step.endpoint.device for step in changed)
         said.append(f"K3s RESTARTS on {names}: its config.yaml changes")
     return tuple(said)
 
 
-def _config(stdin: str) -> str:
+def config_of(stdin: str) -> str:
     """Return the config.yaml lines in a node's stdin, without kubelet arguments."""
     lines = (v for k, v in parse_state(stdin).values.items() if k.startswith("config.yaml."))
     return "".join(f"{line}\n" for line in lines if not line.startswith("kubelet-arg:"))

@@ -19,7 +19,7 @@ from components.kubernetes.manifest import Body, pods_in
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan, make_plan
-from components.update.cluster import asked_of_cluster, manifests_of
+from components.update.cluster import asked_of_cluster
 from tests.golden.site import changed_spec
 from tests.schemas.test_manifests import FILES, OTHERS, example_site
 from tests.update.test_decide import as_applied
@@ -82,7 +82,7 @@ def asked_objects(plan: ClusterPlan) -> tuple[Body, ...]:
     applied = Applied(steps=as_applied(plan).steps, objects={"any": {}})
     asked = asked_of_cluster(plan, applied, SECRETS)
     read = asked.objects if asked else ()
-    assert [*map(_name, read)] == [_name(each.body) for each in manifests_of(plan)]
+    assert [*map(_name, read)] == [_name(each.body) for each in plan.manifests]
     return read
 
 

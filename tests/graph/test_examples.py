@@ -9,7 +9,6 @@ import pytest
 from components.core.problem import Json
 from components.remote.sending import split_parts
 from components.testing import SECRET_KEY, Graph
-from components.update.cluster import manifests_of
 from tests.golden.files import check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
 from tests.graph.graph_text import render_graph
@@ -50,7 +49,7 @@ def test_every_object_of_kubernetes_is_read_for_drift(name: str, graph: Graph) -
     """An object that a component made beside its plan would be made, and never looked at."""
     plan = example_plan(name)
     made = {item.name for item in graph.of_type("kubernetes:")}
-    read = {each.resource_name for each in manifests_of(plan)}
+    read = {each.resource_name for each in plan.manifests}
     assert made == read | {chart.release for chart in plan.operators.charts}
 
 

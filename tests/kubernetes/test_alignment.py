@@ -14,7 +14,7 @@ from components.kubernetes.planes.node_files import arguments_in, site_arguments
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Alignment, cpus_of
 from components.plan.make import make_plan
-from components.update.refuse import judge_alignment
+from components.update.refusals import judge_alignment
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.submit.jobs import asked_for, job_of
 from tests.update.judged import texts

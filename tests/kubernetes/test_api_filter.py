@@ -14,7 +14,7 @@ from components.kubernetes.planes.balancers import render_rules
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.plan.make import make_plan
-from components.update.refuse import judge_api
+from components.update.refusals import judge_api
 from components.update.secrets import secret_names
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example

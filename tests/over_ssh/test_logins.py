@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.preflight.rights import sudoers
+from components.preflight.cluster import sudoers
 from components.remote.host_session import HostAnswer, run_on_host
 from lab.keys import client_secrets
 from tests.over_ssh.host_lab import HostLab, running_hosts

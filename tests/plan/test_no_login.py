@@ -19,7 +19,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import render_plan
-from components.preflight.here import fetched_here
+from components.preflight.artefacts import fetched_here
 from components.preflight.report import Preflight, render_html, render_text
 from components.preflight.wants import wants_of
 from components.preview.from_plans import preview_plans

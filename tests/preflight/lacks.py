@@ -26,7 +26,7 @@ from components.hypervisor.hypervisor_plan import plan_hypervisors
 from components.model.infiniband import Ufm
 from components.model.units import SecretRef
 from components.plan.make import make_plan
-from components.preflight.here import judge_pins, look_at_store, look_here
+from components.preflight.artefacts import judge_pins, look_at_store, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
     judge_files,

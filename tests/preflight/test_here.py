@@ -23,9 +23,8 @@ from components.model.cluster import ClusterSpec
 from components.model.sources import Mirror, Sources
 from components.model.worker_kinds import with_instances
 from components.plan.make import make_plan
-from components.preflight.artefacts import artefacts_of
+from components.preflight.artefacts import artefacts_of, fetched_here, look_at_store, look_here
 from components.preflight.cluster import look_at_cluster
-from components.preflight.here import fetched_here, look_at_store, look_here
 from tests.acceptance.stores import KEY, spec_of
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.locked import lock_of
@@ -249,7 +248,7 @@ def ask_api(version: str, denied: frozenset[str]) -> tuple[tuple[Finding, ...], 
     thread.start()
     try:
         text = kubeconfig(f"http://127.0.0.1:{server.server_address[1]}")
-        found = look_at_cluster(spec, plan, Applied(), text)
+        found = tuple(look_at_cluster(spec, plan, Applied(), {"kubeconfig": text}))
     finally:
         server.shutdown()
         server.server_close()
@@ -310,7 +309,7 @@ def test_another_version_is_named_and_no_right_is_asked() -> None:
 def test_an_api_that_does_not_answer_is_unreachable() -> None:
     spec = existing()
     text = kubeconfig("http://127.0.0.1:1")
-    (found,) = look_at_cluster(spec, make_plan(spec, "x"), Applied(), text)
+    (found,) = look_at_cluster(spec, make_plan(spec, "x"), Applied(), {"kubeconfig": text})
     assert (found.rule, found.severity) == ("api", "unreachable")
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.preflight.rights import SWITCH_ROLES, render_logins, sudoers
+from components.preflight.cluster import SWITCH_ROLES, render_logins, sudoers
 from components.remote.login import new_asking
 from components.remote.step import render_step_command
 from tests.cli.conftest import Call, railyard

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from components.checks.site import load_checked_site
 from components.cli.plan import rbac_app as app
 from components.plan.make import make_plan
-from components.preflight.rights import Right, reviews_of, rights_of
+from components.preflight.cluster import Right, reviews_of, rights_of
 from tests.golden.site import EXAMPLES
 
 SITE = EXAMPLES / "shared-rdma/existing.yaml"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from components.preview.engine import News, read_engine
+from components.preview.items import News, read_engine
 
 PROVIDER = "railyard:pod_network:PodNetwork$kubernetes"
 NAMES = {"ConfigMap": "core/v1:ConfigMap::sriovdp", "Namespace": "core/v1:Namespace::mpi"}

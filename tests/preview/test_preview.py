@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from components.plan.make import make_plan
-from components.preview.engine import items_of_state
 from components.preview.from_plans import NOT_READ, edited_names, items_of_plan, preview_plans
 from components.preview.items import (
     Change,
@@ -18,6 +17,7 @@ from components.preview.items import (
     Moved,
     compare_items,
     group_changes,
+    items_of_state,
     without_secrets,
 )
 from components.preview.report import (
@@ -172,7 +172,7 @@ def test_a_comment_is_never_longer_than_its_limit_and_says_what_is_left_out(limi
 def test_alike_changes_are_one_in_the_order_of_the_first() -> None:
     moved = (Moved("", "version", "1", "2"),)
     changes = [Change("host", name, "change", moved) for name in ("a", "b")]
-    assert [each.subjects for each in group_changes(changes)] == [("a", "b")]
+    assert [[each.subject for each in group] for group in group_changes(changes)] == [["a", "b"]]
 
 
 def test_nobody_is_mentioned_and_no_html_is_opened() -> None:

@@ -18,7 +18,6 @@ import yaml
 from components.core.errors import DeviceError
 from components.kubernetes.manifest import REPAIR
 from components.plan.make import ClusterPlan
-from components.update.cluster import manifests_of
 from lab.cluster.api import Api, ApiError
 from lab.cluster.document import pairs_at
 from lab.cluster.fake_nodes import NodeFacts, register_node
@@ -204,7 +203,7 @@ def _of_others(plane: ControlPlane) -> None:
     """What is there before: nodes, and what the operators' charts make."""
     for name in NODES:
         register_node(plane.admin, NodeFacts(name, plane.address))
-    ours = {each.name for each in manifests_of(plan()) if each.kind == "CustomResourceDefinition"}
+    ours = {each.name for each in plan().manifests if each.kind == "CustomResourceDefinition"}
     of_charts = definitions_of_charts()
     define(plane.admin, {name: body for name, body in of_charts.items() if name not in ours})
     make_namespace(plane.admin, OPERATORS)
@@ -220,7 +219,7 @@ def _of_others(plane: ControlPlane) -> None:
 def names_of_resources() -> dict[str, str]:
     """An object as reports name it, to its resource in the stack."""
     found: dict[str, str] = {}
-    for each in manifests_of(plan()):
+    for each in plan().manifests:
         metadata: Any = each.body["metadata"]
         place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
         found[f"{each.body['kind']} {place}{each.name}"] = each.resource_name
@@ -245,7 +244,7 @@ def test_every_kind_has_an_edit_or_the_reason_why_it_has_none() -> None:
 @pytest.mark.story
 @pytest.mark.timeout(3600)
 def test_every_kind_edited_is_named_repaired_and_proven_again(stack: Stack) -> None:
-    assert {str(each.body["kind"]) for each in manifests_of(plan())} == KINDS
+    assert {str(each.body["kind"]) for each in plan().manifests} == KINDS
     stack.is_quiet()
     before, proofs, paths = stack.live(FROM_CLUSTER), stack.proofs(), stack.made.paths()
     for kind, (name, patch, why) in REFUSED.items():

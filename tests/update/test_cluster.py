@@ -23,7 +23,7 @@ from components.model.sources import Registry
 from components.operators.restore import RestoreRequest
 from components.plan.make import ClusterPlan, make_plan
 from components.remote.lines import parse_lines, render_lines
-from components.update.cluster import asked_of_cluster, manifests_of
+from components.update.cluster import asked_of_cluster
 from components.update.decide import Intentions, intend
 from components.update.proof import repairs_of
 from components.update.seen import Seen
@@ -68,7 +68,7 @@ def test_the_plan_is_what_was_applied_where_the_last_proof_is_of_it() -> None:
     """So a refresh that took a deleted object out of the state hides nothing."""
     asked = asked_of_cluster(PLAN, with_objects(as_applied()), {})
     assert asked is not None
-    assert asked.objects == tuple(each.body for each in manifests_of(PLAN))
+    assert asked.objects == tuple(each.body for each in PLAN.manifests)
     assert len(asked.objects) > 25
     assert asked.releases == (RELEASE,)
     assert asked.nodes == ("mgmt01", "gpu01", "gpu02")
@@ -143,7 +143,7 @@ def test_a_deleted_node_joins_again_and_the_path_is_proven() -> None:
 
 def installed(plan: ClusterPlan = PLAN) -> Applied:
     """The state of a stack with all objects and charts of a plan."""
-    objects = {each.resource_name: each.body for each in manifests_of(plan)}
+    objects = {each.resource_name: each.body for each in plan.manifests}
     charts: Any = {each.release: {"name": each.release} for each in plan.operators.charts}
     return replace(with_objects(as_applied(plan), **objects), releases=charts)
 
@@ -163,7 +163,7 @@ def test_a_dead_api_holds_all_objects_and_asks_for_no_proof() -> None:
     assert found.cluster.lines == ()
     assert set(found.notes) == {EVIDENCE_STEP, HELD}
     assert found.plan.operators == PLAN.operators
-    assert manifests_of(found.plan) == manifests_of(PLAN)
+    assert found.plan.manifests == PLAN.manifests
 
 
 def test_what_is_not_in_the_cluster_yet_waits_for_its_api() -> None:
@@ -171,7 +171,7 @@ def test_what_is_not_in_the_cluster_yet_waits_for_its_api() -> None:
     (gone, *_) = [name for name in applied.objects if "multus" in name]
     objects = {name: body for name, body in applied.objects.items() if name != gone}
     found = decided(Unreachable("no"), replace(applied, objects=objects, releases={}))
-    names = {each.resource_name for each in manifests_of(found.plan)}
+    names = {each.resource_name for each in found.plan.manifests}
     assert names == objects.keys()
     assert found.plan.operators.charts == ()
     assert found.plan.digest != PLAN.digest, "the next update is another one, and proves the path"
@@ -202,7 +202,7 @@ def test_the_api_of_somebody_else_is_not_held() -> None:
 
 def test_a_changed_object_gets_a_note_that_stays() -> None:
     applied = installed()
-    (daemons, *_) = [each for each in manifests_of(PLAN) if each.kind == "DaemonSet"]
+    (daemons, *_) = [each for each in PLAN.manifests if each.kind == "DaemonSet"]
     place: Any = daemons.body["metadata"]
     key = Key("apps/v1", "DaemonSet", place["namespace"], daemons.name)
     other = look(live=Live(((key, daemons.body, {**daemons.body, "spec": {}}),)))

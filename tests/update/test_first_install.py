@@ -8,7 +8,7 @@ from components.core.problem import Lines, Spot
 from components.drift.applied import Applied
 from components.model.units import SecretRef
 from components.plan.make import ClusterPlan, make_plan
-from components.update.refuse import judge_first_install
+from components.update.refusals import judge_first_install
 from tests.golden.site import changed_spec, load_example
 from tests.update.judged import texts
 from tests.update.test_decide import as_applied

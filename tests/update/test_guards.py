@@ -10,8 +10,7 @@ from components.core.difference import Difference, ForeignSetting
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.model.guard_spec import Guards, SwitchGuards, kinds
 from components.plan.make import make_plan
-from components.update.decide import judge_drift
-from components.update.judges import judge_situation
+from components.update.decide import judge_drift, judge_situation
 from components.update.seen import Seen, Situation
 from tests.golden.site import load_example
 from tests.update.judged import NO_SPEC, refused_guards

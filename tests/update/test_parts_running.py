@@ -22,7 +22,7 @@ from components.kubernetes.manifest import Manifest, load_vendored
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.preflight.cluster import look_at_cluster
-from components.update.cluster import judge_existing, manifests_of
+from components.update.cluster import judge_existing
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import name_of
 from lab.cluster.fake_nodes import NodeFacts, register_node
@@ -132,17 +132,17 @@ def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> N
     spec, plan = site("existing.yaml")
     printed = CliRunner().invoke(app, [str(EXAMPLES / "shared-rdma/existing.yaml")]).output
     cluster.kubectl("apply", "-f", "-", text=printed)
-    manifests = [each for each in manifests_of(plan) if not each.kind.endswith("Patch")]
+    manifests = [each for each in plan.manifests if not each.kind.endswith("Patch")]
     first = [each for each in manifests if each.kind in {"Namespace", "CustomResourceDefinition"}]
     try:
         cluster.apply(first, f"--as={ACCOUNT}")
         cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
         cluster.apply([each for each in manifests if each not in first], f"--as={ACCOUNT}")
         token = cluster.kubectl("create", "token", "railyard", "-n", "kube-system").strip()
-        kubeconfig = cluster.kubeconfig(token)
-        found = look_at_cluster(spec, plan, Applied(), kubeconfig)
+        secrets = {"kubeconfig": cluster.kubeconfig(token)}
+        found = tuple(look_at_cluster(spec, plan, Applied(), secrets))
         cluster.kubectl("delete", "role", "railyard", "-n", "kube-system")
-        (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
+        (lack,) = look_at_cluster(spec, plan, Applied(), secrets)
     finally:
         cluster.remove(*(each.body for each in manifests), *yaml.safe_load_all(printed))
     # kubectl made them, and so they are not this stack's: an update would overwrite them.

@@ -14,7 +14,7 @@ from components.drift.applied import Applied, applied_from_outputs
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.testing import Graph
-from components.update.refuse import find_losses, judge_losses
+from components.update.refusals import find_losses, judge_losses
 from components.update.seen import Situation
 from tests.graph.dev_site import dev_cluster, dev_run, next_run
 from tests.graph.whole_program import record_main

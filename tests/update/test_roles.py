@@ -10,7 +10,7 @@ from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import make_plan
-from components.update.refuse import find_losses
+from components.update.refusals import find_losses
 from components.update.seen import Situation
 from components.update.servers import describe_servers, judge_roles
 from tests.golden.site import EXAMPLES, changed_spec
