@@ -166,7 +166,13 @@ def report(
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""
     named = _named(stack)
-    secrets = _store_secrets(named, stack)
+    # The secrets that reading the store needs: of the stack, and from outside.
+    needed = named.store.secrets if named and named.store else ()
+    own: Mapping[str, str] = {}
+    if any(each.secret for each in needed):
+        own = read_config(stack).secrets
+    outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
+    secrets = {**own, **outside, **secrets_from(os.environ)}
     evidence = parse_evidence(read_proof(named, secrets)) if named else _last_here(stack)
     judged = as_of(judge_evidence(evidence), datetime.now(UTC))
     if form == "prometheus":
@@ -197,16 +203,6 @@ def _run(stack: str, number: int, named: Named | None, secrets: Mapping[str, str
             f"run {number} of stack {stack} is not on this machine: {path} cannot be read.\n"
             f"  fix    take one of: {', '.join(map(str, runs)) or 'none: run acceptance first'}"
         ) from None
-
-
-def _store_secrets(named: Named | None, stack: str) -> Mapping[str, str]:
-    """The secrets that reading the store needs: of the stack, and from outside."""
-    needed = named.store.secrets if named and named.store else ()
-    own: Mapping[str, str] = {}
-    if any(each.secret for each in needed):
-        own = read_config(stack).secrets
-    outside = resolve([(each, ("evidence_store", "login")) for each in needed], os.environ)
-    return {**own, **outside, **secrets_from(os.environ)}
 
 
 def _last_here(stack: str) -> Evidence:

@@ -9,10 +9,10 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from components.cli.say import guard, say
+from components.cli.say import say
 from components.core.errors import UsageError
 
-__all__ = ["StackName", "StackOrFile", "command_app", "run", "say", "selected_stack", "stack_names"]
+__all__ = ["StackName", "StackOrFile", "command_app", "say", "selected_stack", "stack_names"]
 
 
 def command_app(summary: str | None = None) -> typer.Typer:
@@ -39,11 +39,6 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def run(app: typer.Typer, name: str) -> None:
-    """Run a program of commands."""
-    guard(lambda: app(prog_name=name))
 
 
 def stack_names(incomplete: str) -> Iterator[str]:

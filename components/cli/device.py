@@ -37,21 +37,15 @@ _VERBS: Final = {
 """Verb to module and function: imported late, as each process needs only one."""
 
 
-_NEXT: Final = (
-    "\n  next   run the same `pulumi` command again: it checks the device first, and does only the "
-    "rest"
-)
-_TELLS_NEXT: Final = re.compile(r"^  (?:next|fix) ", re.MULTILINE)
-
-
 @contextmanager
 def _says_next() -> Generator[None]:
     """End each error of a device with the next command, unless it names one itself."""
     try:
         yield
     except DeviceError as error:
-        if not _TELLS_NEXT.search(str(error)):
-            error.args = (f"{error}{_NEXT}",)
+        if not re.search(r"(?m)^  (?:next|fix) ", str(error)):
+            next_ = "run the same `pulumi` command again: it checks the device first, and does only"
+            error.args = (f"{error}\n  next   {next_} the rest",)
         raise
 
 

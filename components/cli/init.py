@@ -15,7 +15,6 @@ from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import exit_code
 from components.discover.resize import numbers_of, read_found, resize
-from components.model.cluster import ClusterSpec
 from components.model.secret_refs import list_secrets
 from components.plan.make import count_resources, make_plan
 from components.project.engine import (
@@ -82,11 +81,23 @@ def init(  # noqa: PLR0913 - one parameter for each option
     if check:
         _check(engine, folder, stack)
         return
-    _demand_name(stack)
+    if not stack or not all(each.isalnum() or each in "-_." for each in stack):
+        raise UsageError(
+            f"{stack!r} is not a valid stack name. Nothing was written.\n"
+            "  fix    use letters, digits, hyphens, underscores and dots"
+        )
     name = project_name(folder.absolute().name)
     site = _site(example, rails, hosts, discovered)
     files = render_files(ProjectPlan(name, stack, site, pack_wheel(), wanted_versions()))
-    spec = _checked(site)
+    # Read the site that will be written: `railyard check` must accept it but for its marks.
+    checked = check_loaded(parse_site(site, SITE_FILE), SITE_FILE)
+    if checked.spec is None:
+        first = next(each for each in checked.problems if each.severity == "error")
+        raise UsageError(
+            f"this example with these numbers has a problem: {first.what} Nothing was written.\n"
+            f"  fix    {first.fix} Or begin with other numbers or another example."
+        )
+    spec = checked.spec
     write_project(folder, files)
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})
     say(f"{folder}: wrote {', '.join(files)} (example {example}).\n")
@@ -107,26 +118,6 @@ def _read(file: Path) -> str:
         return read_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: cannot be read: {error}. Nothing was written.") from error
-
-
-def _checked(site: str) -> ClusterSpec:
-    """Read the site that will be written: `railyard check` must accept it but for its marks."""
-    checked = check_loaded(parse_site(site, SITE_FILE), SITE_FILE)
-    if checked.spec is None:
-        first = next(each for each in checked.problems if each.severity == "error")
-        raise UsageError(
-            f"this example with these numbers has a problem: {first.what} Nothing was written.\n"
-            f"  fix    {first.fix} Or begin with other numbers or another example."
-        )
-    return checked.spec
-
-
-def _demand_name(stack: str) -> None:
-    if not stack or not all(each.isalnum() or each in "-_." for each in stack):
-        raise UsageError(
-            f"{stack!r} is not a valid stack name. Nothing was written.\n"
-            "  fix    use letters, digits, hyphens, underscores and dots"
-        )
 
 
 def _check(engine: Engine, folder: Path, stack: str) -> None:

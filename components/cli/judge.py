@@ -26,7 +26,8 @@ from components.acceptance.judge.log import (
 from components.acceptance.judge.nccl import NcclAsked
 from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
-from components.cli.app import command_app, run, say
+from components.cli.app import command_app
+from components.cli.say import guard, say
 from components.core.errors import UsageError
 from components.core.limits import bounded, refuse_endless
 from components.core.to_json import to_json
@@ -148,7 +149,7 @@ def training(
 
 def main() -> None:
     """Run the judge as its own program."""
-    run(app, "railyard-judge")
+    guard(lambda: app(prog_name="railyard-judge"))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,9 @@ def pin(
     reach = reach_of(spec, file, upstream=upstream)
     lock, _ = read_lock(site)
     found = pin_site(reach, lock, datetime.now(UTC).date(), update or ())
-    code = _exit_code(found)
+    codes = [each.error.exit_code for each in found if each.error is not None]
+    codes += [1 for each in found if each.state == "changed"]
+    code = max(codes, default=0)
     if code == 0:
         entries = [each.entry for each in found if each.entry is not None]
         write_lock(lock_path(site), {entry.key: entry for entry in entries})
@@ -128,12 +130,6 @@ def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
         for release, (owner, _, _) in charts_by_release(spec).items()
     }
     return Reach(spec, known, upstream, docker_logins(), values)
-
-
-def _exit_code(found: Sequence[Pinned]) -> int:
-    codes = [each.error.exit_code for each in found if each.error is not None]
-    codes += [1 for each in found if each.state == "changed"]
-    return max(codes, default=0)
 
 
 def _row(found: Pinned) -> dict[str, object]:

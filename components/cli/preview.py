@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Final, Literal
 
 import typer
 import yaml
@@ -18,7 +18,6 @@ from components.cli.app import StackOrFile, command_app, say
 from components.cli.stack import (
     PREFIX,
     PREVIEW_DEADLINE_S,
-    Stack,
     config_file,
     config_flags,
     load_stack,
@@ -161,15 +160,9 @@ def _named_site(text: bytes) -> str:
     Empty too if the text cannot be read: the code that loads it gives the reason.
     """
     try:
-        document = cast("object", yaml.safe_load(text))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        site = yaml.safe_load(text)["config"][f"{PREFIX}site"]
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
         return ""
-    if not isinstance(document, dict):
-        return ""
-    config = cast("dict[str, object]", document).get("config")
-    site = (
-        cast("dict[str, object]", config).get(f"{PREFIX}site") if isinstance(config, dict) else ""
-    )
     return site if isinstance(site, str) and "\0" not in site else ""
 
 
@@ -202,18 +195,10 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> Previ
     if only:
         edits = tuple(each for each in found.edits if each.subject in only)
         found = replace(found, edits=edits, basis=f"{found.basis}; of {scope} alone")
-    if offline or _observes_never(loaded):
+    if offline or (os.environ.get("RAILYARD_OBSERVE") or loaded.secrets.get("observe")) == "never":
         return found
-    return _with_engine(name, found, edited_names(loaded.plan, recorded), scope)
-
-
-def _observes_never(loaded: Stack) -> bool:
-    setting = os.environ.get("RAILYARD_OBSERVE") or loaded.secrets.get("observe")
-    return setting == "never"
-
-
-def _with_engine(name: str, found: Preview, edited: frozenset[str], scope: str) -> Preview:
-    """Add what the engine and the program saw on devices; if they fail, add the failure."""
+    # Add what the engine and the program saw on devices; if they fail, add the failure.
+    edited = edited_names(loaded.plan, recorded)
     flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
     environment = {SCOPE: scope} if scope else None
     done = run_pulumi(["preview", *flags], environment=environment, deadline_s=PREVIEW_DEADLINE_S)

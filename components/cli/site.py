@@ -245,8 +245,7 @@ def split(stack: StackName = "") -> None:
         return
     _refuse_twice(stack, pieces, here)
     empty = {each.stack: _export(each.stack) for each in pieces if each.stack in here}
-    for name, found in {stack: state, **empty}.items():
-        _refuse_unfinished(name, found)
+    _refuse_unfinished({stack: state, **empty})
     if changes := _changes(stack):
         raise UsageError(
             f"stack {stack} is not up to date: an update would change {_few(changes)}.\n"
@@ -259,13 +258,7 @@ def split(stack: StackName = "") -> None:
         Share(each.stack, names_of_piece(plan_piece(loaded.plan, each)), each.name == CLUSTER)
         for each in pieces
     ]
-
-    def undo() -> None:
-        for name, found in empty.items():
-            _import(name, found)
-        _forget(each.stack for each in pieces if each.stack not in empty)
-
-    with _undone(stack, backup, undo):
+    with _undone(stack, backup, lambda: _take_back(pieces, empty)):
         _make_missing(stack, pieces, here)
         for name, part in split_state(state, stack, shares, _SHARED).items():
             _store(name, part)
@@ -297,8 +290,7 @@ def join(stack: StackName = "") -> None:
             f"  fix    restore its state: pulumi stack init, then pulumi stack import ({PAGE})"
         )
     states = {each.stack: _export(each.stack) for each in pieces}
-    for name, state in states.items():
-        _refuse_unfinished(name, state)
+    _refuse_unfinished(states)
     backup = _keep(stack, "before-join", states)
     with _undone(stack, backup, lambda: _import(stack, without_records(empty))):
         # Each stack has its own key, so the secrets are opened here and sealed by the import.
@@ -332,12 +324,13 @@ def _refuse_foreign_config() -> None:
         )
 
 
-def _refuse_unfinished(stack: str, state: State) -> None:
-    if unfinished := pending_of(state):
-        raise UsageError(
-            f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
-            f"  fix    complete it first: pulumi up --stack {stack}"
-        )
+def _refuse_unfinished(states: Mapping[str, State]) -> None:
+    for stack, state in states.items():
+        if unfinished := pending_of(state):
+            raise UsageError(
+                f"an update of stack {stack} did not finish its work on {_few(unfinished)}.\n"
+                f"  fix    complete it first: pulumi up --stack {stack}"
+            )
 
 
 def _refuse_twice(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) -> None:
@@ -363,6 +356,13 @@ def _make_missing(stack: str, pieces: Sequence[Piece], here: Mapping[str, int]) 
             made.append(each.stack)
         pulumi(["config", "set", "railyard:piece", each.name, "--stack", each.stack])
     return tuple(made)
+
+
+def _take_back(pieces: Sequence[Piece], empty: Mapping[str, State]) -> None:
+    """Give the stacks that were there their empty states back, and remove the others."""
+    for name, state in empty.items():
+        _import(name, state)
+    _forget(each.stack for each in pieces if each.stack not in empty)
 
 
 def _forget(stacks: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Final, cast
 import yaml
 
 from components.artefacts.lock import Lock
-from components.checks.site import CheckedSite, check_config_value, load_checked_site
+from components.checks.site import check_config_value, load_checked_site
 from components.cli.say import say
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines
@@ -201,13 +201,6 @@ def _text_of(entry: Mapping[str, object]) -> str:
     return value if isinstance(value, str) else json.dumps(entry.get("objectValue"))
 
 
-def _checked(name: str, config: StackConfig) -> CheckedSite:
-    source = config_file(name)
-    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
-    refuse_lab_parts(checked.spec_or_raise(), name, is_lab=is_lab(config.values.get("lab")))
-    return checked
-
-
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; no device is contacted.
 
@@ -216,7 +209,9 @@ def load_stack(name: str) -> Stack:
         SpecError: Its file is wrong.
     """
     config = read_config(name)
-    checked = _checked(name, config)
+    source = config_file(name)
+    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
+    refuse_lab_parts(checked.spec_or_raise(), name, is_lab=is_lab(config.values.get("lab")))
     spec, lock = checked.spec_or_raise(), checked.lock
     exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
     applied = applied_from_export(exported).follow(spec)

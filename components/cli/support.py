@@ -296,7 +296,17 @@ def support_bundle(
     path = out or Path(f"railyard-{stack.replace('/', '-')}-{now:%Y%m%d-%H%M%S}.tar.gz")
     found = Gathered(Masks(addresses={} if mask_addresses else None))
     _gather_here(found, stack, log or [])
-    _gather_stack(found, stack, now, look=look)
+    # Add what the engine, the devices and the cluster know, as far as they answer.
+    masks, attempt = found.masks, found.attempt
+    attempt("configuration", lambda: masks.add(read_config(stack).encrypted))
+    exported = ["stack", "export", "--stack", stack, "--show-secrets"]
+    attempt("state", lambda: masks.add(_sealed(json.loads(pulumi(exported))), _LONG))
+    history = ["stack", "history", "--stack", stack, "--json", "--page-size", "10"]
+    attempt("history", lambda: found.put("history.json", _history(pulumi(history))))
+    loaded = attempt("stack", lambda: load_stack(stack))
+    if loaded is not None:
+        _gather_loaded(found, loaded, now, look=look)
+    attempt("report", lambda: _put_report(found, stack, loaded, look=look))
     body = _pack(found, stack, path.name.partition(".")[0] or stack, now)
     try:
         write_whole(path, body)
@@ -370,20 +380,6 @@ def _mask_references(masks: Masks, value: object) -> None:
         value = [*entry.values()]
     for each in cast("list[object]", value) if isinstance(value, list) else []:
         _mask_references(masks, each)
-
-
-def _gather_stack(found: Gathered, stack: str, now: datetime, *, look: bool) -> None:
-    """Add what the engine, the devices and the cluster know, as far as they answer."""
-    masks, attempt = found.masks, found.attempt
-    attempt("configuration", lambda: masks.add(read_config(stack).encrypted))
-    exported = ["stack", "export", "--stack", stack, "--show-secrets"]
-    attempt("state", lambda: masks.add(_sealed(json.loads(pulumi(exported))), _LONG))
-    history = ["stack", "history", "--stack", stack, "--json", "--page-size", "10"]
-    attempt("history", lambda: found.put("history.json", _history(pulumi(history))))
-    loaded = attempt("stack", lambda: load_stack(stack))
-    if loaded is not None:
-        _gather_loaded(found, loaded, now, look=look)
-    attempt("report", lambda: _put_report(found, stack, loaded, look=look))
 
 
 def _gather_loaded(found: Gathered, loaded: Stack, now: datetime, *, look: bool) -> None:

@@ -78,11 +78,7 @@ def versions(
             title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
             for title, t in tables.items()
         }
-        said = {
-            "as_of": str(AS_OF),
-            "tables": found,
-            "problems": [finding_json(p) for p in problems],
-        }
+        said = {"as_of": str(AS_OF), "tables": found, "problems": [*map(finding_json, problems)]}
         say(json.dumps(said, indent=1))
     else:
         texts = [_render(title, table) for title, table in tables.items()]
@@ -100,50 +96,38 @@ def describe_age(today: date) -> str:
 
 def list_catalogue() -> dict[str, _Table]:
     """The tables that apply to any site."""
-    lines = [
+    lines = (
         [TITLES[name], show_version(line.line), line.describe(), line.status, line.source]
         for name, catalogue in _LINES.items()
         for line in catalogue
-    ]
-    sets = [[name, *map(str, asdict(chosen).values())] for name, chosen in VERSION_SETS.items()]
-    tags = [
+    )
+    sets = ([name, *map(str, asdict(chosen).values())] for name, chosen in VERSION_SETS.items())
+    tags = (
         [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
         for release, tag in DRIVER_TAGS.items()
-    ]
+    )
+    newer = ([name, *each] for name, each in NEWER.items())
+    conflicts: _Table = []
+    for each in CONFLICTS:
+        one = f"{TITLES[each.one.component]} {each.one.describe()}"
+        other = "its driver container" if each.with_container else "anything"
+        if each.other:
+            other = f"{TITLES[each.other.component]} {each.other.describe()}"
+        conflicts.append([one, other, each.severity, each.reason, each.source])
+    columns = ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"]
     return {
         "Kubernetes of each release line": [
             ["component", "line", "Kubernetes", "its maker says", "source"],
             *lines,
         ],
-        "Known to fail together": [["one", "other", "severity", "reason", "source"], *_conflicts()],
-        "Sets (`versions:` of a site)": [
-            ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"],
-            *sets,
-        ],
-        "Newer releases that no set has": [
-            ["component", "release", "why"],
-            *([name, *each] for name, each in NEWER.items()),
-        ],
+        "Known to fail together": [["one", "other", "severity", "reason", "source"], *conflicts],
+        "Sets (`versions:` of a site)": [columns, *sets],
+        "Newer releases that no set has": [["component", "release", "why"], *newer],
         "Driver container of the network operator": [
             ["release", "tag", "confirmed", "source"],
             *tags,
         ],
     }
-
-
-def _conflicts() -> _Table:
-    return [
-        [
-            f"{TITLES[each.one.component]} {each.one.describe()}",
-            f"{TITLES[each.other.component]} {each.other.describe()}"
-            if each.other
-            else ("its driver container" if each.with_container else "anything"),
-            each.severity,
-            each.reason,
-            each.source,
-        ]
-        for each in CONFLICTS
-    ]
 
 
 def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final, cast
@@ -89,17 +90,25 @@ def look_at_engine(
     versions = wanted_versions()
     found = shutil.which("pulumi", path=environ.get("PATH", os.defpath))
     program = Path(found) if found else None
-    search = _Search(environ, program)
+
+    def find(name: str, folder: str) -> Path | None:
+        """The first program with that name, in the engine's own order."""
+        if on_path := shutil.which(name, path=environ.get("PATH", os.defpath)):
+            return Path(on_path)
+        places = [program.resolve().parent] if program else []
+        places.append(_home(environ) / "plugins" / folder)
+        return next((place / name for place in places if (place / name).is_file()), None)
+
     return Engine(
         wanted=versions["pulumi"],
         program=program,
         version=version_of(program, environ) if program and ask_version else "",
-        language=search.find("pulumi-language-python", f"language-python-v{versions['pulumi']}"),
+        language=find("pulumi-language-python", f"language-python-v{versions['pulumi']}"),
         plugins=tuple(
             Plugin(
                 name,
                 versions[name],
-                search.find(f"pulumi-resource-{name}", f"resource-{name}-v{versions[name]}"),
+                find(f"pulumi-resource-{name}", f"resource-{name}-v{versions[name]}"),
             )
             for name in PLUGINS
         ),
@@ -111,34 +120,9 @@ def backend_of(environ: Mapping[str, str], project: Path) -> str:
     """Address of the states: from the environment, else the project, else the last login."""
     if url := environ.get("PULUMI_BACKEND_URL"):
         return url
-    return _project_backend(project) or _logged_in(environ)
-
-
-def project_name(project: Path) -> str:
-    """The project's name in its file; empty without one."""
-    return str(_project_file(project).get("name") or "")
-
-
-def _project_backend(project: Path) -> str:
     backend = _project_file(project).get("backend")
-    if isinstance(backend, dict):
-        return str(cast("dict[str, object]", backend).get("url") or "")
-    return ""
-
-
-def _project_file(project: Path) -> Mapping[str, object]:
-    for name in ("Pulumi.yaml", "Pulumi.yml"):
-        try:
-            text = (project / name).read_text()
-            written = cast("object", yaml.safe_load(text))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            continue
-        if isinstance(written, dict):
-            return cast("dict[str, object]", written)
-    return {}
-
-
-def _logged_in(environ: Mapping[str, str]) -> str:
+    if isinstance(backend, dict) and (url := cast("dict[str, object]", backend).get("url")):
+        return str(url)
     try:
         read = json.loads((_home(environ) / "credentials.json").read_text())
     except (OSError, ValueError):
@@ -146,25 +130,27 @@ def _logged_in(environ: Mapping[str, str]) -> str:
     return str(cast("dict[str, object]", read).get("current") or "") if read else ""
 
 
+def project_name(project: Path) -> str:
+    """The project's name in its file; empty without one."""
+    return str(_project_file(project).get("name") or "")
+
+
+def _project_file(project: Path) -> Mapping[str, object]:
+    return _mapping(project / "Pulumi.yaml") or _mapping(project / "Pulumi.yml")
+
+
+def _mapping(file: Path) -> Mapping[str, object]:
+    """Read a mapping; empty if the file has none or cannot be read."""
+    try:
+        written = cast("object", yaml.safe_load(file.read_text()))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return cast("dict[str, object]", written) if isinstance(written, dict) else {}
+
+
 def _home(environ: Mapping[str, str]) -> Path:
     named = environ.get("PULUMI_HOME")
     return Path(named) if named else Path(environ.get("HOME", "~")).expanduser() / ".pulumi"
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    environ: Mapping[str, str]
-    pulumi: Path | None
-
-    def find(self, program: str, folder: str) -> Path | None:
-        """The first program with that name, in the engine's own order."""
-        on_path = shutil.which(program, path=self.environ.get("PATH", os.defpath))
-        if on_path:
-            return Path(on_path)
-        places = [_home(self.environ) / "plugins" / folder]
-        if self.pulumi is not None:
-            places.insert(0, self.pulumi.resolve().parent)
-        return next((place / program for place in places if (place / program).is_file()), None)
 
 
 def version_of(program: Path, environ: Mapping[str, str]) -> str:
@@ -193,7 +179,7 @@ def _judge(engine: Engine) -> Iterator[Finding]:
     install = INSTALL_CLI.format(engine.wanted)
     if engine.program is None:
         yield _lack("pulumi", "the Pulumi CLI is not on PATH.", "none", engine.wanted, install)
-    elif not _at_least(engine.version, engine.wanted):
+    elif (_numbers(engine.version) or (-1,)) < _numbers(engine.wanted):
         what = "the Pulumi CLI is older than its Python SDK."
         shown = f"{engine.version or 'no answer'} ({engine.program})"
         yield _lack("pulumi", what, shown, f"{engine.wanted} or later", install)
@@ -210,13 +196,7 @@ def _judge(engine: Engine) -> Iterator[Finding]:
         yield _lack("backend", what, "none", "a backend of your own", OWN_LOGIN)
 
 
-def _lack(cause: str, what: str, actual: str, wanted: str, fix: str) -> Finding:
-    return on_device(HERE, cause, what, actual, wanted, fix)
-
-
-def _at_least(version: str, wanted: str) -> bool:
-    have, want = (_numbers(text) for text in (version, wanted))
-    return bool(have) and have >= want
+_lack = partial(on_device, HERE)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -317,8 +297,13 @@ def lab_findings(
     """
     known = os.environ if environ is None else environ
     if is_lab:
-        real = devices_outside_lab(spec)
-        return (_no_lab(real, stack),) if real else ()
+        if not (real := devices_outside_lab(spec)):
+            return ()
+        more = f" and {len(real) - 3} more" if len(real) > 3 else ""  # noqa: PLR2004 - three fit on a line
+        what = "`railyard:lab` is true, and devices of the site are not on loopback addresses."
+        wanted = "devices of the lab, which are in 127.0.0.0/8"
+        fix = f"remove `railyard:lab` from Pulumi.{stack}.yaml"
+        return (_lack("lab-claim", what, ", ".join(real[:3]) + more, wanted, fix),)
     project = file.absolute().parent if file else Path.cwd()
     engine = look_at_engine(known, project, ask_version=False)
     return judge_lab_parts(engine, known, salt_of(file or config_file(stack)))
@@ -351,20 +336,5 @@ def is_lab(written: object) -> bool:
 
 def salt_of(file: Path) -> str:
     """`encryptionsalt` of a stack's file; empty without one."""
-    try:
-        read = cast("object", yaml.safe_load(file.read_text()))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return ""
-    found = cast("dict[str, object]", read).get("encryptionsalt") if isinstance(read, dict) else ""
+    found = _mapping(file).get("encryptionsalt")
     return found if isinstance(found, str) else ""
-
-
-def _no_lab(real: tuple[str, ...], stack: str) -> Finding:
-    return on_device(
-        HERE,
-        "lab-claim",
-        "`railyard:lab` is true, and devices of the site are not on loopback addresses.",
-        ", ".join(real[:3]) + (f" and {len(real) - 3} more" if len(real) > 3 else ""),  # noqa: PLR2004 - three fit on a line
-        "devices of the lab, which are in 127.0.0.0/8",
-        f"remove `railyard:lab` from Pulumi.{stack}.yaml",
-    )

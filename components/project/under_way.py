@@ -66,23 +66,20 @@ def find_under_way(exported: str, backend: str, project: str, stack: str) -> Und
     document = cast("Mapping[str, object]", json.loads(exported))
     deployment = cast("Mapping[str, object]", document.get("deployment") or {})
     pending = cast("list[Mapping[str, object]]", deployment.get("pending_operations") or [])
-    holder, is_dead = next(_holders(backend, project, stack), ("", False))
-    return UnderWay(tuple(map(_operation, pending)), holder, is_dead)
-
-
-def _operation(entry: Mapping[str, object]) -> str:
-    resource = cast("Mapping[str, object]", entry.get("resource") or {})
-    name = str(resource.get("urn", "")).rsplit("::", 1)[-1]
-    return f"{name} ({entry.get('type', 'working')})"
-
-
-def _holders(backend: str, project: str, stack: str) -> Iterator[tuple[str, bool]]:
-    if not backend.startswith(_FILE):
-        return
-    place = backend.removeprefix(_FILE).partition("?")[0]
-    root = Path(place).expanduser() if place not in ("", "~") else Path.home()
-    for lock in read_locks(root, project or "*", stack):
-        yield f"process {lock.pid} of {lock.user}@{lock.host} since {lock.stamp}", _is_gone(lock)
+    operations: list[str] = []
+    for entry in pending:
+        resource = cast("Mapping[str, object]", entry.get("resource") or {})
+        name = str(resource.get("urn", "")).rsplit("::", 1)[-1]
+        operations.append(f"{name} ({entry.get('type', 'working')})")
+    lock = None
+    if backend.startswith(_FILE):
+        place = backend.removeprefix(_FILE).partition("?")[0]
+        root = Path(place).expanduser() if place not in ("", "~") else Path.home()
+        lock = next(read_locks(root, project or "*", stack), None)
+    if lock is None:
+        return UnderWay(tuple(operations))
+    holder = f"process {lock.pid} of {lock.user}@{lock.host} since {lock.stamp}"
+    return UnderWay(tuple(operations), holder, _is_gone(lock))
 
 
 def _is_gone(lock: Lock) -> bool:

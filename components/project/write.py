@@ -6,13 +6,12 @@ import json
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Final, Literal, cast, get_args
 
 import yaml
@@ -222,29 +221,26 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
             and the folder is as it was before.
     """
     _refuse_existing(folder, files)
-    made = _make_folders(folder)
-    linked: list[Path] = []
-    draft: Path | None = None
-    try:
-        draft = Path(mkdtemp(prefix=".railyard-init-", dir=folder))
-        for name, content in files.items():
-            path = draft / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        for name in files:
-            made += _make_folders((folder / name).parent)
-            os.link(draft / name, folder / name)
-            linked.append(folder / name)
-    except OSError as error:
-        for path in linked:
-            path.unlink(missing_ok=True)
-        _discard(draft)
-        _remove_empty(made)
-        raise UsageError(
-            f"{error.filename2 or error.filename or folder}: cannot be written:"
-            f" {error.strerror}. Nothing was written."
-        ) from error
-    _discard(draft)
+    with ExitStack() as undo:
+        _make_folders(folder, undo)
+        try:
+            with TemporaryDirectory(
+                prefix=".railyard-init-", dir=folder, ignore_cleanup_errors=True
+            ) as draft:
+                for name, content in files.items():
+                    path = Path(draft, name)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+                for name in files:
+                    _make_folders((folder / name).parent, undo)
+                    os.link(Path(draft, name), folder / name)
+                    undo.callback((folder / name).unlink, missing_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{error.filename2 or error.filename or folder}: cannot be written:"
+                f" {error.strerror}. Nothing was written."
+            ) from error
+        undo.pop_all()
 
 
 def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -295,28 +291,22 @@ def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
         )
 
 
-def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and its missing parents; returns the new ones, the innermost last."""
-    new = [each for each in (*reversed(folder.parents), folder) if not each.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        _remove_empty(new)
-        raise UsageError(
-            f"{folder}: cannot be made: {error.strerror}. Nothing was written."
-        ) from error
-    return new
+def _make_folders(folder: Path, undo: ExitStack) -> None:
+    """Make a folder and its missing parents; the undo removes the new ones that are empty."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.exists():
+            try:
+                each.mkdir(exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"{folder}: cannot be made: {error.strerror}. Nothing was written."
+                ) from error
+            undo.callback(_remove_empty, each)
 
 
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in reversed(folders):
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def _discard(draft: Path | None) -> None:
-    if draft is not None:
-        shutil.rmtree(draft, ignore_errors=True)
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequence[str]) -> str:

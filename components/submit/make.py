@@ -102,23 +102,19 @@ def choose(spec: ClusterSpec, asked: Asked) -> tuple[Chosen | None, tuple[Refusa
         return None, (Refusal(where, "give the file a `kubernetes`, or take another site."),)
     hosts = chosen_hosts(spec, asked)
     troubles = [*_of_names(spec, asked), *_of_options(spec, asked)]
-    site = _narrowed(spec, asked, hosts)
-    kinds = worker_kinds(site)
-    if not any(_of_names(spec, asked)):
-        troubles += _of_workers(site, asked, kinds)
-    if troubles or len(kinds) != 1:
-        return None, tuple(troubles)
-    return Chosen(asked, site, kinds[0]), ()
-
-
-def _narrowed(spec: ClusterSpec, asked: Asked, hosts: tuple[Host, ...]) -> ClusterSpec:
     kept = tuple(host for host in spec.hosts if host.role != "worker" or host in hosts)
     jobs, sample = spec.jobs, spec.jobs.deepspeed
     if sample is not None:
         own = {"workers": len(hosts), "image": asked.image or sample.image}
         sample = sample.model_copy(update=own)
     own_jobs = jobs.model_copy(update={"image": asked.image or jobs.image, "deepspeed": sample})
-    return spec.model_copy(update={"hosts": kept, "jobs": own_jobs})
+    site = spec.model_copy(update={"hosts": kept, "jobs": own_jobs})
+    kinds = worker_kinds(site)
+    if not any(_of_names(spec, asked)):
+        troubles += _of_workers(site, asked, kinds)
+    if troubles or len(kinds) != 1:
+        return None, tuple(troubles)
+    return Chosen(asked, site, kinds[0]), ()
 
 
 def _of_names(spec: ClusterSpec, asked: Asked) -> Iterator[Refusal]:

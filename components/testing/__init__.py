@@ -322,20 +322,16 @@ def _record(run: Run, graph: Graph, program: Callable[[], None]) -> None:
         with TemporaryDirectory() as folder, patch.object(archive, "FOLDER", Path(folder)):
             loop.run_until_complete(stack.run_in_stack(program))
     finally:
-        _close(loop)
+        # Close everything that this run opened, and reset the settings for the next run.
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        asyncio.set_event_loop(None)
+        pulumi.runtime.set_all_config({}, [])
+        settings.reset_options()
         graph.resources.sort(key=lambda item: item.urn)
 
 
 def _full(key: str) -> str:
     return key if ":" in key else f"railyard:{key}"
-
-
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Close everything that this run opened, and reset the settings for the next run."""
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
-    asyncio.set_event_loop(None)
-    pulumi.runtime.set_all_config({}, [])
-    settings.reset_options()
