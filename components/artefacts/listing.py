@@ -237,7 +237,7 @@ def network_device_plugin(release: str, mode: str) -> str:
 
 def network_operand(release: str, name: str) -> str:
     """An image that the network operator starts for its policy, by its name there."""
-    return f"{upstream.NETWORK_OPERANDS}/{name}:{upstream.network_operand_version(release)}"
+    return f"{upstream.NETWORK_OPERANDS}/{name}:network-operator-v{release.removeprefix('v')}"
 
 
 def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:

@@ -27,27 +27,9 @@ class CniPaths:
     """CNI programs."""
 
     @property
-    def multus_kubeconfig(self) -> str:
-        """The kubeconfig that Multus writes for its own program."""
-        return f"{self.net_d}/multus.d/multus.kubeconfig"
-
-    @property
     def whereabouts_config(self) -> str:
         """The configuration that whereabouts writes for its own program."""
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
-
-    @property
-    def whereabouts_kubeconfig(self) -> str:
-        """The kubeconfig with which whereabouts' program reaches the cluster."""
-        return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
-
-    def pool_config(self, rail: str) -> str:
-        """The file for a rail's part on the node's own leaf; its text differs between nodes."""
-        return f"{self.net_d}/whereabouts.d/{rail}.conf"
-
-    def pool_folder(self, rail: str) -> str:
-        """The folder of that file for nv-ipam, which reads a file of one name in it (`confDir`)."""
-        return f"{self.net_d}/nv-ipam.d/{rail}"
 
 
 UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")

@@ -71,11 +71,6 @@ with its CUDA: `NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes 
 (575.51.03)."""
 
 
-def network_operand_version(release: str) -> str:
-    """The tag that all operands of one release of the network operator have."""
-    return f"network-operator-v{release.removeprefix('v')}"
-
-
 def k3s_file(version: str, name: str) -> str:
     """Address of one file of a K3s release."""
     return f"{K3S_RELEASES}/{_tag(version)}/{name}"
