@@ -387,8 +387,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         **_cards(spec, operator),
         **_only_workers(spec),
     }
-    if taints := tolerated(spec):
-        wanted["tolerations"] = taints
+    wanted |= {"tolerations": taints} if (taints := tolerated(spec)) else {}
     groups = 1
     if operator.driver == "operator":
         tag = container_tag(operator)
@@ -398,8 +397,8 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
                 "  fix    write its tag as operators.network.driver_tag"
             )
         upgrades = _driver_upgrades(spec)
-        driver = _operand(spec, operator, "doca-driver")
-        wanted["ofedDriver"] = {**driver, "version": tag, **upgrades}
+        image = _operand(spec, operator, "doca-driver")
+        wanted["ofedDriver"] = {**image, "version": tag, **upgrades}
         if upgrades:
             groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
     return {
