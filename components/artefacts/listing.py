@@ -135,16 +135,16 @@ def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Art
     written: str | None = getattr(plane.source, key)
     checksum: str | None = getattr(plane.source, f"{key}_sha256")
     binary = what == "binary"
-    release = upstream.k3s_binary if binary else upstream.k3s_images
+    name = k3s_binary_name(architecture) if binary else k3s_images_name(architecture)
     return Artefact(
-        k3s_binary_name(architecture) if binary else k3s_images_name(architecture),
+        name,
         "file",
-        written or release(plane.version, architecture),
+        written or upstream.k3s_file(plane.version, name if binary else f"{name}.tar.zst"),
         plane.version,
         "hosts",
         ("kubernetes", "source", key),
         checksum or "",
-        "" if written else upstream.k3s_checksums(plane.version, architecture),
+        "" if written else upstream.k3s_file(plane.version, f"sha256sum-{architecture}.txt"),
     )
 
 
@@ -237,7 +237,7 @@ def network_device_plugin(release: str, mode: str) -> str:
 
 def network_operand(release: str, name: str) -> str:
     """An image that the network operator starts for its policy, by its name there."""
-    return f"{upstream.NETWORK_OPERANDS}/{name}:{upstream.network_operand_version(release)}"
+    return f"{upstream.NETWORK_OPERANDS}/{name}:network-operator-v{release.removeprefix('v')}"
 
 
 def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:

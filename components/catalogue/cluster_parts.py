@@ -27,27 +27,9 @@ class CniPaths:
     """CNI programs."""
 
     @property
-    def multus_kubeconfig(self) -> str:
-        """The kubeconfig that Multus writes for its own program."""
-        return f"{self.net_d}/multus.d/multus.kubeconfig"
-
-    @property
     def whereabouts_config(self) -> str:
         """The configuration that whereabouts writes for its own program."""
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
-
-    @property
-    def whereabouts_kubeconfig(self) -> str:
-        """The kubeconfig with which whereabouts' program reaches the cluster."""
-        return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
-
-    def pool_config(self, rail: str) -> str:
-        """The file for a rail's part on the node's own leaf; its text differs between nodes."""
-        return f"{self.net_d}/whereabouts.d/{rail}.conf"
-
-    def pool_folder(self, rail: str) -> str:
-        """The folder of that file for nv-ipam, which reads a file of one name in it (`confDir`)."""
-        return f"{self.net_d}/nv-ipam.d/{rail}"
 
 
 UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
@@ -141,22 +123,23 @@ class ClusterPart:
     """Our copy does not disturb another one in the cluster."""
 
 
-def _tag(image: str) -> str:
-    return image.rpartition(":")[2]
+def version_in(image: str) -> str:
+    """The tag of an image; empty if a digest alone names it."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 TABLE: Final[Mapping[Part, ClusterPart]] = {
     "multus": ClusterPart(
         "Multus",
         ("multus-cni", "hardened-multus-cni"),
-        _tag(upstream.MULTUS),
+        version_in(upstream.MULTUS),
         (Definition("network-attachment-definitions.k8s.cni.cncf.io", "v1"),),
     ),
     "attachments": ClusterPart("the attachment of a rail"),
     "whereabouts": ClusterPart(
         "whereabouts",
         ("whereabouts", "hardened-whereabouts"),
-        _tag(upstream.WHEREABOUTS),
+        version_in(upstream.WHEREABOUTS),
         (
             Definition("ippools.whereabouts.cni.cncf.io", "v1alpha1"),
             Definition("overlappingrangeipreservations.whereabouts.cni.cncf.io", "v1alpha1"),
@@ -165,38 +148,38 @@ TABLE: Final[Mapping[Part, ClusterPart]] = {
     "nv_ipam": ClusterPart(
         "nv-ipam",
         ("nvidia-k8s-ipam",),
-        _tag(upstream.NV_IPAM),
+        version_in(upstream.NV_IPAM),
         (
             Definition("ippools.nv-ipam.nvidia.com", "v1alpha1"),
             Definition("cidrpools.nv-ipam.nvidia.com", "v1alpha1"),
         ),
     ),
     "sriov_cni": ClusterPart(
-        "SR-IOV CNI", ("sriov-cni", "hardened-sriov-cni"), _tag(upstream.SRIOV_CNI)
+        "SR-IOV CNI", ("sriov-cni", "hardened-sriov-cni"), version_in(upstream.SRIOV_CNI)
     ),
     "ib_sriov_cni": ClusterPart(
         "InfiniBand SR-IOV CNI",
         ("ib-sriov-cni", "hardened-ib-sriov-cni"),
-        _tag(upstream.IB_SRIOV_CNI),
+        version_in(upstream.IB_SRIOV_CNI),
     ),
-    "ipoib_cni": ClusterPart("IPoIB CNI", ("ipoib-cni",), _tag(upstream.IPOIB_CNI)),
-    "rdma_cni": ClusterPart("RDMA CNI", ("rdma-cni",), _tag(upstream.RDMA_CNI)),
+    "ipoib_cni": ClusterPart("IPoIB CNI", ("ipoib-cni",), version_in(upstream.IPOIB_CNI)),
+    "rdma_cni": ClusterPart("RDMA CNI", ("rdma-cni",), version_in(upstream.RDMA_CNI)),
     "cni_plugins": ClusterPart(
         "the reference CNI plugins",
         ("plugins", "hardened-cni-plugins"),
-        _tag(upstream.CNI_PLUGINS),
+        version_in(upstream.CNI_PLUGINS),
         shared=True,
     ),
     "sriov_device_plugin": ClusterPart(
         "SR-IOV device plugin",
         ("sriov-network-device-plugin", "hardened-sriov-network-device-plugin"),
-        _tag(upstream.SRIOV_DEVICE_PLUGIN),
+        version_in(upstream.SRIOV_DEVICE_PLUGIN),
         publishes=True,
     ),
     "shared_device_plugin": ClusterPart(
         "RDMA shared device plugin",
         ("k8s-rdma-shared-dev-plugin",),
-        _tag(upstream.SHARED_DEVICE_PLUGIN),
+        version_in(upstream.SHARED_DEVICE_PLUGIN),
         publishes=True,
     ),
     "gpu_device_plugin": ClusterPart(
@@ -245,8 +228,3 @@ def part_of_image(image: str) -> Part | None:
     """
     name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return next((part for part, row in TABLE.items() if name in row.images), None)
-
-
-def version_in(image: str) -> str:
-    """The tag of an image; empty if a digest alone names it."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]

@@ -20,7 +20,6 @@ K3S_RELEASES: Final = "https://github.com/k3s-io/k3s/releases/download"
 """K3s' release files: lab/sources.md#k3s."""
 K3S_SOURCE: Final = "https://raw.githubusercontent.com/k3s-io/k3s"
 """K3s' source by tag: its install script is in no release, and get.k3s.io serves the newest one."""
-_K3S_BINARY: Final = {"amd64": "k3s", "arm64": "k3s-arm64"}
 
 NVIDIA_CHARTS: Final = "https://helm.ngc.nvidia.com/nvidia"
 """Charts of the GPU and network operators (their documentation, "Installation")."""
@@ -72,29 +71,14 @@ with its CUDA: `NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes 
 (575.51.03)."""
 
 
-def network_operand_version(release: str) -> str:
-    """The tag that all operands of one release of the network operator have."""
-    return f"network-operator-v{release.removeprefix('v')}"
-
-
-def k3s_binary(version: str, architecture: Architecture) -> str:
-    """Address of K3s' binary of one release."""
-    return f"{K3S_RELEASES}/{_tag(version)}/{_K3S_BINARY[architecture]}"
-
-
-def k3s_images(version: str, architecture: Architecture) -> str:
-    """Address of the archive with the images that K3s itself runs."""
-    return f"{K3S_RELEASES}/{_tag(version)}/k3s-airgap-images-{architecture}.tar.zst"
+def k3s_file(version: str, name: str) -> str:
+    """Address of one file of a K3s release."""
+    return f"{K3S_RELEASES}/{_tag(version)}/{name}"
 
 
 def k3s_install_script(version: str) -> str:
     """Address of K3s' install script as it was at one release."""
     return f"{K3S_SOURCE}/{_tag(version)}/install.sh"
-
-
-def k3s_checksums(version: str, architecture: Architecture) -> str:
-    """Address of the list in which K3s publishes the SHA-256 of a release's files."""
-    return f"{K3S_RELEASES}/{_tag(version)}/sha256sum-{architecture}.txt"
 
 
 def _tag(version: str) -> str:

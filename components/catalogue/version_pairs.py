@@ -131,13 +131,12 @@ def conflicts_of(
         conflict
         for conflict in CONFLICTS
         if (container or not conflict.with_container)
-        and all(_has(versions, releases) for releases in (conflict.one, conflict.other) if releases)
+        and all(
+            each.component in versions and each.holds(versions[each.component])
+            for each in (conflict.one, conflict.other)
+            if each is not None
+        )
     )
-
-
-def _has(versions: Mapping[Component, str], releases: Releases) -> bool:
-    version = versions.get(releases.component)
-    return version is not None and releases.holds(version)
 
 
 @dataclass(frozen=True, slots=True)

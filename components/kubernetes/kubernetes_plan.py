@@ -14,7 +14,6 @@ from components.kubernetes.kubespray.wanted import (
     Source,
     Wanted,
     cluster_settings,
-    server_url,
 )
 from components.kubernetes.manifest import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Playbooks
@@ -23,7 +22,7 @@ from components.kubernetes.planes.node_files import access_step
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.remote.endpoint import host_endpoint
-from components.remote.step import RemoteStep
+from components.remote.step import RemoteStep, bracketed
 
 DEADLINE_S: float = 86_400.0
 """Seconds, only printed: users report 15 minutes to 10 hours, and Railyard does not end a longer
@@ -46,7 +45,8 @@ def plan_kubespray(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         undo="device kubespray-reset",
         deadline_s=DEADLINE_S,
     )
-    url = server_url(spec)
+    # Users reach the API at the first control-plane node.
+    url = f"https://{bracketed(first.way.address)}:{plane.api_port}"
     return KubernetesPlan(
         plane="kubespray",
         cluster=spec.name,

@@ -39,7 +39,7 @@ from components.kubernetes.manifest import (
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
-from components.model.operators import ByChart, ChartSource, GpuOperator, NetworkOperator
+from components.model.operators import GpuOperator, NetworkOperator
 from components.model.owners import (
     cni_paths,
     draws_blocks,
@@ -152,7 +152,17 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
     if spec.kubernetes is None:
         return OperatorsPlan((), ())
     charts = tuple(
-        _chart(spec, release, owner, source)
+        ChartPlan(
+            release=release,
+            chart=source.chart,
+            version=source.version,
+            repo=source.repo,
+            namespace=NAMESPACES[release],
+            values=merged(
+                merged(_DEFAULTS.get(release, {}), chart_values(spec, release)), owner.values
+            ),
+            deadline_s=CHART_DEADLINE_S,
+        )
         for release, (owner, source, _) in charts_by_release(spec).items()
     )
     policies: list[list[Manifest]] = []
@@ -191,20 +201,6 @@ def _namespaces(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Ma
             yield make_manifest("operators", body, 0)
     for name in dict.fromkeys(chart.namespace for chart in charts):
         yield from login_manifests(spec, "operators", name, 1)
-
-
-def _chart(spec: ClusterSpec, release: str, owner: ByChart, source: ChartSource) -> ChartPlan:
-    return ChartPlan(
-        release=release,
-        chart=source.chart,
-        version=source.version,
-        repo=source.repo,
-        namespace=NAMESPACES[release],
-        values=merged(
-            merged(_DEFAULTS.get(release, {}), chart_values(spec, release)), owner.values
-        ),
-        deadline_s=CHART_DEADLINE_S,
-    )
 
 
 def chart_values(spec: ClusterSpec, release: str) -> Body:
@@ -391,8 +387,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         **_cards(spec, operator),
         **_only_workers(spec),
     }
-    if taints := tolerated(spec):
-        wanted["tolerations"] = taints
+    wanted |= {"tolerations": taints} if (taints := tolerated(spec)) else {}
     groups = 1
     if operator.driver == "operator":
         tag = container_tag(operator)
@@ -402,8 +397,8 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
                 "  fix    write its tag as operators.network.driver_tag"
             )
         upgrades = _driver_upgrades(spec)
-        driver = _operand(spec, operator, "doca-driver")
-        wanted["ofedDriver"] = {**driver, "version": tag, **upgrades}
+        image = _operand(spec, operator, "doca-driver")
+        wanted["ofedDriver"] = {**image, "version": tag, **upgrades}
         if upgrades:
             groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
     return {

@@ -73,7 +73,7 @@ def _job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     if kind == "static":
         return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
     if rail.leaves:
-        path = cni_paths(spec).pool_config(rail.name)
+        path = f"{cni_paths(spec).net_d}/whereabouts.d/{rail.name}.conf"
         return {"type": "whereabouts", "configuration_path": path}
     (pool,) = pools_of(spec)[rail.name]
     return _whereabouts(spec, pool.network) | _job_range(pool) | _way_out(spec, pool)
@@ -82,7 +82,7 @@ def _job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
 def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
     """Take routes and gateway from a pool; with several leaves, a file on the node names it."""
     if isinstance(rail, Rail) and rail.leaves:
-        folder = cni_paths(spec).pool_folder(rail.name)
+        folder = f"{cni_paths(spec).net_d}/nv-ipam.d/{rail.name}"  # it reads one name there
         return {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
     kind = "cidrpool" if rail.name in pod_links(spec) else "ippool"
     return {"type": "nv-ipam", "poolName": pool_name(spec, rail), "poolType": kind}
@@ -96,7 +96,8 @@ def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
     """
     if spec.pod_network.ipam == "nv-ipam":
         return json.dumps({"poolName": pool_name(spec, rail, pool.leaf)}, indent=1)
-    kubeconfig: Addresses = {"kubeconfig": cni_paths(spec).whereabouts_kubeconfig}
+    path = f"{cni_paths(spec).net_d}/whereabouts.d/whereabouts.kubeconfig"
+    kubeconfig: Addresses = {"kubeconfig": path}
     file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
     return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
 

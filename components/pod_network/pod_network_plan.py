@@ -55,24 +55,20 @@ _FILES: Final = {
 """The file from which each IPAM reads its node's part of a rail, in the folder of networks."""
 
 
-def _files(spec: ClusterSpec) -> dict[str, str]:
-    """The table of all nodes, and a file for each leaf of a rail."""
-    found = pools_of(spec)
-    pools = [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
-    nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
-    files = {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
-    return {"nodes": "".join(nodes), **files}
-
-
 def _pool_files(spec: ClusterSpec) -> tuple[Body, Body] | None:
     """The files, and the DaemonSet that writes on each node those of its leaves; None without any.
 
-    A changed text makes a new object of files, which replaces the pods with the old one.
+    The files are a table of all nodes, and one for each leaf of a rail. A changed text makes a new
+    object of files, which replaces the pods with the old one.
     """
     key = pool_files_image(spec)
     if key is None:
         return None
-    ipam, files = spec.pod_network.ipam, _files(spec)
+    ipam, found = spec.pod_network.ipam, pools_of(spec)
+    pools = [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
+    nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
+    files = {"nodes": "".join(nodes)}
+    files |= {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
     config, data = config_name(_NAMES[ipam], "\n".join(files.values())), JsonObject(files)
     words = {"of": "pool-files", "file": _FILES[ipam], "config": config}
     writer = parts.program(
@@ -109,28 +105,33 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
         raise SpecError(f"{cell.why}. {cell.instead[:1].upper()}{cell.instead[1:]}")
     if way_of(spec) == "host_device" and spec.operators.network is not None:
         return PodNetworkPlan(())
-    groups = _shared(spec) if spec.pod_network.mode == "rdma_shared" else _functions(spec)
     login = login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
     first = int(bool(login) and cni_check_image(spec) is not None)  # whose pods pull at once
     return PodNetworkPlan(
         login
         + tuple(
             make_manifest(owner, pulling(spec, body), number)
-            for number, group in enumerate(groups, first)
+            for number, group in enumerate(_groups(spec), first)
             for owner, body in group
         )
     )
 
 
-def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
-    """Devices of which each pod gets its own: VFs, or whole HCAs, which need no attachment."""
-    attached = spec.pod_network.mode == "sriov"
-    foundation, plugin = _function_plugin(spec)
-    foundations = [*(_attaching(spec) if attached else []), *foundation]
-    daemon_sets = [*(_attachers(spec) if attached else []), *plugin]
-    policies = node_policies(spec) if vfs_by_operator(spec) else []
-    attachments = _attachments(spec) if attached else []
-    return *_cni_check(spec), foundations, [*daemon_sets, *policies], attachments
+def _groups(spec: ClusterSpec) -> tuple[_Group, ...]:
+    """The device plugin and the attachments in their order.
+
+    Each pod gets its own devices, or a share of all. Whole HCAs need no attachment, nor do shared
+    cards without an interface.
+    """
+    mode = spec.pod_network.mode
+    config, plugin = _shared_plugin(spec) if mode == "rdma_shared" else _function_plugin(spec)
+    if way_of(spec) in {"host", "none"}:
+        return config, plugin
+    if mode == "host_device":
+        return *_cni_check(spec), config, plugin, []
+    policies = node_policies(spec) if mode == "sriov" and vfs_by_operator(spec) else []
+    daemon_sets = [*_attachers(spec), *plugin, *policies]
+    return *_cni_check(spec), [*_attaching(spec), *config], daemon_sets, _attachments(spec)
 
 
 def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
@@ -148,16 +149,11 @@ def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
     return foundation, [("sriov-device-plugin", plugin)]
 
 
-def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
-    config: _Group = []
-    plugin: _Group = []
-    if installs(spec, "shared_device_plugin"):
-        config = [(PLUGIN, parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec)))]
-        plugin = [(PLUGIN, shared_plugin_daemon_set(spec))]
-    if way_of(spec) in {"host", "none"}:
-        return config, plugin
-    made = [*_attaching(spec), *config], [*_attachers(spec), *plugin], _attachments(spec)
-    return *_cni_check(spec), *made
+def _shared_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
+    if not installs(spec, "shared_device_plugin"):
+        return [], []
+    config = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
+    return [(PLUGIN, config)], [(PLUGIN, shared_plugin_daemon_set(spec))]
 
 
 def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:

@@ -8,23 +8,21 @@ from typing import Final
 import pytest
 
 from components.kubernetes.kubespray.perform import decide_on
-from components.kubernetes.kubespray.runs import (
-    UPGRADE,
-    allow_even,
-    decide,
-    refuse_lost,
-    reset_run,
-    split_removal,
-)
 from components.kubernetes.kubespray.state import (
+    UPGRADE,
     Cluster,
     State,
     UnderWay,
     after,
+    allow_even,
     begin,
+    decide,
     end,
     over,
     presumed,
+    refuse_lost,
+    reset_run,
+    split_removal,
 )
 from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
 from components.remote.step import Endpoint

@@ -25,31 +25,29 @@ from pydantic import JsonValue
 
 from components.core.errors import DeviceError
 from components.core.to_json import to_json
-from components.kubernetes.kubespray.runs import (
-    Decision,
-    PlaybookRun,
-    allow_even,
-    decide,
-    facts_run,
-    limit_upgrade,
-    refuse_lost,
-    removed_by,
-    reset_run,
-    split_removal,
-)
 from components.kubernetes.kubespray.state import (
     Cluster,
+    Decision,
     Keeper,
+    PlaybookRun,
     State,
     after,
+    allow_even,
     begin,
+    decide,
     end,
+    facts_run,
     go_on,
     inventory_digest,
     keeper_of,
+    limit_upgrade,
     over,
     presumed,
+    refuse_lost,
     refuse_turn,
+    removed_by,
+    reset_run,
+    split_removal,
 )
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.kubernetes.kubespray.wanted import (
@@ -388,15 +386,6 @@ class Performance:
         found = presumed(there.wanted, under_way, wanted)
         return Cluster(found or there.wanted, over(under_way.cluster, there).endpoints)
 
-    def _all_nodes(self) -> Cluster | None:
-        """Every node of the current cluster, and those of a killed run."""
-        begun = self.state.under_way.cluster if self.state.under_way else None
-        there = self.state.there or begun
-        if there is None or begun is None:
-            return there
-        nodes = {**begun.wanted.nodes, **there.wanted.nodes}
-        return Cluster(replace(there.wanted, nodes=nodes), over(begun, there).endpoints)
-
     def _write(self, cluster: Cluster) -> None:
         """Write the inventory; the state lists its digests before and after the write."""
         files = render_inventory(cluster.wanted, cluster.endpoints)
@@ -408,9 +397,13 @@ class Performance:
 
     def reset(self) -> dict[str, object]:
         """Delete the cluster; DeviceError if the file does not allow it."""
-        known = self._all_nodes()
+        begun = self.state.under_way.cluster if self.state.under_way else None
+        known = self.state.there or begun
         if known is None:
             return {"changed": [], "state": {}}
+        if begun is not None:  # the nodes of a killed run may have joined
+            nodes = {**begun.wanted.nodes, **known.wanted.nodes}
+            known = Cluster(replace(known.wanted, nodes=nodes), over(begun, known).endpoints)
         known = over(known, Cluster(self.request.wanted, self.request.endpoints))
         if self.request.reset == "deny":
             raise DeviceError(

@@ -201,7 +201,9 @@ def make_environment(requirements: str, python: str) -> Path:
             f"{requirements}: kubespray's requirements cannot be read: {error.strerror}. Nothing"
             " was run.\n  fix    correct kubernetes.requirements; it is relative to the project"
         ) from error
-    if bare := unhashed(text):
+    lines = (line.strip() for line in text.replace("\\\n", " ").splitlines())
+    asked = (line for line in lines if line and line[0] not in "#-")
+    if bare := [line.split()[0] for line in asked if "--hash=" not in line]:
         raise DeviceError(
             f"{requirements}: {bare[0]} lacks a hash, so any file that the index serves would run."
             " Nothing was run.\n"
@@ -246,13 +248,6 @@ def _run(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"{what}: {error}. Nothing was run.") from error
-
-
-def unhashed(text: str) -> tuple[str, ...]:
-    """The requirements of a file that lack a hash."""
-    lines = text.replace("\\\n", " ").splitlines()
-    asked = (line.strip() for line in lines if line.strip() and line.strip()[0] not in "#-")
-    return tuple(line.split()[0] for line in asked if "--hash=" not in line)
 
 
 def refusal_of_pip(what: str, stderr: str, stdout: str = "") -> str:

@@ -21,7 +21,7 @@ from components.kubernetes.planes.node_files import kubelet_fields, mirrors_of
 from components.model.cluster import ClusterSpec
 from components.model.owners import toolkit_owner
 from components.remote.lines import read_request, render_lines
-from components.remote.step import Endpoint, bracketed
+from components.remote.step import Endpoint
 
 Role = Literal["control_plane", "worker"]
 STEP: Final = "kubespray"
@@ -216,13 +216,6 @@ def _mirror(prefix: str, address: str, below: str) -> JsonValue:
     return {"prefix": prefix, "server": host, "mirrors": [mirror]}
 
 
-def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: that of the first control-plane node."""
-    if spec.kubespray is None or not spec.servers:
-        raise Bug("a plan of kubespray needs a control-plane host")
-    return f"https://{bracketed(spec.servers[0].way.address)}:{spec.kubespray.api_port}"
-
-
 HOSTS: Final = "hosts.yaml"
 VARIABLES: Final = "group_vars/all.yaml"
 KNOWN_HOSTS: Final = "known_hosts"
@@ -260,11 +253,16 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
 
 def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonValue]:
     node = wanted.nodes[name]
+    # The pinned key by the node's name, whatever its address; and the jump hosts.
+    ssh = f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG} -o HostKeyAlias={name}"
+    ssh += f" -o IdentitiesOnly={'no' if endpoint.agent else 'yes'}"
+    if endpoint.jump:
+        ssh += f" -o ProxyJump={','.join(hop.device for hop in endpoint.jump)}"
     found: dict[str, JsonValue] = {
         "ansible_host": endpoint.address,
         "ansible_port": endpoint.port,
         "ansible_user": endpoint.user,
-        "ansible_ssh_common_args": _ssh_arguments(name, endpoint),
+        "ansible_ssh_common_args": ssh,
         "ip": node.address,
         "access_ip": node.address,
     }
@@ -277,18 +275,6 @@ def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonV
     if endpoint.sudo_secret is not None:
         found["ansible_become_password"] = f"{{{{ {BECOME}[inventory_hostname] }}}}"
     return found
-
-
-def _ssh_arguments(name: str, endpoint: Endpoint) -> str:
-    """The pinned key by the node's name, whatever its address; and the jump hosts."""
-    words = [
-        f"-F {{{{ {SECRETS} }}}}/{SSH_CONFIG}",
-        f"-o HostKeyAlias={name}",
-        f"-o IdentitiesOnly={'no' if endpoint.agent else 'yes'}",
-    ]
-    if endpoint.jump:
-        words.append(f"-o ProxyJump={','.join(hop.device for hop in endpoint.jump)}")
-    return " ".join(words)
 
 
 def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:

@@ -122,22 +122,9 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
     ]
     lists = reader.each(reader.list, paths)
     spaces = lists["/api/v1/namespaces"]
-    definitions = {
-        name_of(body): frozenset(
-            str(each["name"]) for each in list_at(body, "spec", "versions") if each.get("served")
-        )
-        for body in lists[_DEFINITIONS]
-    }
-    labels = [(name_of(each), map_at(each, "metadata", "labels").items()) for each in spaces]
-    meshed = {
-        name: f"{key}={value}"
-        for name, items in labels
-        for key, value in items
-        if key in _MESHES or f"{key}={value}" in _MESHES
-    }
     return PartsLook(
         workloads=tuple(_workloads(reader, lists)),
-        definitions=definitions,
+        definitions={name_of(body): _served(body) for body in lists[_DEFINITIONS]},
         states={
             part: tuple({**each, "kind": row.status.kind} for each in lists[row.status.path])
             for part, row in TABLE.items()
@@ -149,9 +136,21 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
         namespaces=frozenset(map(name_of, spaces)),
         runtime_classes=frozenset(map(name_of, lists["/apis/node.k8s.io/v1/runtimeclasses"])),
         forbidden=dict(_forbidden(calls, asked)),
-        meshed=meshed,
+        meshed=dict(_meshed(spaces)),
         cilium=map_at(calls.call("GET", _CILIUM).body, "data"),
     )
+
+
+def _served(definition: Body) -> frozenset[str]:
+    versions = list_at(definition, "spec", "versions")
+    return frozenset(str(each["name"]) for each in versions if each.get("served"))
+
+
+def _meshed(namespaces: Sequence[Body]) -> Iterator[tuple[str, str]]:
+    for each in namespaces:
+        for key, value in map_at(each, "metadata", "labels").items():
+            if key in _MESHES or f"{key}={value}" in _MESHES:
+                yield name_of(each), f"{key}={value}"
 
 
 def _workloads(reader: Reader, lists: Mapping[str, Sequence[Body]]) -> Iterator[Workload]:

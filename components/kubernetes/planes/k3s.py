@@ -77,7 +77,8 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
     """Plan all nodes of K3s on the hosts of the site."""
     if not spec.servers:
         raise Bug("a K3s plan needs a control-plane host")
-    plane = k3s_plane(spec)
+    plane, several = k3s_plane(spec), len(spec.servers) > 1
+    nodes = (*spec.servers, *spec.workers)
     servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
     agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
     return KubernetesPlan(
@@ -85,7 +86,7 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         cluster=spec.name,
         server_url=server_url(spec),
         version=plane.version,
-        tokens=tuple(_token_step(plane, host) for host in (*spec.servers, *spec.workers)),
+        tokens=tuple(_token_step(plane, host) for host in nodes),
         agent_tokens=_agent_token_steps(spec, plane),
         filters=plan_filters(spec, plane, stack),
         servers=servers,
@@ -93,8 +94,9 @@ def plan_k3s(spec: ClusterSpec, stack: str) -> KubernetesPlan:
         access=access_step(spec, server_url(spec), "k3s_access"),
         logins=_login_steps(spec),
         registry=registry_account(spec),
-        removals=removal_steps(spec, stack),
-        nodes=node_steps(spec, stack),
+        removals=tuple(_removal(spec, host, stack) for host in nodes) if several else (),
+        # An only server gets no step: it is uninstalled last, and the cluster with it.
+        nodes=tuple(_node(spec, host, stack) for host in (nodes if several else spec.workers)),
         ca=ca_step(spec) if spec.balancers else None,
         balancers=_balancers(spec, stack),
         watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
@@ -296,26 +298,11 @@ FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
 CLUSTER_FOUND: Final = "cluster-found"
 
 
-def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
-    """One step for each node, which forgets the earlier machine of its name.
+def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    """Forget the earlier machine of a node's name.
 
     It runs again only for a new machine: its host key is in the stdin.
     """
-    if len(spec.servers) == 1:
-        return ()
-    return tuple(_removal(spec, host, stack) for host in (*spec.servers, *spec.workers))
-
-
-def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
-    """One step for each node, which waits for it, and whose undo removes it from the cluster.
-
-    An only server gets no step: it is uninstalled last, and the cluster with it.
-    """
-    servers = spec.servers if len(spec.servers) > 1 else ()
-    return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))
-
-
-def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     first, second = spec.servers[:2]
     call, why = kubernetes_call("k3s_removal"), "it forgets only a machine that no longer exists"
     stdin = _machine(host, stack)
@@ -324,6 +311,7 @@ def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
 
 
 def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
+    """Wait for a node; the undo removes it from the cluster."""
     first, call = spec.servers[0], kubernetes_call("k3s_node")
     last = "the first server goes last, and the cluster with it"
     undo = last if host == first else kubernetes_call("k3s_node_undo")
