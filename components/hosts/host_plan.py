@@ -14,10 +14,9 @@ from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
-from components.hosts.host_guards import Guarded, plan_guards, repaired_settings
+from components.hosts.harms import Guarded, plan_guards, repaired_settings
 from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
-from components.hosts.look import LOOK_LINE
-from components.hosts.placement import Placement, plan_placement
+from components.hosts.look import LOOK_LINE, Placement, plan_placement
 from components.hosts.scripts import boot_files_digest, host_call, through_proxy
 from components.hosts.settings import (
     kernel_settings,

@@ -4,8 +4,8 @@ Complete copies on the host stay, so a second run asks once and writes nothing. 
 goes over SSH into a file that only root can write, and gets its name after its digest is verified.
 
 Files are K3s, its images, or a driver. The state of their step has names and digests. The bytes are
-in the project (`.railyard/files`), written by `components/artefacts/store.py`, and on the host in a
-folder named by digest.
+in the project (`.railyard/files`), written by `components/artefacts/gather.py`, and on the host in
+a folder named by digest.
 """
 
 from __future__ import annotations
