@@ -149,7 +149,9 @@ def parse_look(lines: Iterable[str]) -> HostLook:
         elif key.startswith(_HOST):
             host.setdefault(key.removeprefix(_HOST), value)
         elif key.startswith("lldp."):
-            netdev, what = _split_lldp(key)
+            # Split `lldp.enp5s0.port.ifname` into the network device (dots allowed) and the rest.
+            words = key.split(".")
+            netdev, what = ".".join(words[1:-2]), ".".join(words[-2:])
             lldp.setdefault(netdev, {}).setdefault(what, value)
     by_kind = {
         kind: sorted((p, f) for p, f in functions.items() if f.get("kind") == kind)
@@ -173,12 +175,6 @@ def count_nodes(online: str) -> int:
         if first.isdigit():
             count += int(last or first) - int(first) + 1 if (last or first).isdigit() else 1
     return max(count, 1)
-
-
-def _split_lldp(key: str) -> tuple[str, str]:
-    """Split `lldp.enp5s0.port.ifname` into the network device (dots allowed) and the rest."""
-    words = key.split(".")
-    return ".".join(words[1:-2]), ".".join(words[-2:])
 
 
 def _place(pci: str, fields: Mapping[str, str]) -> PciFunction:

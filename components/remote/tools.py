@@ -121,11 +121,7 @@ def keep_tools(tools: Iterable[Tool]) -> None:
     """
     for tool in tools:
         keep_text(tool.text)
-    _prune()
-
-
-def _prune() -> None:
-    """Remove texts unused for `UNUSED_DAYS`; each use renews a file's time."""
+    # Remove texts unused for `UNUSED_DAYS`; each use renews a file's time.
     oldest = time.time() - UNUSED_DAYS * _DAY_S
     for path in FOLDER.glob("*"):
         with suppress(OSError):  # another run removed it, or the folder is not writable

@@ -28,6 +28,12 @@ mark_tool() { # before the first change: a version that the undo needs must not 
   }
 }
 
+print_changed() { # MORE : one line of JSON evidence
+  list=''
+  for key in $changed; do list="$list${list:+,}\"$key\""; done
+  printf '{"changed":[%s]%s}\n' "$list" "$1"
+}
+
 end_tool() { # STATUS : every script that has an EXIT trap of its own calls it there
   if [ "$1" != 0 ]; then # the state does not hold what failed: no undo of it will ever run
     [ -z "$new_mark" ] || rm -f "$new_mark"
