@@ -1,5 +1,5 @@
 """Files, charts and images that a site fetches: which ones, from which address, at which digest.
 
-`listing`, `lock`, `naming`, `resolve` and `bundle` decide without any network; `web`, `registry`,
-`charts`, `pin`, `gather` and `store` fetch, and compare the content with the lock.
+`listing`, `lock`, `naming` and `resolve` decide without any network; `web`, `registry`, `pin` and
+`gather` fetch, and compare the content with the lock.
 """

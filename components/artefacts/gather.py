@@ -78,7 +78,7 @@ def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Pat
         entry = lock.find(artefact)
         if artefact.kind == "chart" and entry is not None:
             yield artefact, (entry.sha256, Path(chart_archive(entry)))
-        digest = artefact.checksum or (entry.sha256 if entry else "")
+        digest = lock.digest_of(artefact)
         if artefact.kind == "file" and sends and digest and not artefact.local:
             yield artefact, (digest, LOCAL_FILES / digest)
 
@@ -91,12 +91,12 @@ def _bring(
         return None
     try:
         if bundle is not None:
-            _copy(bundle.file_of(artefact, digest), target)
-        elif artefact.kind == "chart":
-            _write_chart(reach, artefact, digest, target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(f".{target.name}.{os.getpid()}")
+            shutil.copyfile(bundle.file_of(artefact, digest), draft)
+            draft.replace(target)
         else:
-            address = reach.address(artefact.address)
-            download(address, reach.web(address), target, digest)
+            _put(reach, artefact, digest, target)
     except RailyardError as error:
         return error
     except OSError as error:
@@ -104,21 +104,16 @@ def _bring(
     return None
 
 
-def _write_chart(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
+def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
+    """Fetch a file or a chart."""
+    if artefact.kind != "chart":
+        address = reach.address(artefact.address)
+        download(address, reach.web(address), target, digest)
+        return
     archive = chart_archive_of(reach, artefact)
     if archive.sha256 != digest:
         raise WrongContentError(artefact.address, *wrong_checksum(archive.sha256, digest))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    draft.write_bytes(archive.body)
-    draft.replace(target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, draft)
-    draft.replace(target)
+    _write_whole(target, archive.body)
 
 
 _LAYOUT: Final = {"imageLayoutVersion": "1.0.0"}
@@ -149,23 +144,11 @@ def gather(
 
 def _file(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
     place = f"files/{file_in_mirror(artefact.address)}"
-    target = folder / place
-    if not (target.is_file() and digest_of(target) == digest):
-        address = reach.address(artefact.address)
-        download(address, reach.web(address), target, digest)
-    return Bundled(artefact.name, "file", artefact.address, digest, place)
-
-
-def _chart(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
-    place = f"charts/{artefact.name}-{artefact.version}.tgz"
-    target = folder / place
-    if not (target.is_file() and digest_of(target) == digest):
-        archive = chart_archive_of(reach, artefact)
-        if archive.sha256 != digest:
-            raise WrongContentError(artefact.address, *wrong_checksum(archive.sha256, digest))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(archive.body)
-    return Bundled(artefact.name, "chart", artefact.address, digest, place)
+    if artefact.kind == "chart":
+        place = f"charts/{artefact.name}-{artefact.version}.tgz"
+    if not _is_here(folder / place, digest):
+        _put(reach, artefact, digest, folder / place)
+    return Bundled(artefact.name, artefact.kind, artefact.address, digest, place)
 
 
 def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
@@ -180,7 +163,7 @@ def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundl
 
 _GATHER: Final[Mapping[str, Callable[[Reach, Artefact, str, Path], Bundled]]] = {
     "file": _file,
-    "chart": _chart,
+    "chart": _file,
     "image": _image,
 }
 
@@ -220,9 +203,13 @@ def _write_layout(folder: Path, done: Sequence[Bundled]) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a file whole or not at all."""
+    _write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def _write_whole(path: Path, body: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
+    draft.write_bytes(body)
     draft.replace(path)
 
 

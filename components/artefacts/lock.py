@@ -85,6 +85,11 @@ class Lock:
             return None
         return found if found.version == artefact.version else None
 
+    def digest_of(self, artefact: Artefact) -> str:
+        """The SHA-256 that the site or the lock gives; empty without one."""
+        entry = self.find(artefact)
+        return artefact.checksum or (entry.sha256 if entry else "")
+
     def of(self, artefact: Artefact) -> Entry | None:
         """The entry with that name, with any address; for an image, also with any tag."""
         found = self.entries.get((artefact.kind, artefact.name))
@@ -276,8 +281,7 @@ def wanted_of(spec: ClusterSpec, lock: Lock) -> list[tuple[Artefact, str]]:
     """Everything that a bundle of a site needs, with its digest; local paths are left out."""
     found: list[tuple[Artefact, str]] = []
     for artefact in artefacts_of(spec):
-        entry = lock.find(artefact)
-        digest = artefact.checksum or (entry.sha256 if entry else "")
+        digest = lock.digest_of(artefact)
         if digest and not artefact.local and artefact.kind != "repository":
             found.append((artefact, digest))
     known = {each.address for each, _ in found}

@@ -31,7 +31,6 @@ from components.model.jobs import Containers, registry_of
 from components.model.kubernetes import K3sSource
 from components.model.once import once
 from components.model.operators import ByChart, ChartValues
-from components.model.sources import Images
 
 UNPINNED: Final = "unpinned"
 """Placeholder for a checksum that neither the site nor its lock has.
@@ -50,9 +49,11 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
     Files and charts get the address from which they are fetched and their checksum; images get
     their name in the site's registry and their digest.
     """
+    written = cast("dict[str, str]", spec.sources.images.model_dump())
+    pulled = {key: _pulled(spec, lock, image) for key, image in written.items()}
     changes: dict[str, object] = {
         "operators": _operators(spec, lock),
-        "sources": _with(spec.sources, images=_images(spec, lock)),
+        "sources": _with(spec.sources, images=_with(spec.sources.images, **pulled)),
         "jobs": _jobs(spec, lock),
         "pod_network": _with(
             spec.pod_network, shared_plugin=_pulled(spec, lock, spec.pod_network.shared_plugin)
@@ -78,8 +79,7 @@ def _with(value: _Spec, **changes: object) -> _Spec:
 
 def _place(spec: ClusterSpec, lock: Lock, artefact: Artefact) -> tuple[str, str]:
     """The address or path from which a host takes a file, and its checksum."""
-    entry = lock.find(artefact)
-    checksum = artefact.checksum or (entry.sha256 if entry else UNPINNED)
+    checksum = lock.digest_of(artefact) or UNPINNED
     if artefact.local:
         return artefact.address, checksum
     if sends_files(spec.sources) and checksum != UNPINNED:
@@ -132,12 +132,6 @@ def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
     return in_registry(name, spec.sources.registry)
 
 
-def _images(spec: ClusterSpec, lock: Lock) -> Images:
-    written = cast("dict[str, str]", spec.sources.images.model_dump())
-    pulled = {key: _pulled(spec, lock, image) for key, image in written.items()}
-    return _with(spec.sources.images, **pulled)
-
-
 def _jobs(spec: ClusterSpec, lock: Lock) -> BaseModel:
     sample = spec.jobs.deepspeed
     if sample is not None:
@@ -175,21 +169,8 @@ def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry | None) -
             return owner
         return _with(owner, chart=_with(source, repo=mirrored(repo, spec.sources.mirror)))
     archive = _with(source, chart=chart_archive(entry), repo=None)
-    values = merged(_image_values(spec, lock, entry), owner.values)
-    return _with(owner, chart=archive, values=values)
-
-
-def chart_archive(entry: Entry) -> str:
-    """The path of a chart's archive in the project; another archive gets another path."""
-    return f"{CHARTS_FOLDER}/{entry.name}-{entry.version}-{entry.sha256[:12]}.tgz"
-
-
-def _image_values(spec: ClusterSpec, lock: Lock, entry: Entry) -> ChartValues:
-    """The values with which a chart's pods run the lock's images, from the site's registry.
-
-    A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag` (its
-    values.yaml). `repository` is the folder in the first form, and the whole image in the second.
-    """
+    # A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag`
+    # (its values.yaml): `repository` is the folder in the first form, the image in the second.
     registry, found = spec.sources.registry, ChartValues()
     for path, image in sorted(entry.images.items()):
         keys, _, form = path.rpartition("#")
@@ -197,7 +178,13 @@ def _image_values(spec: ClusterSpec, lock: Lock, entry: Entry) -> ChartValues:
         if registry is not None and registry.login is not None:
             found = merged(found, _pull_secret(keys.split("."), form))
         found = merged(found, _below(keys.split("."), own))
-    return found
+    values = merged(found, owner.values)
+    return _with(owner, chart=archive, values=values)
+
+
+def chart_archive(entry: Entry) -> str:
+    """The path of a chart's archive in the project; another archive gets another path."""
+    return f"{CHARTS_FOLDER}/{entry.name}-{entry.version}-{entry.sha256[:12]}.tgz"
 
 
 def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:

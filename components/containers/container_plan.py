@@ -19,7 +19,7 @@ from typing import Final, Literal
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.device_drift import Watched
-from components.jobs.environment import find_hcas, job_environment
+from components.jobs.environment import find_hcas, job_environment, job_script
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import Containers, ImageBuild, RegistryLogin, registry_of
@@ -169,7 +169,7 @@ def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ..
     """A program behind the search for the RDMA devices of the host that its rank runs on."""
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
-    script = _netdevs(spec) + _script("rdma_device") + _script("rank")
+    script = _netdevs(spec) + _search() + _script("rank")
     return ("/bin/sh", "-c", script, "rank", *program)
 
 
@@ -206,9 +206,13 @@ def _script(name: str) -> str:
     return strip_comments(folder.joinpath(f"{name}.sh").read_text("utf-8"))
 
 
+def _search() -> str:
+    return job_script("find_gid") + _script("rdma_device")
+
+
 def find_devices(netdevs: tuple[str, ...]) -> str:
     """The lines that set `$hca`, `$gid` and `$hcas` from the interfaces of a host's rails."""
-    return f"{_netdevs_line(' '.join(netdevs))}\n{_script('rdma_device')}"
+    return f"{_netdevs_line(' '.join(netdevs))}\n{_search()}"
 
 
 Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]

@@ -14,8 +14,15 @@ from typing import Final
 from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
 from components.core.problem import Finding, Json, Place, SpecPath, render_path
-from components.hosts.look import CardFact, HostLook
-from components.hosts.placement import Distance, Pair, assign_gpus, gpus_of, without_node
+from components.hosts.look import (
+    CardFact,
+    Distance,
+    HostLook,
+    Pair,
+    assign_gpus,
+    gpus_of,
+    without_node,
+)
 from components.reading.wording import show_value
 
 _KNOWN: Final[Mapping[str, CardName]] = {

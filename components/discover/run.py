@@ -20,8 +20,7 @@ from components.discover.site_file import (
     read_text,
     write_proposals,
 )
-from components.hosts.look import CardFact, HostLook, parse_look
-from components.hosts.placement import Pair, matrix
+from components.hosts.look import CardFact, HostLook, Pair, matrix, parse_look
 from components.hosts.scripts import discover_text
 from components.model.owners import not_touched
 from components.model.units import DNS_LABEL

@@ -14,10 +14,9 @@ from components.core.key_values import HostState, parse_state
 from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
-from components.hosts.host_guards import Guarded, plan_guards, repaired_settings
+from components.hosts.harms import Guarded, plan_guards, repaired_settings
 from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
-from components.hosts.look import LOOK_LINE
-from components.hosts.placement import Placement, plan_placement
+from components.hosts.look import LOOK_LINE, Placement, plan_placement
 from components.hosts.scripts import boot_files_digest, host_call, through_proxy
 from components.hosts.settings import (
     kernel_settings,
@@ -31,6 +30,7 @@ from components.hosts.software import (
     driver_parameters,
     driver_settings,
     firmware_settings,
+    repository_text,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
@@ -40,12 +40,10 @@ from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
 from components.remote.sending import plan_files, plan_sending
 from components.remote.step import Endpoint, RemoteStep
-from components.remote.tools import Tool, ToolCall, make_tool
+from components.remote.tools import Tool, make_tool
 
 TOOLKIT_PARAMETERS: Final = frozenset({"toolkit_key", "toolkit_key_sha256"})
 """Stdin lines that say how to install the toolkit; they are not settings."""
-_KEY_DIGITS: Final = 12
-"""Digits of the key's checksum in the setting, as for the RDMA driver."""
 
 
 def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -60,8 +58,7 @@ def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
         return {"toolkit.runtime": "present"} if owner == "present" else {}
     kept = {"docker.toolkit": "present"}
     if asked is not None and asked.repository is not None:
-        digits = asked.repository.key_sha256[:_KEY_DIGITS]
-        kept["toolkit.repository"] = f"{asked.repository.url} {digits}"
+        kept["toolkit.repository"] = repository_text(asked.repository)
     if asked is not None and asked.version is not None:
         kept["toolkit.version"] = asked.version
     return kept
@@ -207,23 +204,20 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
     return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in by_name))
 
 
-def _converge_call(spec: ClusterSpec, host: Host) -> ToolCall:
-    """For a renamed host, with its former name."""
-    former = spec.renamed.hosts.get(host.name)
-    call = host_call("converge")
-    return replace(call, arguments=(f"renamed_from={former}",)) if former else call
-
-
 def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
     desired = with_boot_unit(host_settings(spec, host, names))
     package = driver_parameters(spec, host)
     lines = {"stack": stack} | package | toolkit_parameters(spec, host)
+    # For a renamed host, with its former name.
+    former = spec.renamed.hosts.get(host.name)
+    call = host_call("converge")
+    converge_call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
     step = RemoteStep(
         name=f"{host.name}-host",
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState({**desired.values, **lines}).render_short(),
-        apply=through_proxy(spec, _converge_call(spec, host)),
+        apply=through_proxy(spec, converge_call),
         undo=host_call("undo"),
         deadline_s=_deadline_s(spec, host, desired, with_package=bool(package)),
         reads=(names,) if names else (),
@@ -279,7 +273,17 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)
     state |= toolkit_settings(spec, host)
-    state |= _ports(spec, host)
+    # mlx5 keeps the port down until its network device is set up, and netplan sets up only devices
+    # in its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
+    # operator sets the PF's MTU itself before it makes VFs.
+    ports: dict[str, str] = {}
+    let_go = host.role == "worker" and vfs_by_operator(spec)
+    for nic in host.nics:
+        mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
+        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
+        port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
+        ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
+    state |= ports
     for topic in _TOPICS:
         state |= topic(spec, host)
     return state
@@ -317,23 +321,6 @@ def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if host.gpus:
         state |= {"docker.runtime": "nvidia-container-runtime", "docker.default_runtime": "nvidia"}
     return state
-
-
-def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Name, MTU, link and address of each PF; the driver loses them at a reboot.
-
-    mlx5 keeps the port down until its network device is set up, and netplan sets up only devices in
-    its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
-    operator sets the PF's MTU itself before it makes VFs.
-    """
-    ports: dict[str, str] = {}
-    let_go = host.role == "worker" and vfs_by_operator(spec)
-    for nic in host.nics:
-        mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
-        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
-        port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
-        ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
-    return ports
 
 
 def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:

@@ -1,14 +1,29 @@
-"""The RDMA cards and GPUs of a host, and their PCIe places, as `look.sh` reports them. Pure.
+"""The RDMA cards and GPUs of a host, their PCIe places, and how far apart they are. Pure.
 
-Sources of the files that it reads: lab/sources.md#pcie.
+`look.sh` reports them. Sources of the files that it reads: lab/sources.md#pcie.
+
+A distance is that of `nvidia-smi topo -m`. Its program is not public; the way to count a path is
+derived from its legend and from NCCL, which reads the same paths and counts a switch chip (its
+upstream and its downstream ports) as one step.
+
+An update cannot move a card to another slot, so nothing here is a setting or its drift: the preview
+and `railyard drift` report it, like a wrong cable at a switch.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import Final
+
+from components.drift.device_drift import PlacementFault
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 
 LOOK_LINE: Final = "look=topology\n"
 """Makes observe report the PCIe devices besides the settings."""
@@ -134,7 +149,9 @@ def parse_look(lines: Iterable[str]) -> HostLook:
         elif key.startswith(_HOST):
             host.setdefault(key.removeprefix(_HOST), value)
         elif key.startswith("lldp."):
-            netdev, what = _split_lldp(key)
+            # Split `lldp.enp5s0.port.ifname` into the network device (dots allowed) and the rest.
+            words = key.split(".")
+            netdev, what = ".".join(words[1:-2]), ".".join(words[-2:])
             lldp.setdefault(netdev, {}).setdefault(what, value)
     by_kind = {
         kind: sorted((p, f) for p, f in functions.items() if f.get("kind") == kind)
@@ -158,12 +175,6 @@ def count_nodes(online: str) -> int:
         if first.isdigit():
             count += int(last or first) - int(first) + 1 if (last or first).isdigit() else 1
     return max(count, 1)
-
-
-def _split_lldp(key: str) -> tuple[str, str]:
-    """Split `lldp.enp5s0.port.ifname` into the network device (dots allowed) and the rest."""
-    words = key.split(".")
-    return ".".join(words[1:-2]), ".".join(words[-2:])
 
 
 def _place(pci: str, fields: Mapping[str, str]) -> PciFunction:
@@ -223,3 +234,297 @@ def _link(fields: Mapping[str, str], name: str) -> LinkFact:
 
 def _above(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other
+
+
+_ONE_SWITCH: Final = 1
+"""Bridges below the common one: only a switch chip's downstream port."""
+
+
+class Distance(IntEnum):
+    """The path of data from one PCI function to another, the shortest first."""
+
+    PIX = 0
+    """Through one switch chip or bridge at most."""
+    PXB = 1
+    """Through several switch chips, not through the processor."""
+    PHB = 2
+    """Through the host bridge of the processor."""
+    NODE = 3
+    """From one host bridge to another of the same NUMA node."""
+    SYS = 4
+    """Between NUMA nodes, over the link between the processors; also if the machine has several
+    nodes and one is unknown: `without_node`."""
+
+
+def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
+    """The distance between two functions; in a machine with one NUMA node, everything is on it."""
+    both = zip(one.path, other.path, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    if common == 0:
+        near = nodes == 1 or (one.numa is not None and one.numa == other.numa)
+        return Distance.NODE if near else Distance.SYS
+    if common == 1:  # only the host bridge
+        return Distance.PHB
+    below = max(len(one.path), len(other.path)) - common - 1
+    return Distance.PIX if below <= _ONE_SWITCH else Distance.PXB
+
+
+def without_node(*functions: PciFunction) -> str:
+    """The addresses of functions whose NUMA node is unknown: SYS is then a guess."""
+    return " and ".join(each.pci for each in functions if each.numa is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A GPU and its card."""
+
+    gpu: str
+    card: str
+    distance: Distance
+
+
+def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
+    """Give each GPU its nearest card.
+
+    Among equally near cards, the one with the fewest GPUs wins, then the lower bus number; GPUs
+    that are nearest to a card come first. If cards outnumber GPUs, each remaining card gets the
+    nearest GPU of its node with the fewest cards.
+
+    Returns:
+        The pairs by GPU and card; empty without cards.
+    """
+    wanted = set(cards)
+    functions = [card for card in look.cards if card.pci in wanted]
+    pairs = sorted(
+        (distance(gpu, card, look.nodes), gpu.pci, card.pci)
+        for gpu in look.gpus
+        for card in functions
+    )
+    found: dict[str, Pair] = {}
+    load = Counter[str]()
+    for (steps, gpu), near in groupby(pairs, key=itemgetter(0, 1)):
+        if gpu not in found:
+            card = min((pci for _, _, pci in near), key=lambda pci: (load[pci], pci))
+            load[card] += 1
+            found[gpu] = Pair(gpu, card, steps)
+    more = _left_cards(pairs, found) if len(functions) > len(look.gpus) else []
+    return tuple(sorted([*found.values(), *more], key=lambda pair: (pair.gpu, pair.card)))
+
+
+def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair]) -> list[Pair]:
+    more: list[Pair] = []
+    used = {pair.card for pair in found.values() if pair.distance < Distance.SYS}
+    load = Counter(pair.gpu for pair in found.values())
+    near = [pair for pair in pairs if pair[0] < Distance.SYS]
+    for card in sorted({card for _, _, card in near} - used):
+        own = ((steps, load[gpu], gpu) for steps, gpu, each in near if each == card)
+        steps, _, gpu = min(own)
+        load[gpu] += 1
+        more.append(Pair(gpu, card, steps))
+    return more
+
+
+def gpus_of(pairs: Iterable[Pair], card: str) -> tuple[str, ...]:
+    """The GPUs of one card that share its NUMA node, by address."""
+    return tuple(pair.gpu for pair in pairs if pair.card == card and pair.distance < Distance.SYS)
+
+
+def matrix(look: HostLook) -> Mapping[tuple[str, str], Distance]:
+    """The distance of each GPU to each card, by their addresses."""
+    return {
+        (gpu.pci, card.pci): distance(gpu, card, look.nodes)
+        for gpu in look.gpus
+        for card in look.cards
+    }
+
+
+_FAR: Final = (Distance.NODE, Distance.SYS)
+"""Paths beyond the host bridge: GPUDirect RDMA is slow over the first and slower over the second
+(the legend of `nvidia-smi topo -m`; NCCL's NCCL_NET_GDR_LEVEL uses the same steps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCard:
+    """One card in the file; None if the file does not set a value."""
+
+    pci: str
+    rail: str
+    netdev: str
+    speed_gbit_s: int
+    numa: int | None = None
+    link_gt_s: float | None = None
+    link_width: int | None = None
+    lanes: int | None = None
+    gpu_pci: tuple[str, ...] = ()
+    gpu_path: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The place of a card, as people look for it."""
+        return f"the card at {self.pci} ({self.netdev}, {self.rail})"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The cards and GPUs that a host must have."""
+
+    gpus: int = 0
+    gpu_direct: bool = False
+    """Cards and GPUs must reach each other directly."""
+    cards: tuple[ExpectedCard, ...] = ()
+    hcas: int = 0
+    """Number of InfiniBand adapters, for which the file gives only the number."""
+
+    def __bool__(self) -> bool:
+        """Whether the placement has anything to check."""
+        return bool(self.gpus or self.cards or self.hcas)
+
+
+def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
+    """The placement of one host's cards and GPUs in the file."""
+    cards = tuple(
+        ExpectedCard(
+            pci=nic.pci,
+            rail=nic.rail,
+            netdev=nic.netdev,
+            speed_gbit_s=nic.speed_gbit_s,
+            # Skip a default, which the user did not write, and -1, which means unknown.
+            numa=nic.numa if "numa" in nic.model_fields_set and nic.numa >= 0 else None,
+            link_gt_s=nic.link_gt_s,
+            link_width=nic.link_width,
+            lanes=nic.lanes,
+            gpu_pci=nic.gpu_pci,
+            gpu_path=nic.gpu_path,
+        )
+        for nic in host.nics
+    )
+    direct = bool(host.gpus and cards and spec.settings_of(host).gpu_path != "none")
+    return Placement(host.gpus, direct, cards, host.hcas)
+
+
+def judge_placement(expected: Placement, look: HostLook) -> tuple[PlacementFault, ...]:
+    """Everything that differs from the file, in the order of the file; empty without a look."""
+    return tuple(_judge(expected, look)) if look.seen else ()
+
+
+def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
+    if expected.gpus and len(look.gpus) != expected.gpus:
+        yield PlacementFault(
+            f"{len(look.gpus)} GPUs are on its PCIe bus, and the file says {expected.gpus}: look "
+            "for a GPU off the bus (dmesg, Xid 79), or correct hosts[].gpus"
+        )
+    if expected.hcas:
+        yield from _judge_adapters(expected, look)
+    for card in expected.cards:
+        found = look.card(card.pci)
+        if found is None:
+            yield PlacementFault(
+                f"no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or "
+                "removed; `railyard discover` shows the places of the cards"
+            )
+            continue
+        yield from _judge_link(card, found)
+        yield from _judge_port(card, found)
+        yield from _judge_gpus(expected, card, found, look)
+
+
+def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
+    """The file does not list InfiniBand adapters: report a link below that of card and slot."""
+    own = {card.pci for card in expected.cards}
+    for found in look.cards:
+        if found.link_layer == "InfiniBand" and found.pci not in own:
+            adapter = ExpectedCard(found.pci, "InfiniBand", found.rdma, found.speed_gbit_s or 0)
+            for each in _judge_link(adapter, found):
+                yield PlacementFault(each.text.partition("; if ")[0])
+
+
+def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
+    wanted = card.link_width or found.possible.width
+    if wanted and found.link.width and found.link.width != wanted:
+        limit = found.possible.width
+        if limit is not None and limit < wanted:
+            fix = f"its slot is limited to {limit}: move it to an x{wanted} slot"
+        elif found.link.width > wanted:
+            fix = "the file is out of date"
+        else:
+            fix = "reseat the card or its riser, or change the slot's bifurcation in the BIOS"
+        yield PlacementFault(
+            f"{card.where} runs with {found.link.width} PCIe lanes, want {wanted}: {fix}; if "
+            f"{found.link.width} is right, write link_width: {found.link.width}"
+        )
+    speed = card.link_gt_s or found.possible.gt_s
+    if speed and found.link.gt_s and found.link.gt_s != speed:
+        yield PlacementFault(
+            f"{card.where} runs its PCIe link at {found.link.gt_s:g} GT/s, want {speed:g}: check "
+            "the slot's speed in the BIOS, the riser and the card's seat; if the slot is no "
+            f"faster, write link_gt_s: {found.link.gt_s:g}"
+        )
+
+
+def _judge_port(card: ExpectedCard, found: CardFact) -> Iterator[PlacementFault]:
+    speed = found.speed_gbit_s
+    if speed is not None and speed != card.speed_gbit_s:
+        yield PlacementFault(
+            f"the port of {card.where} runs at {speed} Gbit/s, and the file says "
+            f"{card.speed_gbit_s}: look at the cable or transceiver and at the switch port's "
+            f"speed, or write speed_gbit_s: {speed}"
+        )
+    if card.lanes and found.lanes and found.lanes != card.lanes:
+        yield PlacementFault(
+            f"the port of {card.where} runs with {found.lanes} SerDes lanes, want {card.lanes}: a "
+            "lane of the cable or transceiver is bad; if the cable carries no more, write lanes: "
+            f"{found.lanes}"
+        )
+    if card.numa is not None and found.numa is not None and found.numa != card.numa:
+        yield PlacementFault(
+            f"{card.where} is on NUMA node {found.numa}, and the file says {card.numa}: was it "
+            f"moved? Write numa: {found.numa}"
+        )
+
+
+def _judge_gpus(
+    expected: Placement, card: ExpectedCard, found: CardFact, look: HostLook
+) -> Iterator[PlacementFault]:
+    for pci in card.gpu_pci:
+        gpu = look.gpu(pci)
+        if gpu is None:
+            yield PlacementFault(
+                f"no GPU at {pci}, which the file gives to {card.where}: `railyard discover` shows "
+                "the places of the GPUs"
+            )
+            continue
+        steps = distance(gpu, found, look.nodes)
+        allowed = Distance[card.gpu_path] if card.gpu_path else Distance.PHB
+        if steps > allowed and (card.gpu_path or steps in _FAR):
+            unknown = without_node(gpu, found) if steps == Distance.SYS else ""
+            refused = expected.gpu_direct and steps == Distance.SYS and not unknown
+            yield PlacementFault(_far_gpu(card, pci, steps, allowed, unknown), refused)
+    if expected.gpu_direct and not card.gpu_pci and look.gpus:
+        nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
+        if nearest == Distance.SYS:
+            yield PlacementFault(_no_gpu(card, without_node(found, *look.gpus)))
+
+
+def _no_gpu(card: ExpectedCard, unknown: str) -> str:
+    if unknown:
+        return (
+            f"GPUDirect RDMA over {card.rail} may go from one processor to the other: the system "
+            f"tells no NUMA node of {unknown}; see the BIOS, or the virtual machine's NUMA nodes"
+        )
+    return (
+        f"no GPU is on the NUMA node of {card.where}: GPUDirect RDMA over {card.rail} goes from "
+        "one processor to the other; move the card to the GPUs' node"
+    )
+
+
+def _far_gpu(card: ExpectedCard, pci: str, steps: Distance, allowed: Distance, unknown: str) -> str:
+    way = f"is {steps.name}"
+    if unknown:
+        way = f"may go from one processor to the other (the system tells no NUMA node of {unknown})"
+    elif steps == Distance.SYS:
+        way = "goes from one processor to the other"
+    return (
+        f"the way from the GPU at {pci} to {card.where} {way}, want {allowed.name} or nearer: put "
+        "both on one switch chip or NUMA node, or run `railyard discover` and give the GPU to a "
+        "nearer card (gpu_pci)"
+    )

@@ -28,7 +28,7 @@ Verb = Literal["observe", "converge", "undo", "verify", "maintain", "boot"]
 _PARTS: Final = (
     "driver", "driver_checks", "driver_signing", "driver_build", "driver_repository", "firmware",
     "firmware_set", "sriov", "vfs", "qos", "marks", "registers", "kernel", "pci", "routing",
-    "docker", "names", "service", "reading", "writing",
+    "docker", "names", "service", "look", "reading", "writing",
 )  # fmt: skip
 """The parts at the start of every verb, after `input` and the table of keys, in order."""
 _BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
@@ -57,9 +57,8 @@ def host_tool() -> Tool:
             head,
         ),
         {
-            "observe": _file("look.sh") + _file("observe.sh"),
-            **{verb: _file(f"{verb}.sh") for verb in ("converge", "undo", "verify", "maintain")},
-            "boot": _file("boot.sh"),
+            verb: _file(f"{verb}.sh")
+            for verb in ("observe", "converge", "undo", "verify", "maintain", "boot")
         },
     )
 

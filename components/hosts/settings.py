@@ -10,7 +10,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
 from components.hosts.keys.ask import module_of
-from components.model.cards import HcaPf, HostQos, Sriov
+from components.model.cards import HcaPf, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma
 from components.model.hosts import Host, Nic
@@ -185,7 +185,13 @@ def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     `firmware.manage`, else only reads it. That driver has the CNP marks in debugfs.
     """
     defaults = spec.settings_of(host)
-    each = {**_card(spec.rdma), **_buffers(defaults.qos)}
+    buffers: dict[str, str] = {}
+    if defaults.qos.cable_length_m is not None:
+        buffers["cable_length_m"] = str(defaults.qos.cable_length_m)
+    if defaults.qos.buffers is not None:
+        sizes = ",".join(map(str, defaults.qos.buffers.size_bytes))
+        buffers["buffers"] = f"{sizes}/{','.join(map(str, defaults.qos.buffers.priorities))}"
+    each = {**_card(spec.rdma), **buffers}
     if spec.rdma.adaptive_routing:
         each["adaptive_routing"] = "on"  # lost when the driver restarts
     if defaults.driver.is_ofed:
@@ -214,16 +220,6 @@ def _card(rdma: Rdma) -> Mapping[str, str]:
         "roce_tos": str(rdma.ip_traffic_class),
         "global_pause": "off",  # it excludes PFC, and would stop every class at once
     }
-
-
-def _buffers(qos: HostQos) -> Mapping[str, str]:
-    buffers: dict[str, str] = {}
-    if qos.cable_length_m is not None:
-        buffers["cable_length_m"] = str(qos.cable_length_m)
-    if qos.buffers is not None:
-        sizes = ",".join(map(str, qos.buffers.size_bytes))
-        buffers["buffers"] = f"{sizes}/{','.join(map(str, qos.buffers.priorities))}"
-    return buffers
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from components.catalogue.cards import IB_PORTS
 from components.catalogue.operator_versions import parse_driver_version
 from components.core.key_values import HostState
 from components.hosts.keys.ask import parameter_of
-from components.model.cards import DriverPackage, Firmware, HcaPf
+from components.model.cards import DriverPackage, DriverRepository, Firmware, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.owners import firmware_by_operator, gpu_driver_owner
@@ -27,6 +27,11 @@ DRIVER_PARAMETERS: Final = frozenset({
 """Stdin lines that say how to install a driver; they are not settings."""
 _KEY_DIGITS: Final = 12
 """Digits of the key's checksum in the setting: enough to notice a new key."""
+
+
+def repository_text(repository: DriverRepository) -> str:
+    """The setting of a package repository: its address, and a part of its key's checksum."""
+    return f"{repository.url} {repository.key_sha256[:_KEY_DIGITS]}"
 
 
 def driver_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
@@ -51,27 +56,23 @@ def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
 def _rdma(package: DriverPackage) -> dict[str, str]:
     """Kind and version; for a package also that its modules fit the kernel and are loaded."""
     if package.kind == "present" and package.flavour != "inbox":
-        return _present(package)
+        # The driver that the host must already have, and its oldest version; `any` demands
+        # nothing.
+        if package.flavour == "any":
+            return {}
+        found = parse_driver_version(package.at_least or "")
+        oldest = (found.exact or found.line) if found else package.at_least
+        return {"driver.present": f"{package.flavour} {oldest}" if oldest else package.flavour}
     if not package.is_installed:
         return {"driver.kind": "inbox"}
     kept: dict[str, str] = {"driver.kind": package.kind}
     if package.version:
         kept |= _version(package.version)
     if package.repository is not None:
-        digits = package.repository.key_sha256[:_KEY_DIGITS]
-        kept["driver.repository"] = f"{package.repository.url} {digits}"
+        kept["driver.repository"] = repository_text(package.repository)
     if package.rebuild:
         kept |= {"driver.modules": "built", "driver.loaded": "installed"}
     return kept
-
-
-def _present(package: DriverPackage) -> dict[str, str]:
-    """The driver that the host must already have, and its oldest version; `any` demands nothing."""
-    if package.flavour == "any":
-        return {}
-    found = parse_driver_version(package.at_least or "")
-    oldest = (found.exact or found.line) if found else package.at_least
-    return {"driver.present": f"{package.flavour} {oldest}" if oldest else package.flavour}
 
 
 def _version(text: str) -> dict[str, str]:
@@ -155,7 +156,10 @@ def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str
     if asked.relaxed_ordering:
         settings |= {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
     if asked.manage:
-        settings |= _sriov(asked, host, port) | _link_type(spec, port)
+        # A card whose ports need no VFs is left alone: unused VFs only take address space.
+        count = offered_vfs(asked, host, port)
+        sriov = {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
+        settings |= sriov | _link_type(spec, port)
     return settings
 
 
@@ -187,12 +191,6 @@ def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     return asked.num_of_vfs or max(
         each.vfs for each in ports if each.pci.rpartition(".")[0] == card
     )
-
-
-def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:
-    """A card whose ports need no VFs is left alone: unused VFs only take address space."""
-    count = offered_vfs(asked, host, port)
-    return {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
 
 
 def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:

@@ -8,6 +8,7 @@ InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -170,13 +171,24 @@ def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple
     return (*search, "/bin/sh", "-c", job_script("nccl_conf"), "nccl_conf") if search else ()
 
 
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ib_hcas": ("ib_ports", "ib_hcas"),
+    "ib_adapter": ("ib_ports", "ib_adapter", "memlock"),
+    "rdma_device": ("find_gid", "rdma_device", "memlock"),
+    "rdma_shared_device": ("find_gid", "rdma_shared_device", "memlock"),
+    "mpi_launch": ("mpi_program", "mpi_launch"),
+    "mpi_compare": ("mpi_program", "mpi_compare"),
+}
+"""Script to the files that form it, in order; other scripts are one file."""
+
+
 @cache
 def job_script(name: str) -> str:
     """The text of one of the room's scripts, without its comments: it becomes an argument."""
-    text = resources.files("components.jobs").joinpath("scripts", f"{name}.sh").read_text("utf-8")
-    return "".join(
-        line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#")
-    )
+    folder = resources.files("components.jobs").joinpath("scripts")
+    files = (folder.joinpath(f"{part}.sh") for part in _PARTS.get(name, (name,)))
+    lines = (line for file in files for line in file.read_text("utf-8").splitlines(keepends=True))
+    return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def mpirun_command(

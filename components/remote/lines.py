@@ -61,7 +61,10 @@ def parse_lines(text: str) -> dict[str, JsonValue]:
         if path in seen:
             raise ValueError(f"{_spell(path)[:80]} is there twice")
         seen.add(path)
-        _put(document, path, value)
+        place: JsonValue = document
+        for step, following in pairwise(path):
+            place = _enter(place, step, [] if isinstance(following, int) else {})
+        _enter(place, path[-1], value)
     return document
 
 
@@ -100,13 +103,6 @@ def _read(line: str) -> tuple[Path, JsonValue]:
     if not path or not line.startswith(_EQUALS, end):
         raise ValueError(f"no `path = value`: {line[:80]!r}")
     return tuple(path), cast("JsonValue", json.loads(line[end + len(_EQUALS) :]))
-
-
-def _put(document: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
-    place: JsonValue = document
-    for step, following in pairwise(path):
-        place = _enter(place, step, [] if isinstance(following, int) else {})
-    _enter(place, path[-1], value)
 
 
 def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import IO, Final, Protocol
+from typing import Final, Protocol
 
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
@@ -82,15 +82,11 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
                     f" end.\n  holder  {holder}"
                 )
             Event().wait(POLL_S)
-        _sign(file)
+        since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
+        file.truncate(0)
+        file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
+        file.flush()
         yield
-
-
-def _sign(file: IO[str]) -> None:
-    since, who = time.strftime("%Y-%m-%d %H:%M:%S %Z"), f"process {os.getpid()}"
-    file.truncate(0)
-    file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
-    file.flush()
 
 
 def _locked(descriptor: int) -> bool:

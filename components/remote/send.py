@@ -4,8 +4,8 @@ Complete copies on the host stay, so a second run asks once and writes nothing. 
 goes over SSH into a file that only root can write, and gets its name after its digest is verified.
 
 Files are K3s, its images, or a driver. The state of their step has names and digests. The bytes are
-in the project (`.railyard/files`), written by `components/artefacts/store.py`, and on the host in a
-folder named by digest.
+in the project (`.railyard/files`), written by `components/artefacts/gather.py`, and on the host in
+a folder named by digest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -54,7 +52,6 @@ from components.remote.tools import (
     load_tool,
     make_tool,
     sending_script,
-    strip_comments,
 )
 
 _LACKS: Final = "lacks "
@@ -131,7 +128,9 @@ class Sender:
         """Let the script act, and return the digests that the host lacks."""
         head = {"tools": self.folder, "step": self.request.step, "action": action}
         variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
-        command = f"sh -c {shlex.quote(variables + sending_script())} railyard {' '.join(digests)}"
+        command = (
+            f"sh -c {shlex.quote(variables + sending_script('send'))} railyard {' '.join(digests)}"
+        )
         if self.request.place is None:
             command = f"sudo -n timeout -k 10 {SEND_DEADLINE_S:g} {command}"
         answer = await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
@@ -166,12 +165,6 @@ def _lacking(answer: HostAnswer) -> set[str]:
 
 LOOK_DEADLINE_S: Final = 120.0
 """Seconds to hash existing files: half a gigabyte on a slow disk."""
-
-
-@cache
-def _script() -> str:
-    folder = resources.files("components.remote")
-    return strip_comments(folder.joinpath("scripts", "files.sh").read_text("utf-8"))
 
 
 async def send(request: FilesRequest, session: HostSession) -> Evidence:
@@ -219,7 +212,7 @@ async def _settle(request: FilesRequest, session: HostSession, names: list[str])
 def _command(action: str, words: list[str], deadline_s: float) -> str:
     head = f"files={shlex.quote(HOST_FILES)}\naction={action}\n"
     arguments = " ".join(map(shlex.quote, words))
-    script = shlex.quote(head + _script())
+    script = shlex.quote(head + sending_script("files"))
     return f"sudo -n timeout -k 10 {deadline_s:g} sh -c {script} railyard {arguments}"
 
 

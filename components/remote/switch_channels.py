@@ -323,8 +323,12 @@ class HttpsSession(DeviceSession):
         self.deadline = Deadline(self.deadline.seconds)
 
     def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
+        # Accept any authority and name, since the whole certificate is compared.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
         connection = HTTPSConnection(
-            self.endpoint.address, self.endpoint.port, context=timed(_unverified())
+            self.endpoint.address, self.endpoint.port, context=timed(context)
         )
         try:
             connection.timeout = self.deadline.left_s()
@@ -356,14 +360,6 @@ class HttpsSession(DeviceSession):
         login = f"{self.endpoint.user}:{self.password}".encode()
         headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
         return headers | ({"Content-Type": "application/json"} if body else {})
-
-
-def _unverified() -> ssl.SSLContext:
-    """Accept any authority and name, since the whole certificate is compared."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _why(error: OSError | HTTPException, deadline_s: float) -> str:

@@ -62,7 +62,7 @@ def assemble(name: ToolName, shared: Sequence[str], verbs: Mapping[str, str]) ->
     """Assemble a program: shared text in order, then one branch per verb with its own functions."""
     branches = "".join(f"{verb})\n{strip_comments(text)};;\n" for verb, text in verbs.items())
     refuse = "*) echo \"railyard: this tool has no '$verb'\" >&2 && exit 64 ;;\n"  # EX_USAGE
-    head = "".join(strip_comments(text) for text in (_file("tool.sh"), *shared))
+    head = "".join(strip_comments(text) for text in (_file("marks.sh"), _file("tool.sh"), *shared))
     return make_tool(name, f"{head}case $verb in\n{branches}{refuse}esac\n")
 
 
@@ -92,9 +92,10 @@ def linux_text() -> str:
     return _file("linux.sh")
 
 
-def sending_script() -> str:
-    """Return the script that finds, stores and removes tools on a host."""
-    return strip_comments(_file("send.sh"))
+@cache
+def sending_script(name: Literal["send", "files"]) -> str:
+    """Return the script that finds, stores and removes tools or files on a host."""
+    return strip_comments("".join(map(_file, ("marks.sh", "receive.sh", f"{name}.sh"))))
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
@@ -120,11 +121,7 @@ def keep_tools(tools: Iterable[Tool]) -> None:
     """
     for tool in tools:
         keep_text(tool.text)
-    _prune()
-
-
-def _prune() -> None:
-    """Remove texts unused for `UNUSED_DAYS`; each use renews a file's time."""
+    # Remove texts unused for `UNUSED_DAYS`; each use renews a file's time.
     oldest = time.time() - UNUSED_DAYS * _DAY_S
     for path in FOLDER.glob("*"):
         with suppress(OSError):  # another run removed it, or the folder is not writable

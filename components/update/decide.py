@@ -31,8 +31,7 @@ from components.fabric.edit import (
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.harms import find_foreign_settings
-from components.hosts.look import parse_look
-from components.hosts.placement import judge_placement
+from components.hosts.look import judge_placement, parse_look
 from components.hosts.preview import hosts_refused, judge_settings
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.look import ClusterDrift

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from components.artefacts.charts import images_of_chart
 from components.artefacts.lock import Entry, Lock
+from components.artefacts.pin import images_of_chart
 from components.artefacts.resolve import resolved
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry, Sources

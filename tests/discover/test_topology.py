@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.hosts.look import CardFact, HostLook, PciFunction, count_nodes, parse_look
-from components.hosts.placement import Distance, assign_gpus, distance, gpus_of, matrix
+from components.hosts.look import (
+    CardFact,
+    Distance,
+    HostLook,
+    PciFunction,
+    assign_gpus,
+    count_nodes,
+    distance,
+    gpus_of,
+    matrix,
+    parse_look,
+)
 from lab.hosts.tools.call import ToolCall
 from lab.hosts.tools.gpus import LEGEND, nvidia_smi
 from lab.views import HostConfig

@@ -9,7 +9,7 @@ from typing import Final
 from components.core.settings import Impact
 from components.fabric.effects import TABLE, Row
 from components.hosts.keys.ask import KEYS
-from components.hosts.keys.row import HostKey, effect_of
+from components.hosts.keys.table import HostKey, effect_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/effects.md"
 _RULE: Final = "|---"

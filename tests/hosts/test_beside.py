@@ -11,10 +11,11 @@ from components.hosts.harms import (
     CARD_RULES,
     SYSCTL_RULES,
     VF_RULES,
+    Guarded,
+    GuardedCard,
     find_foreign_settings,
     headroom_bytes,
 )
-from components.hosts.host_guards import Guarded, GuardedCard
 from components.model.guard_spec import HostGuards
 
 CARD = GuardedCard("0000:05:00.0", "enp5s0", gbit_s=100, mtu_bytes=9000, vfs=2)

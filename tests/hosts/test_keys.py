@@ -29,7 +29,7 @@ from components.hosts.keys.ask import (
     loads_driver,
     needs_boot,
 )
-from components.hosts.keys.row import HostKey, effect_of
+from components.hosts.keys.table import HostKey, effect_of
 from components.hosts.scripts import host_tool
 from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec

@@ -10,8 +10,15 @@ import pytest
 from components.core.key_values import HostState
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
-from components.hosts.look import HostLook, LinkFact, PciFunction
-from components.hosts.placement import ExpectedCard, Placement, judge_placement, plan_placement
+from components.hosts.look import (
+    ExpectedCard,
+    HostLook,
+    LinkFact,
+    PciFunction,
+    Placement,
+    judge_placement,
+    plan_placement,
+)
 from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen

@@ -13,9 +13,7 @@ import pytest
 from components.kubernetes.planes.node_files import PARTS, script_text
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-TOGETHER = tuple(
-    parts for parts in PARTS.values() if parts[0] in {"member", "service", "api_filter_reading"}
-)
+TOGETHER = tuple(parts for parts in PARTS.values() if parts[0] in {"member", "service"})
 
 
 def shellcheck(text: str) -> str:

@@ -14,8 +14,7 @@ import yaml
 
 from components.drift.applied import Applied
 from components.hosts.host_plan import HostPlan
-from components.hosts.look import parse_look
-from components.hosts.placement import judge_placement
+from components.hosts.look import judge_placement, parse_look
 from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.observe import observe_site

@@ -4,8 +4,7 @@
 # here and was pushed. stdin: key=value lines, `arg.NAME` the arguments of the Dockerfile. stdout:
 # one line of JSON evidence.
 
-cat >"$work/input"
-[ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"
+read_input
 take_lock
 image=$(wanted image)
 build=$(wanted build)
@@ -34,10 +33,4 @@ if [ "$(cat "$store/pushed" 2>/dev/null)" != "$image $build" ]; then
   changed="$changed pushed"
 fi
 registry_logout registry
-list=''
-count=0
-for key in $changed; do
-  list="$list${list:+,}\"$key\""
-  count=$((count + 1))
-done
-printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$((2 - count))"
+report 2

@@ -3,13 +3,6 @@
 # Brings the keys, the SSH files and the container of one host to the state on stdin: read, compare,
 # change only the difference, read again. stdout: one line of JSON evidence.
 
-read_input() {
-  cat >"$work/input"
-  [ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"
-  grep -E '^(key|folder|authorized_keys|mpicont|host_config|container_config|known_hosts|container)\.' \
-    "$work/input" >"$work/desired"
-}
-
 record_baseline() { # what was here before our first change
   if [ -e "$store/baseline" ]; then
     recorded=$(sed -n 's/^login=//p' "$store/baseline")
@@ -47,18 +40,9 @@ verify() {
   done 8<"$work/desired"
 }
 
-report() {
-  total=$(wc -l <"$work/desired")
-  list=''
-  count=0
-  for key in $changed; do
-    list="$list${list:+,}\"$key\""
-    count=$((count + 1))
-  done
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$((total - count))"
-}
-
 read_input
+grep -E '^(key|folder|authorized_keys|mpicont|host_config|container_config|known_hosts|container)\.' \
+  "$work/input" >"$work/desired"
 find_home
 take_lock
 [ -s "$store/keys" ] ||
@@ -72,4 +56,4 @@ write_texts
 write_authorized
 converge_container
 verify
-report
+report "$(wc -l <"$work/desired")"

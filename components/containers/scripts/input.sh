@@ -7,6 +7,16 @@ begin_work
 
 store=/var/lib/railyard/$stack/payload
 
+read_input() {
+  cat >"$work/input"
+  [ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"
+}
+
+report() { # COUNT : of all settings
+  for key in $changed; do set -- $(($1 - 1)); done
+  print_changed ",\"unchanged\":$1,\"reboot_required\":false"
+}
+
 find_home() {
   home=$(getent passwd "$login" | cut -d : -f 6)
   [ -d "${home:-/nowhere}" ] || fail "$login has no home folder on this host"

@@ -2,8 +2,7 @@
 # shellcheck disable=SC2034,SC2154 # the plan sets netdevs before, and uses $hca, $hcas, $gid after
 # In a host's container: finds the RDMA devices behind the interfaces in $netdevs as $hcas, with
 # commas, the first one as $hca, and as $gid the index of their RoCE v2 GIDs with an IPv4 address;
-# it is empty where they differ, since NCCL takes one index for all.
-set -eu
+# it is empty where they differ, since NCCL takes one index for all. Follows find_gid.sh.
 hcas=''
 gids=''
 for netdev in $netdevs; do
@@ -11,24 +10,11 @@ for netdev in $netdevs; do
     echo "railyard: there is no RDMA device behind $netdev on $(uname -n)" >&2
     exit 1
   }
-  hca=$(basename "/sys/class/net/$netdev/device/infiniband/"*)
-  hcas=$hcas${hcas:+,}$hca
-  ports=/sys/class/infiniband/$hca/ports/1
-  gid=''
-  for entry in "$ports"/gids/*; do
-    index=${entry##*/}
-    case $(cat "$entry") in
-      0000:0000:0000:0000:0000:ffff:*) ;;
-      *) continue ;;
-    esac
-    if [ "$(cat "$ports/gid_attrs/types/$index" 2>/dev/null)" = 'RoCE v2' ] &&
-      [ "$(cat "$ports/gid_attrs/ndevs/$index" 2>/dev/null)" = "$netdev" ]; then
-      gid=$index
-      break
-    fi
-  done
+  own=$(basename "/sys/class/net/$netdev/device/infiniband/"*)
+  hcas=$hcas${hcas:+,}$own
+  find_gid "$netdev" "$own"
   [ -n "$gid" ] || {
-    echo "railyard: no RoCE v2 GID with an IPv4 address of $netdev on $hca of $(uname -n)" >&2
+    echo "railyard: no RoCE v2 GID with an IPv4 address of $netdev on $own of $(uname -n)" >&2
     exit 1
   }
   case " $gids " in *" $gid "*) ;; *) gids=$gids${gids:+ }$gid ;; esac

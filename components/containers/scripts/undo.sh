@@ -81,6 +81,4 @@ fi
 rm -f "$store/baseline" "$store/baseline.new" "$store/config.orig" "$store/authorized_keys.orig" \
   "$store/container" "$store/images"
 rmdir "$store" "${store%/payload}" /var/lib/railyard 2>/dev/null
-list=''
-for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"left":[%s]}\n' "$list" "$left"
+print_changed ",\"left\":[$left]"

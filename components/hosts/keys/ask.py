@@ -13,8 +13,16 @@ from functools import lru_cache
 from typing import Final
 
 from components.core.difference import Effect
-from components.hosts.keys.row import PLACES, HostKey, Number, Values, effect_of
-from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
+from components.hosts.keys.table import (
+    CARD_KEYS,
+    PLACES,
+    SYSCTL_MODULES,
+    SYSTEM_KEYS,
+    HostKey,
+    Number,
+    Values,
+    effect_of,
+)
 
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
 """All rows. No key matches two rows."""
@@ -22,71 +30,70 @@ _CACHED: Final = 1 << 16
 """Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
 
 
+def _split(row: HostKey) -> list[str]:
+    """The fixed text of a pattern and the kinds of its variable parts, in turn."""
+    return row.pattern.replace(">", "<").split("<")
+
+
 def expression(row: HostKey) -> str:
     """A row's pattern as a regular expression."""
-    parts = re.split(r"<(\w+)>", row.pattern)
     return "".join(
         PLACES[part].expression if number % 2 else re.escape(part)
-        for number, part in enumerate(parts)
+        for number, part in enumerate(_split(row))
     )
 
 
 _ANY_KEY: Final = re.compile("|".join(f"({expression(row)})" for row in KEYS))
 
 
+_NO_SETTING: Final = HostKey("")
+
+
 @lru_cache(_CACHED)
-def find_row(key: str) -> HostKey | None:
-    """The row of a key, or None."""
+def find_row(key: str) -> HostKey:
+    """The row of a key; one with no properties if the key is not in the table."""
     match = _ANY_KEY.fullmatch(key)
-    return KEYS[match.lastindex - 1] if match and match.lastindex else None
+    return KEYS[match.lastindex - 1] if match and match.lastindex else _NO_SETTING
 
 
 def lost_at_reboot(key: str) -> bool:
     """Whether `railyard-nics.service` must set it at each boot."""
-    row = find_row(key)
-    return row is not None and row.lost
+    return find_row(key).lost
 
 
 def needs_drain(key: str) -> bool:
     """Whether a change may interrupt running jobs, as far as a preview can see."""
-    row = find_row(key)
-    return row is not None and row.interrupts not in {None, "lost_all_vfs"}
+    return find_row(key).interrupts not in {None, "lost_all_vfs"}
 
 
 def effect_of_key(key: str) -> Effect:
     """The effect of a change of a setting on running work; for an unknown setting, `LINK`."""
-    row = find_row(key)
-    return effect_of(row) if row else Effect.LINK
+    return effect_of(find_row(key))
 
 
 def takes_link(key: str) -> bool:
     """Whether a change takes the link of its card down in every case."""
-    row = find_row(key)
-    return row is not None and row.interrupts == "takes_link"
+    return find_row(key).interrupts == "takes_link"
 
 
 def loads_driver(key: str) -> bool:
     """Whether a change loads other modules, or waits for a boot if they cannot be reloaded."""
-    row = find_row(key)
-    return row is not None and row.interrupts == "always"
+    return find_row(key).interrupts == "always"
 
 
 def needs_boot(key: str) -> bool:
     """Whether it takes effect at a boot: firmware, and the kernel's command line and modules."""
-    row = find_row(key)
-    return row is not None and row.loads_at_start
+    return find_row(key).loads_at_start
 
 
 def parameter_of(key: str) -> str:
     """The mlxconfig name of a firmware setting; empty for any other key."""
-    row = find_row(key)
-    return row.parameter if row else ""
+    return find_row(key).parameter
 
 
 def is_idle(key: str, value: str) -> bool:
     """Whether a key with this value changes nothing."""
-    row = find_row(key)
-    return row is not None and row.idle == value != ""
+    return find_row(key).idle == value != ""
 
 
 def module_of(sysctl: str) -> str | None:
@@ -108,7 +115,7 @@ class Leftovers:
 def leftovers(settings: Mapping[str, str]) -> Leftovers:
     """Determine the things that the undo of these settings leaves."""
     rows = (find_row(key) for key, value in settings.items() if not is_idle(key, value))
-    found = {row.pattern for row in rows if row and row.leaves}
+    found = {row.pattern for row in rows if row.leaves}
     left = [row for row in KEYS if row.pattern in found]
     return Leftovers(
         tuple(dict.fromkeys(row.leaves for row in left if not row.loads_at_start)),
@@ -129,21 +136,16 @@ def keys_text() -> str:
     functions = (
         _function("valid_key", _arms(_validity, whole=True), _NO),
         _function("check_value", _arms(lambda row: _check(row.values))),
-        _function("rank", _arms(lambda row: _set("rank", row.rank)), f"rank={_LAST_RANK}"),
-        _function("rank_back", _arms(lambda row: _set("rank", row.back_rank)), 'rank "$1"'),
-        _function("find_part", _arms(lambda row: f"key_part={row.part}"), "key_part=''"),
-        _function("find_topic", _arms(_topic), _NO),
-        _function("interrupts", _arms(_interrupts), _NO),
-        _function("loads_at_start", _arms(lambda row: _is(row.loads_at_start)), _NO),
-        _function("is_lost", _arms(lambda row: _is(row.lost)), _NO),
-        _function("stays", _arms(lambda row: _is(row.undo == "stays")), _NO),
-        _function("goes_back_if_taken", _arms(lambda row: _is(row.undo == "if_taken")), _NO),
         _function(
-            "nothing_to_undo",
-            _arms(lambda row: _YES if row.undo == "looked" else _ask(row.nothing_where)),
-            _NO,
+            "rank", _arms(lambda row: f"rank={row.rank}" if row.rank else ""), f"rank={_LAST_RANK}"
         ),
-        _function("is_gone", _arms(lambda row: _ask(row.gone_where)), _NO),
+        _function(
+            "rank_back",
+            _arms(lambda row: f"rank={row.back_rank}" if row.back_rank else ""),
+            'rank "$1"',
+        ),
+        _function("find_part", _arms(lambda row: f"key_part={row.part}"), "key_part=''"),
+        *(_function(name, _arms(answer), _NO) for name, answer in _YES_OR_NO.items()),
         _function("find_parameter_name", parameters, _NO, "${1%_current}"),
         _function("find_module", brings, _NO, "${1#kernel.sysctl.}"),
     )
@@ -213,23 +215,10 @@ def globs(row: HostKey) -> list[str]:
     return found
 
 
-def _split(row: HostKey) -> list[str]:
-    """The fixed text of a pattern and the kinds of its variable parts, in turn."""
-    return row.pattern.replace(">", "<").split("<")
-
-
 def _regular(row: HostKey) -> str:
     """A row as an extended regular expression of grep."""
     parts = enumerate(_split(row))
     return "".join("[^=]*" if number % 2 else part.replace(".", r"\.") for number, part in parts)
-
-
-def _set(variable: str, value: int) -> str:
-    return f"{variable}={value}" if value else ""
-
-
-def _is(holds: bool) -> str:  # noqa: FBT001 - it is the one thing asked
-    return _YES if holds else ""
 
 
 def _ask(function: str | None) -> str:
@@ -258,6 +247,18 @@ def _interrupts(row: HostKey) -> str:
     return _ask(row.interrupts)
 
 
+_YES_OR_NO: Final[Mapping[str, Callable[[HostKey], str]]] = {
+    "find_topic": _topic,
+    "interrupts": _interrupts,
+    "loads_at_start": lambda row: _YES if row.loads_at_start else "",
+    "is_lost": lambda row: _YES if row.lost else "",
+    "stays": lambda row: _YES if row.undo == "stays" else "",
+    "goes_back_if_taken": lambda row: _YES if row.undo == "if_taken" else "",
+    "nothing_to_undo": lambda row: _YES if row.undo == "looked" else _ask(row.nothing_where),
+    "is_gone": lambda row: _ask(row.gone_where),
+}
+
+
 def _check(values: Values) -> str:
     """The command that succeeds if a file may set the value in `$2`."""
     if isinstance(values, Number):
@@ -274,10 +275,8 @@ def _check(values: Values) -> str:
         (() if "*" in accepted else ("*",), _NO),
     )
     shown = [
-        f"{' | '.join(map(_one_word, patterns))}) {done} ;;" for patterns, done in arms if patterns
+        " | ".join(each.replace(" ", "\\ ") for each in patterns) + f") {done} ;;"
+        for patterns, done in arms
+        if patterns
     ]
     return " ".join(("case $2 in", *shown, "esac"))
-
-
-def _one_word(pattern: str) -> str:
-    return pattern.replace(" ", "\\ ")

@@ -219,10 +219,7 @@ report() {
   printf '%s}\n' "${notes:+,\"notes\":[$notes]}"
 }
 
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
-state_dir=/var/lib/railyard/$stack
+take_input
 take_lock
 refuse_other_stack
 refuse_other_name

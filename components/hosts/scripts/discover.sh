@@ -35,7 +35,7 @@ look_closer() { # what one look at a host is for, and not every preview
     { IFS= read -r look_vendor <"$look_device/vendor"; } 2>/dev/null
     if [ "$look_vendor" != 0x15b3 ] || [ -e "$look_device/physfn" ]; then continue; fi
     if [ -r "$look_device/vpd" ]; then look_fact serial "$(serial_of "$look_device/vpd")"; fi
-    look_own_net
+    look_own_net "$look_device"
     [ ! -e "$look_net" ] || look_fact addresses "$(ip -4 addr show dev "${look_net##*/}" 2>/dev/null |
       awk '$1 == "inet" { print $2 }' | sort | paste -s -d , -)"
   done

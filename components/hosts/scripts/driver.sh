@@ -12,14 +12,11 @@ GRUB_ENV=/boot/grub/grubenv
 
 driver_parameter() { # LINE of stdin that says how a driver is installed
   case $1 in
-    driver_source=*) driver_source=${1#*=} ;;
-    driver_sha256=*) driver_sha256=${1#*=} ;;
-    driver_key=*) driver_key=${1#*=} ;;
-    driver_key_sha256=*) driver_key_sha256=${1#*=} ;;
-    driver_packages=*) driver_packages=${1#*=} ;;
-    driver_installer=--add-kernel-support) driver_installer=${1#*=} ;;
+    driver_source=* | driver_sha256=* | driver_key=* | driver_key_sha256=* | driver_packages=*) ;;
+    driver_installer=--add-kernel-support) ;;
     *) return 1 ;;
   esac
+  eval "${1%%=*}=\${1#*=}"
   case $driver_packages in *[!a-z0-9.+\ -]*) fail "bad package names '$driver_packages'" ;; esac
 }
 
@@ -245,11 +242,7 @@ install_driver() { # a firmware update is never a side effect of a driver
   umask 022 # packages expect it; what follows sets its own modes
   export DEBIAN_FRONTEND=noninteractive
   driver_kernels >"$work/kernels"
-  if [ -z "$driver_source" ]; then
-    install_from_repository
-  else
-    install_from_file
-  fi
+  if [ -z "$driver_source" ]; then install_from_repository; else install_from_file; fi
   refuse_new_kernel
   rm -f "$work"/driver.* # the checks have asked for the one before
   load_modules

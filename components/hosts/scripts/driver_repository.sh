@@ -19,11 +19,7 @@ use_repository() { # rdma|toolkit
 }
 
 toolkit_parameter() { # LINE of stdin
-  case $1 in
-    toolkit_key=*) toolkit_key=${1#*=} ;;
-    toolkit_key_sha256=*) toolkit_key_sha256=${1#*=} ;;
-    *) return 1 ;;
-  esac
+  case $1 in toolkit_key=* | toolkit_key_sha256=*) eval "${1%%=*}=\${1#*=}" ;; *) return 1 ;; esac
 }
 
 read_repository() { # rdma|toolkit : "<address> <12 digits of the key's checksum>"

@@ -170,11 +170,7 @@ find_parameter() { # PCI SETTING
     LINK_TYPE_P*) # a card whose ports are of one kind has no such parameter
       [ -s "$work/firmware.$1" ] || return 0
       find_link_layer "/sys/bus/pci/devices/$1"
-      case $value in
-        Ethernet) value=eth ;;
-        InfiniBand) value=ib ;;
-        *) value='' ;;
-      esac
+      case $value in Ethernet) value=eth ;; InfiniBand) value=ib ;; *) value='' ;; esac
       ;;
     PCI_WR_ORDERING) # some cards show it only while they run with the advanced settings
       if firmware_row "$1" ADVANCED_PCI_SETTINGS && [ "$fw_current" != on ]; then value=hidden; fi

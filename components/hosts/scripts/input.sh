@@ -31,10 +31,7 @@ put_once() { # VALUE FILE : fails with the reason in $put_output
 }
 
 json_text() { # WORDS... of this host: without what would end a text of JSON, or is in none
-  case $* in
-    *[[:cntrl:]\\\"]*) printf '%s' "$*" | tr -d '\000-\037\\"' ;;
-    *) printf '%s' "$*" ;;
-  esac
+  case $* in *[[:cntrl:]\\\"]*) printf '%s' "$*" | tr -d '\000-\037\\"' ;; *) printf '%s' "$*" ;; esac
 }
 
 number() { # VALUE LOWEST HIGHEST
@@ -145,6 +142,13 @@ load_input() { # FILE : splits stdin into $work/desired and the parameters of th
   done <"$1" 5>"$work/desired"
   [ -z "$of_all_cards" ] || [ "$cards" != ' ' ] ||
     fail "stdin: 'nic.*.${of_all_cards%%=*}' is of all cards, and no line names a card"
+}
+
+take_input() { # stdin of a verb that works for one stack
+  cat >"$work/input"
+  load_input "$work/input"
+  [ -n "$stack" ] || fail 'stdin has no stack= line'
+  state_dir=/var/lib/railyard/$stack
 }
 
 note_topic() { # KEY VALUE : which kinds of settings stdin names, so that the others cost no process

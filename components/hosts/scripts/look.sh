@@ -1,8 +1,7 @@
 # shellcheck shell=sh
-# What is plugged into a host, and where: RDMA cards and GPUs, their place in the PCIe tree, the
-# links that they trained. Reads /sys alone and changes nothing. Follows the other parts in observe,
-# and stands alone in discover. One line a fact, `look.<pci>.<field>=<value>`; what a device does not
-# tell is no line.
+# What is plugged into a host, and where: RDMA cards and GPUs, their place in the PCIe tree, the links that
+# they trained. Reads /sys alone and changes nothing, and is complete in itself for discover. One line a
+# fact, `look.<pci>.<field>=<value>`; what a device does not tell is no line.
 
 look_fact() { # FIELD VALUE
   [ -z "$2" ] || printf 'look.%s.%s=%s\n' "$look_at" "$1" "$2"
@@ -31,9 +30,12 @@ look_function() { # KIND : what NICs and GPUs have alike
   look_fact path "${look_path#*/devices/}"
 }
 
-look_own_net() { # $look_net becomes the port's own network device: a VF's is pf0vf1, the port p0 or nothing
+look_own_net() { # DEVICE : its port's own network device in $look_net; in switchdev mode those of its VFs lie beside it
+  set -- "$1"/net/*
+  look_net=$1
+  [ $# -gt 1 ] || return 0
   look_net=''
-  for look_each in "$look_device"/net/*; do
+  for look_each; do # the port is p0, a VF pf0vf1; older kernels name no port
     look_text=''
     { IFS= read -r look_text <"$look_each/phys_port_name"; } 2>/dev/null
     case $look_text in
@@ -41,14 +43,14 @@ look_own_net() { # $look_net becomes the port's own network device: a VF's is pf
       '') look_net=${look_net:-$look_each} ;;
     esac
   done
-  [ -n "$look_net" ] || for look_net in "$look_device"/net/*; do return; done
+  look_net=${look_net:-$1}
 }
 
 look_card() {
   look_function nic
   look_link
   look_file vfs "$look_device/sriov_totalvfs"
-  look_own_net # a function has one port since ConnectX-4
+  look_own_net "$look_device" # a function has one port since ConnectX-4
   if [ -e "$look_net" ]; then
     look_fact netdev "${look_net##*/}"
     look_file state "$look_net/operstate"

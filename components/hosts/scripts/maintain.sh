@@ -156,10 +156,8 @@ loopback() {
 cat >"$work/asked"
 hcas=$(value_of hcas "$work/asked") || hcas=0
 number "$hcas" 0 16 || fail "stdin: '$hcas' is no number of InfiniBand adapters"
-grep -v '^hcas=' "$work/asked" >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
-state_dir=/var/lib/railyard/$stack
+grep -v '^hcas=' "$work/asked" >"$work/stdin"
+take_input <"$work/stdin"
 mark=$state_dir/reboot
 case $action in
   look) look ;;

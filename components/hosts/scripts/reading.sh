@@ -174,22 +174,11 @@ printed() { # FUNCTION ARGUMENTS... : the value that it finds
   echo "$value"
 }
 
-find_netdev() { # PCI : its network device in $netdev; in switchdev mode those of its VFs lie beside it
+find_netdev() { # PCI : its network device in $netdev
   netdev=absent
   card_read=''
-  set -- "/sys/bus/pci/devices/$1"/net/*
-  [ ! -e "$1" ] || netdev=${1##*/}
-  [ $# -gt 1 ] || return 0
-  netdev=''
-  for net_entry; do # the port is p0, a VF pf0vf1; older kernels name no port
-    port_name=''
-    { IFS= read -r port_name <"$net_entry/phys_port_name"; } 2>/dev/null
-    case $port_name in
-      p[0-9] | p[0-9][0-9]) netdev=${net_entry##*/} && return ;;
-      '') netdev=${netdev:-${net_entry##*/}} ;;
-    esac
-  done
-  netdev=${netdev:-${1##*/}}
+  look_own_net "/sys/bus/pci/devices/$1"
+  [ ! -e "$look_net" ] || netdev=${look_net##*/}
 }
 
 find_nic() { # PCI SETTING : the settings of a card are read one after another, and its device is looked up once

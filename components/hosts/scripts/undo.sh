@@ -17,10 +17,7 @@ find_due() { # what differs and can be put back, and was not yet
   lines_without "$work/written" "$work/back" >"$work/due"
 }
 
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
-state_dir=/var/lib/railyard/$stack
+take_input
 take_lock
 if [ ! -e "$state_dir/baseline" ]; then
   printf '{"changed":[],"left":[],"note":"no baseline: nothing was changed here, or it is undone"}\n'
@@ -81,6 +78,4 @@ rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$
   "$state_dir"/fw_needs.* "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
-list=''
-for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"left":[%s]%s}\n' "$list" "$left" "${notes:+,\"notes\":[$notes]}"
+print_changed ",\"left\":[$left]${notes:+,\"notes\":[$notes]}"

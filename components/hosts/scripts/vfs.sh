@@ -257,11 +257,7 @@ write_vf_macs() { # PCI VALUE : as find_vf_macs gives it
   esac
   vf=-1 macs_left=$2,
   while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
-    case $2 in
-      *,*) mac=${macs_left%%,*} ;;
-      *:00) mac=${2%:*}:$(printf %02x "$vf") ;;
-      *) mac=$2 ;;
-    esac
+    case $2 in *,*) mac=${macs_left%%,*} ;; *:00) mac=${2%:*}:$(printf %02x "$vf") ;; *) mac=$2 ;; esac
     macs_left=${macs_left#*,}
     find_vf_mac "$1" "$vf"
     ! has_vfio "$vf_folder" || continue

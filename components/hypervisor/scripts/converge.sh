@@ -83,10 +83,7 @@ dropped_vms() { # machines of an earlier plan
   for recorded in "$state_dir"/*.lines; do
     recorded=${recorded##*/}
     recorded=${recorded%.lines}
-    case ",$order," in
-      *",$recorded,"*) ;;
-      *) [ -z "$(vm_id "$recorded")" ] || echo "$recorded" ;;
-    esac
+    case ",$order," in *",$recorded,"*) ;; *) [ -z "$(vm_id "$recorded")" ] || echo "$recorded" ;; esac
   done
 }
 
@@ -177,9 +174,7 @@ report() {
 }
 
 stopped=''
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
+take_input
 take_lock
 look
 find_state_dir

@@ -170,6 +170,12 @@ load_input() { # FILE : splits stdin into $work/desired and the parameters of th
   done
 }
 
+take_input() { # stdin of a verb that works for one stack
+  cat >"$work/input"
+  load_input "$work/input"
+  [ -n "$stack" ] || fail 'stdin has no stack= line'
+}
+
 split_list() { # A,B,C : one a line
   split_rest=$1
   while [ -n "$split_rest" ]; do

@@ -3,9 +3,7 @@
 # Prints the folder of the tools: on the datastore of the previous values, by the same rule.
 # Read-only. stdin: stack= and order=.
 
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
+take_input
 look
 find_state_dir
 echo "${state_dir%/*}/tools"

@@ -55,9 +55,7 @@ resume() {
   done
 }
 
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
+take_input
 take_lock
 look
 find_state_dir

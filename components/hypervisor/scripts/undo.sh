@@ -79,9 +79,7 @@ list_left() { # differences that the next boot takes away
   done 8<"$work/part"
 }
 
-cat >"$work/input"
-load_input "$work/input"
-[ -n "$stack" ] || fail 'stdin has no stack= line'
+take_input
 take_lock
 look
 find_record
@@ -99,6 +97,4 @@ list_left
 rm -f "$state_dir"/*.lines "$state_dir"/*.vmx "$state_dir"/*.before "$state_dir/reboot" \
   "$state_dir/baseline"
 rmdir "$state_dir" "${state_dir%/*}" 2>/dev/null
-list=''
-for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"left":[%s]}\n' "$list" "$left"
+print_changed ",\"left\":[$left]"

@@ -6,10 +6,7 @@
 set -u
 say() { printf 'railyard-image: %s=%s\n' "$1" "$2"; }
 where() {
-  case $1 in
-    /*) [ ! -x "$1" ] || echo "$1" ;;
-    *) command -v "$1" ;;
-  esac
+  case $1 in /*) [ ! -x "$1" ] || echo "$1" ;; *) command -v "$1" ;; esac
 }
 # The release of an NCCL: distributions have it in the file's name, wheels and static programs in a text.
 release_of() {
@@ -38,10 +35,7 @@ for program in $linked; do
     *libmpi*) say "mpi $program" yes ;;
     *) say "mpi $program" no ;;
   esac
-  case $list in
-    *libnccl.so*) ;;
-    *) say "nccl $program" "$(release_of "$path")" ;;
-  esac
+  case $list in *libnccl.so*) ;; *) say "nccl $program" "$(release_of "$path")" ;; esac
   printf '%s\n' "$list" | while read -r name arrow rest; do
     # The driver's own libraries come from the node, and only into pods with GPUs.
     case "$name $arrow $rest" in

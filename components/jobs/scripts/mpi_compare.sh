@@ -1,14 +1,7 @@
 # shellcheck shell=sh
-# In the launcher: as mpi_launch.sh, and after it the same again over TCP, as NVIDIA's DeepOps guide
-# compares the two. Both run whatever the first one ends with; a failure of either is the job's.
-# POSIX sh.
-set -eu
-printf '* %s\n' "$(cut -d' ' -f1,2 /root/.ssh/id_rsa.pub)" >/tmp/railyard_known_hosts
-program=$(command -v "$1") || {
-  echo "railyard: $1: not found: this image has none on its PATH ($PATH)" >&2
-  exit 127
-}
-shift
+# shellcheck disable=SC2154 # mpi_program.sh, which runs before, sets $program
+# In the launcher: runs mpirun, and then the same again over TCP, as NVIDIA's DeepOps guide compares the two.
+# Both run whatever the first one ends with; a failure of either is the job's. POSIX sh.
 code=0
 echo 'railyard: launch over RDMA'
 "$program" "$@" || code=$?

@@ -33,11 +33,12 @@ from components.remote.tools import Tool, ToolCall, assemble, linux_text
 ACCESS_DEADLINE_S: Final = 60.0
 READS: Final = "it only reads"
 _BALANCER: Final = ("service", "haproxy_reading")
+_FILTER: Final = ("service", "api_filter_reading")
 _MOVER: Final = ("service", "keepalived_reading", "keepalived_others")
 PARTS: Final[dict[str, tuple[str, ...]]] = {
-    "api_filter": ("api_filter_reading", "api_filter"),
-    "api_filter_observe": ("api_filter_reading", "api_filter_observe"),
-    "api_filter_undo": ("api_filter_reading", "api_filter_undo"),
+    "api_filter": (*_FILTER, "api_filter"),
+    "api_filter_observe": (*_FILTER, "api_filter_observe"),
+    "api_filter_undo": (*_FILTER, "api_filter_undo"),
     "k3s_access": ("k3s_access",),
     "k3s_ca": ("k3s_ca",),
     "k3s_install": ("registry", "k3s_install"),

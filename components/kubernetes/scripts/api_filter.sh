@@ -38,9 +38,7 @@ put_file() { # NAME FILE : only where it differs
   changed="$changed ${2##*/}"
 }
 
-stack=$(wanted stack)
-case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
-state_dir=/var/lib/railyard/$stack
+name_stack
 take_lock
 command -v nft >/dev/null || fail 'nft is not installed on this host: install the package nftables, then run again'
 refuse_lock_out
@@ -57,10 +55,7 @@ trial=$(nft -c -f - <"$work/rules" 2>&1) || fail "nft refuses the rules, and tho
 put_file rules "$RULES"
 put_file unit "$UNIT_FILE"
 case $changed in *"$UNIT"*) run systemctl daemon-reload ;; esac
-if [ "$(systemctl is-enabled "$UNIT" 2>/dev/null)" != enabled ]; then
-  run systemctl enable "$UNIT"
-  changed="$changed enabled"
-fi
+enable_unit "$UNIT"
 if [ -n "$changed" ] || [ "$(read_table)" != as-installed ] || ! systemctl is-active --quiet "$UNIT"; then
   # fd 9 must not reach the service: it would hold the lock for ever. It is loaded again even where the unit
   # was active already: what is in the kernel may be another one's.
@@ -72,10 +67,4 @@ if [ -n "$changed" ] || [ "$(read_table)" != as-installed ] || ! systemctl is-ac
   run cp "$work/listing" "$LISTING"
   changed="$changed table"
 fi
-grep -v -E '^(stack|repair|allowed|way)=' "$work/input" | sort >"$work/wanted"
-read_state >"$work/actual"
-missing=$(grep -v -x -F -f "$work/actual" "$work/wanted" | head -n 1)
-[ -z "$missing" ] || fail "after it was set, this is not so: $missing"
-list=''
-for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$(wc -l <"$work/wanted")"
+report_service 'allowed|way'

@@ -2,20 +2,11 @@
 # shellcheck disable=SC2034,SC2154 # the texts that follow use the rest; linux.sh sets work
 # How the filter before the API is read; api_filter.sh and its observe and undo follow this text. Table, unit
 # and file are wholly ours, beside whatever firewall the host has: a drop here is final, and nothing is
-# accepted here that another one would refuse. stdin: key=value lines; `rules.NN` and `unit.NN` are lines of
-# those files. POSIX sh, as root.
-begin_work
-
+# accepted here that another one would refuse. stdin has `rules.NN` and `unit.NN`. Follows service.sh.
+use_service api-filter
 RULES=/etc/railyard/api-filter.nft
 LISTING=/etc/railyard/api-filter.listing
 TABLE='inet railyard_api'
-UNIT=railyard-api-filter.service
-UNIT_FILE=/etc/systemd/system/$UNIT
-
-numbered() { # NAME FILE : a file in the form that stdin has it in
-  [ ! -e "$2" ] ||
-    awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { print name ".lines=" NR }' "$2"
-}
 
 read_table() { # what the kernel has, in nft's own words, against its words after our last change
   # shellcheck disable=SC2086 # family and name are two words
@@ -42,11 +33,7 @@ find_peer() { # the address that this session comes from, as sshd has it; empty 
 read_state() { # the present values of all settings, sorted
   {
     numbered rules "$RULES"
-    numbered unit "$UNIT_FILE"
     echo "table=$(read_table)"
-    echo "service.active=$(systemctl is-active "$UNIT" 2>/dev/null | head -n 1)"
-    echo "service.enabled=$(systemctl is-enabled "$UNIT" 2>/dev/null | head -n 1)"
+    read_service
   } | sort
 }
-
-cat >"$work/input"

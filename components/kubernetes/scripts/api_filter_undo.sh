@@ -1,9 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # work, RULES, ... are set by api_filter_reading.sh
 # Takes away the filter that this stack put before the API, and nothing else.
-stack=$(wanted stack)
-case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
-state_dir=/var/lib/railyard/$stack
+name_stack
 take_lock
 if [ ! -e "$state_dir/api-filter" ]; then
   printf '{"changed":[],"note":"this stack has no filter here"}\n'

@@ -4,10 +4,7 @@
 use_service haproxy
 
 is_local() { # ADDRESS : all of 127.0.0.0/8 is, without being listed
-  case $1 in
-    127.*) return 0 ;;
-    *) ip -o -4 addr show 2>/dev/null | grep -q -F " $1/" ;;
-  esac
+  case $1 in 127.*) return 0 ;; *) ip -o -4 addr show 2>/dev/null | grep -q -F " $1/" ;; esac
 }
 
 read_ca() { # HAProxy trusts this file: another one would let it take a stranger for a server

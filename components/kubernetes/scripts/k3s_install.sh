@@ -248,7 +248,7 @@ refuse_other_role() { # a server keeps a member of etcd, so K3s cannot turn one 
 cat >"$work/input"
 role=$(wanted role)
 node=$(wanted node)
-stack=$(wanted stack)
+name_stack
 peers=$(wanted peers)
 api_port=$(wanted api_port)
 condition='the API does not answer'
@@ -257,11 +257,9 @@ case $role in
   agent) unit=k3s-agent kubeconfig=/var/lib/rancher/k3s/agent/kubelet.kubeconfig ;;
   *) fail "role '$role' is neither server nor agent" ;;
 esac
-case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
-exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
-flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
+take_lock
 
-owned=/var/lib/railyard/$stack/k3s
+owned=$state_dir/k3s
 if [ ! -e "$owned" ]; then
   for other in k3s k3s-agent; do
     [ ! -e "/etc/systemd/system/$other.service" ] ||
@@ -287,10 +285,7 @@ put_images
 put_proxy
 install_k3s
 label_k3s
-if [ "$(systemctl is-enabled "$unit.service" 2>/dev/null)" != enabled ]; then
-  run systemctl enable "$unit.service"
-  changed="$changed enabled"
-fi
+enable_unit "$unit.service"
 running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" "$work/proxy.env" /usr/local/bin/k3s | sha256sum)
 # the recorded digest, and not $changed: the run before this one may have ended before the restart
 if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service" || node_is_gone; then
@@ -306,6 +301,4 @@ wait_ready
 forget_join
 record_kubelet
 echo "$running" >"$owned"
-list=''
-for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$unchanged"
+print_changed ",\"unchanged\":$unchanged,\"reboot_required\":false"

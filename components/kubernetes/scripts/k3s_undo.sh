@@ -27,24 +27,15 @@ remove_policy() { # where K3s was not far enough installed to have an uninstall 
   }
 }
 
-role=''
-stack=''
-reset=''
-peers=''
-api_port=''
-while IFS= read -r line || [ -n "$line" ]; do
-  case $line in
-    role=*) role=${line#*=} ;;
-    stack=*) stack=${line#*=} ;;
-    reset=*) reset=${line#*=} ;;
-    peers=*) peers=${line#*=} ;;
-    api_port=*) api_port=${line#*=} ;;
-  esac
-done
-case $stack in '' | *[!A-Za-z0-9._-]*) echo "railyard: bad stack name '$stack'" >&2 && exit 1 ;; esac
+cat >"$work/input"
+role=$(wanted role)
+reset=$(wanted reset)
+peers=$(wanted peers)
+api_port=$(wanted api_port)
+name_stack
 take_lock
 
-owned=/var/lib/railyard/$stack/k3s
+owned=$state_dir/k3s
 if [ ! -e "$owned" ]; then
   printf '{"changed":[],"note":"this stack has no K3s here"}\n'
   exit 0

@@ -55,17 +55,14 @@ forget_node() { # else K3s refuses another machine of that name
   changed="$changed node"
 }
 
-report() { # STATE : one line of JSON evidence
-  report_list=''
-  for report_key in $changed; do report_list="$report_list${report_list:+,}\"$report_key\""; done
-  printf '{"changed":[%s],"state":"%s"}\n' "$report_list" "$1"
+report() { # STATE
+  print_changed ",\"state\":\"$1\""
 }
 
 cat >"$work/input"
 node=$(wanted node)
 role=$(wanted role)
-stack=$(wanted stack)
+name_stack
 machine=$(wanted machine | sha256sum | cut -c 1-16)
-case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
 case $node in '' | *[!a-z0-9.-]*) fail "bad node name '$node'" ;; esac
 case $role in server | agent) ;; *) fail "role '$role' is neither server nor agent" ;; esac

@@ -17,6 +17,14 @@ numbered() { # NAME FILE : a file in the form that stdin has it in
     awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { print name ".lines=" NR }' "$2"
 }
 
+report_service() { # PARAMETER|... : lines of stdin that are no settings
+  grep -v -E "^(stack|repair|$1)=" "$work/input" | sort >"$work/wanted"
+  read_state >"$work/actual"
+  missing=$(grep -v -x -F -f "$work/actual" "$work/wanted" | head -n 1)
+  [ -z "$missing" ] || fail "after it was set, this is not so: $missing"
+  print_changed ",\"unchanged\":$(wc -l <"$work/wanted"),\"reboot_required\":false"
+}
+
 read_service() {
   numbered unit "$UNIT_FILE"
   echo "service.active=$(systemctl is-active "$UNIT" 2>/dev/null | head -n 1)"

@@ -38,9 +38,7 @@ put_files() { # FILE... : from $work/draft; what it has not is removed
 }
 
 claim() { # the unit and the folder are this stack's, or not there yet
-  stack=$(wanted stack)
-  case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
-  state_dir=/var/lib/railyard/$stack
+  name_stack
   take_lock
   [ ! -e "$state_dir/$NAME" ] || return 0
   [ ! -e "$UNIT_FILE" ] && [ ! -e "$FOLDER" ] ||
@@ -53,10 +51,7 @@ claim() { # the unit and the folder are this stack's, or not there yet
 
 start_service() {
   case $changed in *"$UNIT"*) run systemctl daemon-reload ;; esac
-  if [ "$(systemctl is-enabled "$UNIT" 2>/dev/null)" != enabled ]; then
-    run systemctl enable "$UNIT"
-    changed="$changed enabled"
-  fi
+  enable_unit "$UNIT"
   case $changed:$(systemctl is-active "$UNIT" 2>/dev/null) in
     :active) ;;
     *:active) action=reload ;;
@@ -73,12 +68,3 @@ start_service() {
     fail "$UNIT is not active after its start: $(journalctl -u "$UNIT" -n 20 --no-pager 2>&1)"
 }
 
-report_service() { # PARAMETER|... : lines of stdin that are no settings
-  grep -v -E "^(stack|repair|$1)=" "$work/input" | sort >"$work/wanted"
-  read_state >"$work/actual"
-  missing=$(grep -v -x -F -f "$work/actual" "$work/wanted" | head -n 1)
-  [ -z "$missing" ] || fail "after it was set, this is not so: $missing"
-  list=''
-  for key in $changed; do list="$list${list:+,}\"$key\""; done
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$(wc -l <"$work/wanted")"
-}

@@ -1,9 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # work, changed, FOLDER, ... are set by service.sh
 # Removes the service that this stack made, and the package if it was not here before.
-stack=$(wanted stack)
-case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
-state_dir=/var/lib/railyard/$stack
+name_stack
 take_lock
 if [ ! -e "$state_dir/$NAME" ]; then
   printf '{"changed":[],"note":"this stack has no %s here"}\n' "$NAME"

@@ -4,14 +4,7 @@
 #   settle DIGEST/NAME...  names those that are missing or altered, and removes all others
 #   put DIGEST/NAME        writes the file on stdin: checked before it gets its name
 #   remove                 takes all of them away
-# stdout: `lacks DIGEST` lines.
-umask 077
-export LC_ALL=C
-
-refuse() { # WORDS... : the last line of stderr, which is shown to the user
-  printf '%s\n' "$*" >&2
-  exit 1
-}
+# stdout: `lacks DIGEST` lines. Follows receive.sh.
 
 settle() {
   for folder in "$files"/*; do
@@ -23,21 +16,13 @@ settle() {
   done
 }
 
+clean_up() { :; }
+
 put() { # DIGEST/NAME
-  part=$files/${1%%/*}/.part
   words=$(mkdir -p "$files/${1%%/*}" 2>&1) || refuse "${words:-cannot make $files}"
   # shellcheck disable=SC3067 # bash, dash and busybox have it
   [ -O "$files" ] || refuse "$files is not root's"
-  words=$({ cat >"$part" && sync "$part"; } 2>&1) || {
-    rm -f "$part"
-    refuse "${words:-cannot write $part}"
-  }
-  case $(sha256sum <"$part") in "${1%%/*} "*) ;; *)
-    rm -f "$part"
-    refuse "what arrived is not ${1#*/}"
-    ;;
-  esac
-  words=$(mv "$part" "$files/$1" 2>&1) || refuse "${words:-cannot write $files/$1}"
+  receive "$files/$1" "${1%%/*}" "${1#*/}"
 }
 
 remove() {

@@ -36,3 +36,9 @@ take_lock() { # a killed engine can leave a script running here: two must not mi
 wanted() { # KEY : of stdin, where the verb keeps it as it came
   sed -n "s/^$1=//p" "$work/input" | head -n 1
 }
+
+name_stack() { # of stdin: the folder of its records is named after it
+  stack=$(wanted stack)
+  case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
+  state_dir=/var/lib/railyard/$stack
+}

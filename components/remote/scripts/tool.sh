@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # the line that runs a tool sets f; the texts that follow use the rest
 # Begins every tool: which verb is asked for, and which step needs this tool. A step that has an undo keeps
-# its tool on the host by a mark beside it (keep=<step>) until the undo ran with it (drop=<step>);
-# a tool without a mark is needed by no step and goes. POSIX sh and ash.
+# its tool on the host by a mark beside it (keep=<step>) until the undo ran with it (drop=<step>). POSIX sh
+# and ash, after marks.sh.
 tool=$0
 verb=${1:-none}
 tools=${f:-/var/lib/railyard/tools/$tool/tool} # f is not set where the text was sent for one run
@@ -28,22 +28,10 @@ mark_tool() { # before the first change: a version that the undo needs must not 
   }
 }
 
-is_needed() { # FOLDER
-  for needed in "$1"/needed-by.*; do
-    [ ! -e "$needed" ] || return 0
-  done
-  return 1
-}
-
-forget_tools() { # STEP DIGEST... : its marks go from all tools but these, and tools without a mark go
-  forgotten=$1
-  shift
-  for folder in "$tools"/*; do
-    [ -d "$folder" ] || continue
-    case " $* " in *" ${folder##*/} "*) continue ;; esac
-    rm -f "$folder/needed-by.$forgotten"
-    is_needed "$folder" || rm -rf "$folder"
-  done
+print_changed() { # MORE : one line of JSON evidence
+  list=''
+  for key in $changed; do list="$list${list:+,}\"$key\""; done
+  printf '{"changed":[%s]%s}\n' "$list" "$1"
 }
 
 end_tool() { # STATUS : every script that has an EXIT trap of its own calls it there
