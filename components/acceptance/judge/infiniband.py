@@ -193,10 +193,7 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
 def _judge_paths(
     host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
 ) -> Iterator[Finding]:
-    """One row a partition: members get a path, and other ports must not.
-
-    A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
-    """
+    # A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
     down = {
         port.guid: f"{name} {port.name}"
         for name, seen in facts.items()

@@ -115,10 +115,7 @@ def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
 def judge_framework(
     log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
 ) -> list[Finding]:
-    """Judge the transport that NCCL reports, in a log of any program.
-
-    A framework that is fast enough over the wrong transport proves nothing.
-    """
+    """Judge the transport that NCCL reports, in a log of any program."""
     if isinstance(log, NcclLog):
         return [*_judge_way(log, subject, asked)]
     found = row("transport", subject, "error", asked.transport or "a transport", "not shown")

@@ -195,7 +195,6 @@ def _judge_ceiling(log: PerftestLog, subject: str, asked: PerftestAsked) -> Find
 
 
 def _judge_ports(log: PerftestLog, subject: str) -> Finding | None:
-    """Of a test over both ports of a card: does each one carry its share?"""
     ports = log.largest.ports_gbit_s if log.largest else ()
     if not ports:
         return None
@@ -290,10 +289,7 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name.
-
-    If some runs show bandwidths and others latencies, each is judged by its own kind.
-    """
+    """The findings of every run, each under its own name; bandwidths and latencies apart."""
     runs = log.runs
     both = any(run.rows for run in runs) and any(run.latency for run in runs)
     of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked

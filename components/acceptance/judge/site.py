@@ -356,7 +356,6 @@ _NO_WAY: Final = frozenset({"no_route", "control_connection"})
 
 
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
-    """Judge a test between two separate rails: it must not connect."""
     one, other = item.probe.rails
     expected = f"no connection from {one} to {other}"
     if ran.verdict == "passed":

@@ -193,10 +193,7 @@ def has_type(text: str) -> bool:
 def parse_row(
     names: Sequence[str], words: Sequence[str], share: float | None = 1.0
 ) -> NcclRow | None:
-    """One row by its column names; None when it does not fit them or contradicts itself.
-
-    `share` of the size counts for the bandwidth; None if unknown.
-    """
+    """One row by its column names; None when it does not fit them or contradicts itself."""
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
     ends = [*starts[1:], len(names)]

@@ -266,10 +266,7 @@ class _Run:
 
 
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
-    """Reads the output of one end of a perftest, or of both.
-
-    A log of both ends shows each row twice: the slower one is kept.
-    """
+    """Reads the output of one end of a perftest, or of both: of each row the slower one."""
     document, lines = open_log(source)
     if document is not None:
         found = parse_perftest_json(document) if isinstance(document, str) else document
@@ -359,10 +356,7 @@ def _log(run: _Run) -> PerftestLog:
 
 
 def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
-    """One row by its columns; None when it contradicts itself.
-
-    Bandwidth is size times rate, as far as the digits of both go.
-    """
+    """One row; None if bandwidth is not size times rate, as far as the digits of both go."""
     scale = _GBIT_PER_UNIT.get(unit)
     whole = all(cells.get(name, "").isdecimal() for name in ("bytes", "iterations"))
     if scale is None or not whole or not {"peak", "average"} <= set(cells):

@@ -7,8 +7,6 @@ the size column rounds.
 With Horovod every rank of tf_cnn_benchmarks prints `total images/sec`, and each is the sum of all
 ranks already: they are never added up. Documents number their lines, and the number may touch the
 text (`51total images/sec: 8400.46`); therefore no pattern is bound to the start of a line.
-
-A log is read line by line, in memory that does not grow with it.
 """
 
 from __future__ import annotations

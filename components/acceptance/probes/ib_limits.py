@@ -71,8 +71,7 @@ def plan_rails(spec: ClusterSpec) -> tuple[RailLimit, ...]:
 def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
     """For each partition of named members, query a path to a member and one to another port.
 
-    The subnet manager gives a path in a partition only to two ports that may talk there: the
-    answers prove a key, not just the tables of the ports.
+    The subnet manager gives one only to two ports that may talk there: the answers prove a key.
     """
     fabric = spec.infiniband
     partitions = fabric.partitions if fabric else ()
