@@ -133,17 +133,14 @@ def judge_causes(
 
 
 def _on_the_way(evidence: Evidence) -> Iterator[tuple[ForeignSettingSeen | RoutingSeen, set[str]]]:
-    for seen in evidence.beside or ():
-        names = {
-            item.probe.name
-            for item in evidence.probes
-            if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
-        }
-        yield seen, names
+    devices: dict[str, set[str]] = {}
     over: dict[RoutingSeen, set[str]] = {}
     for item in evidence.probes:
+        for device in (*item.probe.nodes, *(hop.device for hop in item.hops)):
+            devices.setdefault(device, set()).add(item.probe.name)
         for seen in item.routing:
             over.setdefault(seen, set()).add(item.probe.name)
+    yield from ((seen, devices.get(seen.device, set())) for seen in evidence.beside or ())
     yield from over.items()
 
 
@@ -223,10 +220,8 @@ class Report(Seen):
 
         The site itself chose to leave out a part, or to end without time for it.
         """
-        taken = any(
-            item.outcome == "skipped" and item.detail.startswith(TAKEN)
-            for item in self.evidence.probes
-        )
+        skipped = (item.detail for item in self.evidence.probes if item.outcome == "skipped")
+        taken = any(detail.startswith(TAKEN) for detail in skipped)
         stops = taken and self.evidence.when_busy != "warn"
         return 0 if self.verdict == "skipped" and not stops else self.exit_code
 
