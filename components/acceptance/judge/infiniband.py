@@ -94,7 +94,15 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
     for partition in limits.partitions:
         if partition.exclusive or host in partition.members:
             yield _judge_partition(host, seen.ports, partition)
-    yield _judge_manager(host, seen)
+    manager = seen.manager
+    if manager is None:
+        missing = "not installed" in seen.why_no_manager
+        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
+        actual = seen.why_no_manager
+    else:
+        verdict, actual = verdict_for(manager.state == MASTER), _show(manager)
+        step = "the one that this host knows is not master: look at `saquery SMIR`"
+    yield row("subnet manager", host, verdict, "a master that answers", actual, step)
 
 
 def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
@@ -222,17 +230,6 @@ def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
         return "error", f"{ask.to}: {answer.why_nothing}"
     said = f"{'a' if answer.found else 'no'} path to {ask.to}"
     return verdict_for(answer.found == ask.wanted), said
-
-
-def _judge_manager(host: str, seen: IbFacts) -> Finding:
-    manager, expected = seen.manager, "a master that answers"
-    if manager is None:
-        missing = "not installed" in seen.why_no_manager
-        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
-        return row("subnet manager", host, verdict, expected, seen.why_no_manager, step)
-    step = "the one that this host knows is not master: look at `saquery SMIR`"
-    verdict = verdict_for(manager.state == MASTER)
-    return row("subnet manager", host, verdict, expected, _show(manager), step)
 
 
 def _show(manager: SubnetManager) -> str:

@@ -331,7 +331,10 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if item.probe.refused and ran.verdict != "skipped":
         return [_judge_refused(item, ran)]
     if ran.verdict != "passed":
-        failed = name_paused(_with_place(ran, item), item, limits)
+        if where := ", ".join(sorted({hop.place for hop in item.hops if hop.discards})):
+            why, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
+            ran = ran.model_copy(update={"detail": f"{why}; {ran.detail}", "next_step": step})
+        failed = name_paused(ran, item, limits)
         seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
         return [failed, *seen, *judge_storms(item, limits), *fail_losses(item, limits)]
     found = _judge_log(item, limits)
@@ -415,15 +418,6 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     step = "read the events of its pods: is a resource or an image missing?"
     found = row("run", name, verdict, expected, item.outcome.replace("_", " ") + code, step)
     return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
-
-
-def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
-    places = sorted({hop.place for hop in item.hops if hop.discards})
-    if not places:
-        return ran
-    where = ", ".join(places)
-    detail, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
-    return ran.model_copy(update={"detail": f"{detail}; {ran.detail}", "next_step": step})
 
 
 ROCE_OVERHEAD_BYTES = 82

@@ -41,7 +41,8 @@ class PathAsk(Seen):
     @property
     def words(self) -> str:
         """The query as one word, for the script."""
-        gids = (_gid(guid) for guid in (self.source, self.target))
+        wholes = (SUBNET_PREFIX + guid for guid in (self.source, self.target))
+        gids = (":".join(gid[at : at + 4] for at in range(0, len(gid), 4)) for gid in wholes)
         return ",".join((self.name, *gids, f"0x{self.pkey:04x}"))
 
 
@@ -107,11 +108,6 @@ def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[Pat
                 pkey=partition.pkey | (_FULL if kind == "full" else 0),
                 wanted=wanted,
             )
-
-
-def _gid(guid: str) -> str:
-    whole = SUBNET_PREFIX + guid
-    return ":".join(whole[start : start + 4] for start in range(0, len(whole), 4))
 
 
 LOOK_DEADLINE_S: Final = 120.0
