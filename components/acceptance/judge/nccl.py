@@ -184,8 +184,12 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     failures = [each for each in log.failures if not each.is_before_run]
     failure = find_failure(failures, subject)
     if failure is not None:
-        failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
-        return [_unless_quoted(failure, log)]
+        cause = first_cause(failures)
+        name, host = (cause.device.partition(":")[0], cause.host) if cause else ("", "")
+        # The number of a device in NCCL's list of its host is that of the rail.
+        hcas = (hca for each in log.hosts if each.host == host for hca in each.hcas)
+        rail = next((f"rail {it.index} of NCCL's list, " for it in hcas if it.device == name), "")
+        return [_unless_quoted(failure.because(rail + failure.detail), log)]
     found = {finding.check: finding for finding in _judge_all(log, subject, asked)}
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
@@ -195,13 +199,6 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
         said = find_failure(log.failures or warnings, subject)
         return [_unless_quoted(said, log) if said and not log.has_footer else completeness]
     return [*found.values()]
-
-
-def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
-    """The number of the device in NCCL's list of its host, which is that of the rail."""
-    hcas = [hca for host in log.hosts if cause and host.host == cause.host for hca in host.hcas]
-    name = cause.device.partition(":")[0] if cause else ""
-    return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
 
 
 def _unless_quoted(failure: Finding, log: NcclLog) -> Finding:
