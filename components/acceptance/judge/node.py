@@ -206,15 +206,16 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     if test.status == "Waived":
         why = "nvbandwidth: it does not apply to this node"
         return row(check, "", "skipped", "a bandwidth", why)
-    if test.status != "Passed" or not test.gbyte_s:
-        step = "run nvbandwidth yourself on that node"
-        return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
     cells = {
         _place(test, line, column): value
         for line, values in enumerate(test.gbyte_s)
         for column, value in enumerate(values)
         if value is not None
     }
+    if test.status != "Passed" or not cells:
+        step = "run nvbandwidth yourself on that node"
+        actual = "no number" if test.status == "Passed" else test.status or "nothing"
+        return row(check, "", "failed", "nvbandwidth: Passed", actual, step)
     slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
