@@ -113,7 +113,7 @@ def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
             yield f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
 
 
-def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+def _judge_setup(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
     # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
     # calls it `mlx5_bond_0` (mlx5_ib, main.c).
     rail = asked.rail
@@ -262,7 +262,7 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
         completeness,
         *([judge_link(log, subject, asked.link)] if asked.link else ()),
         judge_gid(log, subject, asked.rail),
-        *_judge_device(log, subject, asked),
+        *_judge_setup(log, subject, asked),
         *_judge_speed(log, subject, asked),
         *_judge_times(log, subject, asked),
     ]

@@ -114,7 +114,15 @@ def judge_causes(
     """
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])
-    for seen, probes in _on_the_way(evidence):
+    devices: dict[str, set[str]] = {}
+    over: dict[ForeignSettingSeen | RoutingSeen, set[str]] = {}
+    for item in evidence.probes:
+        for device in (*item.probe.nodes, *(hop.device for hop in item.hops)):
+            devices.setdefault(device, set()).add(item.probe.name)
+        for seen in item.routing:
+            over.setdefault(seen, set()).add(item.probe.name)
+    beside = [(seen, devices.get(seen.device, set[str]())) for seen in evidence.beside or ()]
+    for seen, probes in (*beside, *over.items()):
         wrong = [each for each in bad if each.subject in probes]
         names = ", ".join(dict.fromkeys(each.subject for each in wrong))
         why = f"it may be why these did not pass: {names}" if names else ""
@@ -130,18 +138,6 @@ def judge_causes(
             why = f"as the update found it before it began{'; ' if why else ''}{why}"
         found[not wrong].append(cause.because(why))
     return found
-
-
-def _on_the_way(evidence: Evidence) -> Iterator[tuple[ForeignSettingSeen | RoutingSeen, set[str]]]:
-    devices: dict[str, set[str]] = {}
-    over: dict[RoutingSeen, set[str]] = {}
-    for item in evidence.probes:
-        for device in (*item.probe.nodes, *(hop.device for hop in item.hops)):
-            devices.setdefault(device, set()).add(item.probe.name)
-        for seen in item.routing:
-            over.setdefault(seen, set()).add(item.probe.name)
-    yield from ((seen, devices.get(seen.device, set())) for seen in evidence.beside or ())
-    yield from over.items()
 
 
 _IDLE_SHARE = 0.5
@@ -260,14 +256,10 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += judge_losses(item, expected.priority, expected.losses)
         warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
-    findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     skipped = (each.detail for each in evidence.probes if each.outcome == "skipped")
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
+    findings += _judge_nodes(evidence, {} if never_asked else expected.allocatable)
     if not never_asked:
-        findings += [
-            _judge_allocatable(node, wanted, evidence.allocatable.get(node))
-            for node, wanted in sorted(expected.allocatable.items())
-        ]
         findings += judge_ib(evidence.ib, expected.ib)
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
@@ -300,25 +292,25 @@ def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     return "skipped" if verdict == "passed" else verdict
 
 
-def _judge_memlock(node: str, limit: str) -> Finding:
-    """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
-    verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+def _judge_nodes(
+    evidence: Evidence, allocatable: Mapping[str, Mapping[str, int]]
+) -> Iterator[Finding]:
+    # RDMA pins its buffers: a pod with a limit fails at the first large registration.
     step = (
         "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
         " up, or restart it; of another cluster ask its owner"
     )
-    return row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
-
-
-def _judge_allocatable(
-    node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
-) -> Finding:
-    """Require exactly the planned resources: without one pods stay Pending, and a surplus fails."""
-    seen = {name: (offered or {}).get(name, 0) for name in wanted}
-    verdict = "error" if offered is None else verdict_for(seen == {**wanted})
-    actual = "not read" if offered is None else _amounts(seen)
+    for node, limit in sorted(evidence.memlock.items()):
+        verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+        yield row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
+    # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
     step = "look at the device plugin's pod on that node: does it find card and driver?"
-    return row("allocatable", node, verdict, _amounts(wanted), actual, step)
+    for node, wanted in sorted(allocatable.items()):
+        offered = evidence.allocatable.get(node)
+        seen = {name: (offered or {}).get(name, 0) for name in wanted}
+        verdict = "error" if offered is None else verdict_for(seen == {**wanted})
+        actual = "not read" if offered is None else _amounts(seen)
+        yield row("allocatable", node, verdict, _amounts(wanted), actual, step)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
