@@ -63,13 +63,11 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
     """Report ibdiagnet's warnings, and its errors that do not affect jobs."""
     diagnosis = _diagnosis_of(facts)
-    if limits is None or diagnosis is None:
-        return []
     step = "read ibdiagnet2.log of a run by hand"
     return [
         row(f"ibdiagnet {each.name}", FABRIC, "failed", "no warnings",
             f"{each.warnings} warnings, {each.errors} errors", step).because(each.comment)
-        for each in diagnosis.stages
+        for each in (diagnosis.stages if limits and diagnosis else ())
         if each.warnings or (each.errors and each.name not in _MATTERS)
     ]  # fmt: skip
 

@@ -114,15 +114,12 @@ def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
 
 def judge_framework(
     log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Judge the transport that NCCL reports, in a log of any program."""
-    if isinstance(log, NcclLog):
-        return [*_judge_way(log, subject, asked)]
-    found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
-    return [found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")]
-
-
-def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
+    if not isinstance(log, NcclLog):
+        found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
+        yield found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")
+        return
     yield nccl_findings.judge_transport(log, subject, asked.transport)
     if asked.min_version:
         yield nccl_findings.judge_version(log, subject, asked.min_version)
@@ -145,7 +142,7 @@ def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding
     if members:
         yield _judge_ranks(log, subject, members)
     yield nccl_findings.judge_correctness(log, subject, must=asked.correct)
-    yield from _judge_way(log, subject, asked)
+    yield from judge_framework(log, subject, asked)
     if members and members.devices:
         yield _judge_rails(log, subject, members)
     if asked.floor_gb_s is not None:

@@ -43,22 +43,19 @@ _FEWEST: Final = 3
 
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     """All findings about the GPUs of one node."""
-    load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
+    links: dict[str, list[float]] = {}
+    for look in log.looks:
+        for place, rate in look.links.items():
+            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
+    # The least that all NVLinks of one GPU carry at the speed of its fastest link.
+    gbyte_s = min((max(rates) * len(rates) for rates in links.values()), default=0.0)
+    load = [] if item.nccl is None else judge_load(item, item.nccl, gbyte_s)
     rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
     if log.exit_code:
         step = "read its lines in the log: 127 is a program that the image lacks, 137 a kill"
         actual = f"it ended with {log.exit_code}"
         rows.append(row("load", "", "failed", "a load that ends with 0", actual, step))
     return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
-
-
-def _nvlink_gbyte_s(log: NodeLog) -> float:
-    """The least that all NVLinks of one GPU carry at the speed of its fastest link."""
-    links: dict[str, list[float]] = {}
-    for look in log.looks:
-        for place, rate in look.links.items():
-            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
-    return min((max(rates) * len(rates) for rates in links.values()), default=0.0)
 
 
 def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
