@@ -250,6 +250,10 @@ def test_gpus_of_a_mesh_share_one_nvlink_or_two() -> None:
     assert _copies(SWITCHED) == ("passed", "160.0 to 160.0 GB/s")
 
 
+def test_copies_without_a_number_are_no_pass() -> None:
+    assert _copies(["xx", "xx"]) == ("failed", "no number")
+
+
 @pytest.mark.parametrize("links", [MESH, SWITCHED], ids=["mesh", "switched"])
 @pytest.mark.parametrize("slow", [(3, 8), (8, 3), (3, 3)], ids=["from", "to", "both"])
 def test_a_slow_gpu_of_a_mesh_or_a_switch_is_named(

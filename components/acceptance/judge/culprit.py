@@ -406,7 +406,16 @@ def judge_pairs(
     probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
 ) -> tuple[list[Finding], tuple[Suspect, ...]]:
     """The passed tests that are slower than their siblings, and the parts that explain bad ones."""
-    results = pair_results(probes, findings, limits)
+    rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
+    wrong = [each for each in findings if each.verdict == "failed"]
+    failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
+    results = [
+        _pair_result(item, rates, failed=item.probe.name in failed)
+        for item in probes
+        if item.probe.kind == "perftest"
+        and item.outcome in {"completed", "failed", "timed_out"}
+        and (len(item.probe.nodes), len(item.probe.rails)) == (2, 1)
+    ]
     bad = find_bad(results)
     expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
     step = "check the most likely cause in the report"
@@ -438,22 +447,6 @@ def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict
         said = errors if hop.errors else "discarded packets, as with a wrong MTU or without PFC"
         marks[part] = f"{hop.place} {said}"
     return marks
-
-
-def pair_results(
-    probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
-) -> list[PairResult]:
-    """Collect the results of tests between two hosts on one rail, of the tests that ran."""
-    rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
-    wrong = [each for each in findings if each.verdict == "failed"]
-    failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
-    return [
-        _pair_result(item, rates, failed=item.probe.name in failed)
-        for item in probes
-        if item.probe.kind == "perftest"
-        and item.outcome in {"completed", "failed", "timed_out"}
-        and (len(item.probe.nodes), len(item.probe.rails)) == (2, 1)
-    ]
 
 
 def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: bool) -> PairResult:

@@ -63,13 +63,11 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
 def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
     """Report ibdiagnet's warnings, and its errors that do not affect jobs."""
     diagnosis = _diagnosis_of(facts)
-    if limits is None or diagnosis is None:
-        return []
     step = "read ibdiagnet2.log of a run by hand"
     return [
         row(f"ibdiagnet {each.name}", FABRIC, "failed", "no warnings",
             f"{each.warnings} warnings, {each.errors} errors", step).because(each.comment)
-        for each in diagnosis.stages
+        for each in (diagnosis.stages if limits and diagnosis else ())
         if each.warnings or (each.errors and each.name not in _MATTERS)
     ]  # fmt: skip
 
@@ -94,7 +92,15 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
     for partition in limits.partitions:
         if partition.exclusive or host in partition.members:
             yield _judge_partition(host, seen.ports, partition)
-    yield _judge_manager(host, seen)
+    manager = seen.manager
+    if manager is None:
+        missing = "not installed" in seen.why_no_manager
+        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
+        actual = seen.why_no_manager
+    else:
+        verdict, actual = verdict_for(manager.state == MASTER), _show(manager)
+        step = "the one that this host knows is not master: look at `saquery SMIR`"
+    yield row("subnet manager", host, verdict, "a master that answers", actual, step)
 
 
 def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
@@ -193,10 +199,7 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
 def _judge_paths(
     host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
 ) -> Iterator[Finding]:
-    """One row a partition: members get a path, and other ports must not.
-
-    A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
-    """
+    # A down port lacks every path, and the partition is not the cause: `ib ports` reports the port.
     down = {
         port.guid: f"{name} {port.name}"
         for name, seen in facts.items()
@@ -225,17 +228,6 @@ def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
         return "error", f"{ask.to}: {answer.why_nothing}"
     said = f"{'a' if answer.found else 'no'} path to {ask.to}"
     return verdict_for(answer.found == ask.wanted), said
-
-
-def _judge_manager(host: str, seen: IbFacts) -> Finding:
-    manager, expected = seen.manager, "a master that answers"
-    if manager is None:
-        missing = "not installed" in seen.why_no_manager
-        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
-        return row("subnet manager", host, verdict, expected, seen.why_no_manager, step)
-    step = "the one that this host knows is not master: look at `saquery SMIR`"
-    verdict = verdict_for(manager.state == MASTER)
-    return row("subnet manager", host, verdict, expected, _show(manager), step)
 
 
 def _show(manager: SubnetManager) -> str:

@@ -114,18 +114,12 @@ def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
 
 def judge_framework(
     log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
-) -> list[Finding]:
-    """Judge the transport that NCCL reports, in a log of any program.
-
-    A framework that is fast enough over the wrong transport proves nothing.
-    """
-    if isinstance(log, NcclLog):
-        return [*_judge_way(log, subject, asked)]
-    found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
-    return [found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")]
-
-
-def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
+) -> Iterator[Finding]:
+    """Judge the transport that NCCL reports, in a log of any program."""
+    if not isinstance(log, NcclLog):
+        found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
+        yield found.because("the log lacks NCCL's lines; run with NCCL_DEBUG=INFO")
+        return
     yield nccl_findings.judge_transport(log, subject, asked.transport)
     if asked.min_version:
         yield nccl_findings.judge_version(log, subject, asked.min_version)
@@ -148,7 +142,7 @@ def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding
     if members:
         yield _judge_ranks(log, subject, members)
     yield nccl_findings.judge_correctness(log, subject, must=asked.correct)
-    yield from _judge_way(log, subject, asked)
+    yield from judge_framework(log, subject, asked)
     if members and members.devices:
         yield _judge_rails(log, subject, members)
     if asked.floor_gb_s is not None:
@@ -187,8 +181,12 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     failures = [each for each in log.failures if not each.is_before_run]
     failure = find_failure(failures, subject)
     if failure is not None:
-        failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
-        return [_unless_quoted(failure, log)]
+        cause = first_cause(failures)
+        name, host = (cause.device.partition(":")[0], cause.host) if cause else ("", "")
+        # The number of a device in NCCL's list of its host is that of the rail.
+        hcas = (hca for each in log.hosts if each.host == host for hca in each.hcas)
+        rail = next((f"rail {it.index} of NCCL's list, " for it in hcas if it.device == name), "")
+        return [_unless_quoted(failure.because(rail + failure.detail), log)]
     found = {finding.check: finding for finding in _judge_all(log, subject, asked)}
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
@@ -198,13 +196,6 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
         said = find_failure(log.failures or warnings, subject)
         return [_unless_quoted(said, log) if said and not log.has_footer else completeness]
     return [*found.values()]
-
-
-def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
-    """The number of the device in NCCL's list of its host, which is that of the rail."""
-    hcas = [hca for host in log.hosts if cause and host.host == cause.host for hca in host.hcas]
-    name = cause.device.partition(":")[0] if cause else ""
-    return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
 
 
 def _unless_quoted(failure: Finding, log: NcclLog) -> Finding:

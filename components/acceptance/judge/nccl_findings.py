@@ -44,9 +44,7 @@ LogVerdict = tuple[Verdict, str, str]
 def completeness_of(log: NcclLog) -> LogVerdict:
     """Whether one run is whole, what its log shows, and details.
 
-    A table must have every size between its own begin and end; the bus bandwidth of a row follows
-    from its bandwidth, the collective and the ranks; the footer's average is that of the rows. A
-    log with a contradiction was cut, mixed or edited, and proves nothing.
+    A log with a contradiction between its sizes, ranks and numbers was cut, mixed or edited.
     """
     if log.overlaps:
         what = "several runs began at the same time"
@@ -92,13 +90,12 @@ def _frame(log: NcclLog) -> LogVerdict:
 def _ranks(log: NcclLog) -> tuple[str, str] | None:
     numbers = sorted(line.rank for line in log.ranks)
     listed = f"{counted(len(numbers), 'rank')} in the list"
-    if numbers and numbers != list(range(len(numbers))):
+    if numbers != list(range(len(numbers))):
         lacking = sorted(set(range(numbers[-1] + 1)) - set(numbers))
         what = f"rank {lacking[0]} is missing" if lacking else "a rank is there twice"
         return f"{listed}, and {what}", "lines of the list were lost"
-    if numbers and log.nranks is not None and log.nranks > len(numbers):
-        return f"{listed}, {log.nranks} by NCCL", "lines were lost"
-    return None
+    lost = numbers and (log.nranks or 0) > len(numbers)
+    return (f"{listed}, {log.nranks} by NCCL", "lines were lost") if lost else None
 
 
 def _sizes(log: NcclLog) -> tuple[str, str] | None:
@@ -179,13 +176,10 @@ def _ratios(log: NcclLog) -> tuple[str, str] | None:
         why = "rows were changed, or are of several runs"
         return ("bus bandwidths that fit no number of ranks", why) if halves and not fits else None
     factors = [bus_factor(name, ranks) for name in families(log.collective)]
-    wrong: list[tuple[NcclRow, Measure]] = []
-    for factor in factors:
-        odd = next((each for each in shown if not _is_ratio(each[1], factor)), None)
-        if odd is None:
-            return None
-        wrong.append(odd)
-    row, half = wrong[0]
+    wrong = [[each for each in shown if not _is_ratio(each[1], factor)] for factor in factors]
+    if not all(wrong):
+        return None
+    row, half = wrong[0][0]
     odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
     known = " or ".join(f"{each:.4g}" for each in factors)
     what = f"a bus bandwidth that contradicts its row: {odd_row}"
@@ -220,13 +214,14 @@ def _fits_some_ranks(collective: str, least: float, most: float) -> bool:
 
 def _average(log: NcclLog) -> tuple[str, str] | None:
     """The footer's average is over all rows and both halves."""
-    if log.average_busbw_gb_s is None:
-        return None
-    every = [half.busbw_gb_s for row in log.rows for half in row.halves]
+    every, shown = (
+        [half.busbw_gb_s for row in log.rows for half in row.halves],
+        log.average_busbw_gb_s,
+    )
     mean = sum(every) / len(every)
-    if abs(mean - log.average_busbw_gb_s) <= _AVERAGE_SLACK_GB_S + 2e-5 * mean:
+    if shown is None or abs(mean - shown) <= _AVERAGE_SLACK_GB_S + 2e-5 * mean:
         return None
-    what = f"the footer's average is {log.average_busbw_gb_s:g} GB/s, that of the rows {mean:.5g}"
+    what = f"the footer's average is {shown:g} GB/s, that of the rows {mean:.5g}"
     return what, "a row was lost, or a number was changed"
 
 
@@ -416,9 +411,9 @@ def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
             [*map(int, _RELEASE.findall(each))] for each in (least.partition("+")[0], *shown)
         )
         verdict = verdict_for(len(shown) == 1 and all(each >= oldest for each in releases))
-    actual = " and ".join(shown) if len(shown) > 1 else log.nccl_version or "not shown"
-    look = "take an image with a newer NCCL"
-    look = "compare the images of the hosts" if len(shown) > 1 else look
+    actual, look = log.nccl_version or "not shown", "take an image with a newer NCCL"
+    if len(shown) > 1:
+        actual, look = " and ".join(shown), "compare the images of the hosts"
     return row("nccl version", subject, verdict, f"NCCL {least} or newer", actual, look)
 
 
@@ -446,13 +441,10 @@ def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
 
 def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = ()) -> Finding:
     """Do each host's channels use so many adapters, the wanted ones, with relaxed ordering?"""
-    problems, unseen, shown = list[str](), list[str](), list[HostNetwork]()
-    for host in log.hosts:
-        used = in_use(log, host)
-        seen = host.model_copy(update={"hcas": used}) if used else host
-        shown.append(seen)
-        problems += [text] if (text := _adapter_problem(seen, count, wanted)) else []
-        unseen += [host.host or "a host"] if not used and not log.in_document else []
+    used = [(host, in_use(log, host)) for host in log.hosts]
+    shown = [host.model_copy(update={"hcas": hcas}) if hcas else host for host, hcas in used]
+    problems = [text for host in shown if (text := _adapter_problem(host, count, wanted))]
+    unseen = [host.host or "a host" for host, hcas in used if not hcas and not log.in_document]
     verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
     if unseen and verdict == "passed":
         verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
@@ -495,12 +487,8 @@ def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
         return []
     largest = max(rows, key=lambda each: each.size_bytes or 0)
     halves = [half for half in largest.halves if half.slowest_us]
-    odd = [
-        half
-        for half in halves
-        if (half.varies_percent or 0) > _VARIES_PERCENT
-        or (half.slowest_us or 0) > _SPIKE * half.time_us
-    ]
+    odd = [half for half in halves if (half.slowest_us or 0) > _SPIKE * half.time_us]
+    odd += [half for half in halves if (half.varies_percent or 0) > _VARIES_PERCENT]
     named = dict.fromkeys(text for half in halves for text in _apart(half.process_us, log))
     if not odd and not named:
         return []
@@ -521,8 +509,8 @@ def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
     for number, time in enumerate(process_us):
         if abs(time - usual) > _APART * usual:
             less = "more time" if time > usual else "less time, so the others waited for it"
-            share = abs(time / usual - 1)
-            yield f"process {number}{known.get(number, '')} took {share:.0%} {less}"
+            name = f"process {number}{known.get(number, '')}"
+            yield f"{name} took {abs(time / usual - 1):.0%} {less}"
 
 
 def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> str:

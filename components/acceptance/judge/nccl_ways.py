@@ -118,43 +118,36 @@ def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
 
 
 def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:
-    channels = log.channels
-    if channels.net_total or channels.shared_memory:
-        return "failed", ""
-    links = set(log.gpu_links)
-    if links and "NVL" not in links:
-        return "failed", f"GPUs reach each other over PCIe: {', '.join(sorted(links))}"
-    if doubt := _no_nvlink(log):
-        return doubt
+    channels, links = log.channels, set(log.gpu_links)
+    names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
     best = max((row.worst_busbw_gb_s for row in log.rows), default=0.0)
     proofs = (
         (channels.mnnvl > 0 or log.multi_node_nvlink, "MNNVL between hosts"),
         (links == {"NVL"}, "NCCL's search found NVL from GPU to GPU"),
         (best > PCIE_LIMIT_GB_S, f"{best:g} GB/s is more than PCIe can carry"),
     )
-    if proof := next((text for holds, text in proofs if holds), ""):
-        return "passed", proof
-    return "error", "P2P goes over PCIe too: no line and no number proves NVLink"
+    verdict, why = "error", "P2P goes over PCIe too: no line and no number proves NVLink"
+    if channels.net_total or channels.shared_memory:
+        verdict, why = "failed", ""
+    elif links and "NVL" not in links:
+        verdict, why = "failed", f"GPUs reach each other over PCIe: {', '.join(sorted(links))}"
+    elif log.is_rccl or any(_AMD.search(name) for name in names):
+        verdict, why = "failed", "the GPUs are not NVIDIA's: AMD's xGMI is not NVLink"
+    elif log.shared_gpus:
+        why = f"two ranks use one GPU ({log.shared_gpus[0]}): its own memory, no link"
+    elif not channels.mnnvl and log.gpus_known < 2:  # noqa: PLR2004 - the two ends of a link
+        why = "no line shows that the ranks are on different GPUs"
+    elif not all(_NVIDIA.search(name) for name in names) or not (names or log.nccl_version):
+        why = f"no line says that {names[0] if names else 'a GPU'} is NVIDIA's"
+    elif proof := next((text for holds, text in proofs if holds), ""):
+        verdict, why = "passed", proof
+    return verdict, why
 
 
 _AMD = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d{2,3}|gfx\d")
 _NVIDIA = re.compile(
     r"NVIDIA|Tesla|GeForce|Quadro|TITAN|Graphics Device|\b(?:GB|GH|[ABHLPTV])\d{2,3}\b"
 )
-
-
-def _no_nvlink(log: NcclLog) -> tuple[Verdict, str] | None:
-    """Why P2P of these GPUs cannot be NVLink, whatever its speed: it needs two GPUs of NVIDIA."""
-    names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
-    if log.is_rccl or any(_AMD.search(name) for name in names):
-        return "failed", "the GPUs are not NVIDIA's: AMD's xGMI is not NVLink"
-    if log.shared_gpus:
-        return "error", f"two ranks use one GPU ({log.shared_gpus[0]}): its own memory, no link"
-    if not log.channels.mnnvl and log.gpus_known < 2:  # noqa: PLR2004 - the two ends of a link
-        return "error", "no line shows that the ranks are on different GPUs"
-    if not all(_NVIDIA.search(name) for name in names) or not (names or log.nccl_version):
-        return "error", f"no line says that {names[0] if names else 'a GPU'} is NVIDIA's"
-    return None
 
 
 def used_devices(log: NcclLog) -> dict[str, set[str]]:

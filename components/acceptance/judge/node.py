@@ -43,22 +43,19 @@ _FEWEST: Final = 3
 
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     """All findings about the GPUs of one node."""
-    load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
+    links: dict[str, list[float]] = {}
+    for look in log.looks:
+        for place, rate in look.links.items():
+            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
+    # The least that all NVLinks of one GPU carry at the speed of its fastest link.
+    gbyte_s = min((max(rates) * len(rates) for rates in links.values()), default=0.0)
+    load = [] if item.nccl is None else judge_load(item, item.nccl, gbyte_s)
     rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
     if log.exit_code:
         step = "read its lines in the log: 127 is a program that the image lacks, 137 a kill"
         actual = f"it ended with {log.exit_code}"
         rows.append(row("load", "", "failed", "a load that ends with 0", actual, step))
     return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
-
-
-def _nvlink_gbyte_s(log: NodeLog) -> float:
-    """The least that all NVLinks of one GPU carry at the speed of its fastest link."""
-    links: dict[str, list[float]] = {}
-    for look in log.looks:
-        for place, rate in look.links.items():
-            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
-    return min((max(rates) * len(rates) for rates in links.values()), default=0.0)
 
 
 def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
@@ -206,15 +203,16 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     if test.status == "Waived":
         why = "nvbandwidth: it does not apply to this node"
         return row(check, "", "skipped", "a bandwidth", why)
-    if test.status != "Passed" or not test.gbyte_s:
-        step = "run nvbandwidth yourself on that node"
-        return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
     cells = {
         _place(test, line, column): value
         for line, values in enumerate(test.gbyte_s)
         for column, value in enumerate(values)
         if value is not None
     }
+    if test.status != "Passed" or not cells:
+        step = "run nvbandwidth yourself on that node"
+        actual = "no number" if test.status == "Passed" else test.status or "nothing"
+        return row(check, "", "failed", "nvbandwidth: Passed", actual, step)
     slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:

@@ -273,10 +273,7 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def judge_losses(
     item: ProbeEvidence, priority: int | None = None, losses: LossLimits | None = None
 ) -> list[Finding]:
-    """Warnings: losses, repeats, pauses and marks within the limits, or without counters.
-
-    `warn_pauses` reports pauses of priorities other than RoCE's.
-    """
+    """Warnings: losses, repeats, pauses and marks within the limits, or without counters."""
     nics = [hop for hop in item.hops if hop.status in _READ and hop.role.endswith("_nic")]
     unknown = {hop.place: hop.detail for hop in nics if hop.detail}
     return [
@@ -405,7 +402,6 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
-    """Judge whether the bytes that passed fit the bytes that the probe may have sent."""
     if hop.total_bytes is None:
         return None
     sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))

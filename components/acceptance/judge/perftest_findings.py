@@ -113,19 +113,26 @@ def _foreign_gids(gids: Sequence[str], rail: RailLimit | None) -> Iterator[str]:
             yield f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
 
 
-def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
+def _judge_setup(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
     # In a pod with a VF its name proves nothing more. If two ports form one device, the kernel
     # calls it `mlx5_bond_0` (mlx5_ib, main.c).
     rail = asked.rail
     bond = rail and "bond" in log.device and log.device not in rail.devices
-    if not rail or not log.device or not (bond or rail.devices):
-        return None
-    expected = f"a device of {rail.name}: {', '.join(rail.devices) or 'one port'}"
-    step = f"compare `rdma link` of that host with the rail {rail.name} of the file"
-    actual = log.device
-    if bond:
-        actual, step = f"{actual}, a bond of ports", "take the rail's port out of the bond"
-    return row("device", subject, verdict_for(log.device in rail.devices), expected, actual, step)
+    if rail and log.device and (bond or rail.devices):
+        expected = f"a device of {rail.name}: {', '.join(rail.devices) or 'one port'}"
+        step = f"compare `rdma link` of that host with the rail {rail.name} of the file"
+        actual = log.device
+        if bond:
+            actual, step = f"{actual}, a bond of ports", "take the rail's port out of the bond"
+        right = log.device in rail.devices
+        yield row("device", subject, verdict_for(right), expected, actual, step)
+    if asked.mtu_bytes is not None:
+        verdict = (
+            "error" if log.mtu_bytes is None else verdict_for(log.mtu_bytes == asked.mtu_bytes)
+        )
+        actual = "not shown" if log.mtu_bytes is None else str(log.mtu_bytes)
+        step = "look at the MTU of VF, PF and switch port"
+        yield row("mtu", subject, verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
 
 
 def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
@@ -182,60 +189,48 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
     return row("bandwidth", subject, verdict, expected, actual, step).because(f"floor: {origin}")
 
 
-def _judge_ceiling(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Fail a bandwidth above the rail's cable, because the data took another way; else None."""
+def _judge_speed(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+    if asked.floor_gbit_s is not None:
+        yield judge_average(log, subject, asked.floor_gbit_s, asked.floor_origin)
     rail = asked.rail
     rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
-    if not rail or not rate or most <= rate:
-        return None
-    expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
-    step = "look which device and port the test used, and at the speed of the rail in the file"
-    return row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
+    if rail and rate and most > rate:  # the data took another way
+        expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
+        step = "look which device and port the test used, and at the speed of the rail in the file"
+        yield row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
+    if ports := log.largest.ports_gbit_s if log.largest else ():
+        shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
+        right = min(ports) >= SLOW_SIBLING * max(ports) > 0
+        expected = f"no port below {SLOW_SIBLING:g} of the other"
+        step = "look at the cable and the switch port of the slower one"
+        yield row("ports", subject, verdict_for(right), expected, shown, step)
 
 
-def _judge_ports(log: PerftestLog, subject: str) -> Finding | None:
-    """Of a test over both ports of a card: does each one carry its share?"""
-    ports = log.largest.ports_gbit_s if log.largest else ()
-    if not ports:
-        return None
-    shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
-    right = min(ports) >= SLOW_SIBLING * max(ports) > 0
-    expected = f"no port below {SLOW_SIBLING:g} of the other"
-    step = "look at the cable and the switch port of the slower one"
-    return row("ports", subject, verdict_for(right), expected, shown, step)
-
-
-def _judge_latency(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    if not asked.most_us:
-        return None
-    least = min((each.size_bytes for each in log.latency), default=0)
-    times = [each.typical_us for each in log.latency if each.size_bytes == least]
-    actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
-    verdict = verdict_for(max(times) <= asked.most_us) if times else "error"
-    step = "compare with a pair on one leaf; look at CPU power states and at pauses"
-    return row("latency", subject, verdict, f"typical <= {asked.most_us:g} us", actual, step)
-
-
-def _judge_tail(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    """Judge the time in which 99.9 % of the messages arrive.
-
-    All sizes that fit one packet count: a retransmission or a pause can hit each of them.
-    """
-    most_us, packet = asked.most_tail_us, log.mtu_bytes or _ONE_PACKET
-    if not most_us:
-        return None
+def _judge_times(log: PerftestLog, subject: str, asked: PerftestAsked) -> Iterator[Finding]:
+    if asked.most_us:
+        least = min((each.size_bytes for each in log.latency), default=0)
+        times = [each.typical_us for each in log.latency if each.size_bytes == least]
+        actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
+        verdict = verdict_for(max(times) <= asked.most_us) if times else "error"
+        step = "compare with a pair on one leaf; look at CPU power states and at pauses"
+        yield row("latency", subject, verdict, f"typical <= {asked.most_us:g} us", actual, step)
+    if not asked.most_tail_us:
+        return
+    # All sizes that fit one packet count: a retransmission or a pause can hit each of them.
+    packet = log.mtu_bytes or _ONE_PACKET
     small = [each for each in log.latency if each.size_bytes <= packet] or [*log.latency[:1]]
-    expected = f"99.9 % <= {most_us:g} us"
     tails = [(each.tail_us, each) for each in small if each.tail_us is not None]
-    if not small or len(tails) < len(small):
-        actual = "no percentile" if small else "no row with a latency"
-        step = "run ib_write_lat without -D, which prints no percentiles"
-        return row("latency tail", subject, "error", expected, actual, step)
-    tail, worst = max(tails, key=lambda each: each[0])
-    actual = f"{tail:.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
-    step = "look for retransmissions, pauses and marks at both cards and their switch ports"
-    return row("latency tail", subject, verdict_for(tail <= most_us), expected, actual, step)
+    verdict, actual = "error", "no percentile" if small else "no row with a latency"
+    step = "run ib_write_lat without -D, which prints no percentiles"
+    if small and len(tails) == len(small):
+        tail, worst = max(tails, key=lambda each: each[0])
+        verdict = verdict_for(tail <= asked.most_tail_us)
+        actual = f"{tail:.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
+        step = "look for retransmissions, pauses and marks at both cards and their switch ports"
+    yield row(
+        "latency tail", subject, verdict, f"99.9 % <= {asked.most_tail_us:g} us", actual, step
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,16 +250,6 @@ class PerftestAsked:
     rail: RailLimit | None = None
 
 
-def _judge_mtu(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
-    if asked.mtu_bytes is None:
-        return None
-    mtu = log.mtu_bytes
-    verdict = "error" if mtu is None else verdict_for(mtu == asked.mtu_bytes)
-    actual = "not shown" if mtu is None else str(mtu)
-    step = "look at the MTU of VF, PF and switch port"
-    return row("mtu", subject, verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
-
-
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
     """The findings of one run: if it failed, the reason; if it is incomplete, only that."""
     failure = find_failure(log.failures, subject)
@@ -273,27 +258,18 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
     completeness = judge_perftest_completeness(log, subject)
     if completeness.verdict == "error":
         return [completeness]
-    floor = asked.floor_gbit_s
-    every = (
+    return [
         completeness,
-        judge_link(log, subject, asked.link) if asked.link else None,
+        *([judge_link(log, subject, asked.link)] if asked.link else ()),
         judge_gid(log, subject, asked.rail),
-        _judge_device(log, subject, asked),
-        _judge_mtu(log, subject, asked),
-        judge_average(log, subject, floor, asked.floor_origin) if floor is not None else None,
-        _judge_ceiling(log, subject, asked),
-        _judge_ports(log, subject),
-        _judge_latency(log, subject, asked),
-        _judge_tail(log, subject, asked),
-    )
-    return [found for found in every if found is not None]
+        *_judge_setup(log, subject, asked),
+        *_judge_speed(log, subject, asked),
+        *_judge_times(log, subject, asked),
+    ]
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name.
-
-    If some runs show bandwidths and others latencies, each is judged by its own kind.
-    """
+    """The findings of every run, each under its own name; bandwidths and latencies apart."""
     runs = log.runs
     both = any(run.rows for run in runs) and any(run.latency for run in runs)
     of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked

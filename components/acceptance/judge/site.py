@@ -114,7 +114,15 @@ def judge_causes(
     """
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])
-    for seen, probes in _on_the_way(evidence):
+    devices: dict[str, set[str]] = {}
+    over: dict[ForeignSettingSeen | RoutingSeen, set[str]] = {}
+    for item in evidence.probes:
+        for device in (*item.probe.nodes, *(hop.device for hop in item.hops)):
+            devices.setdefault(device, set()).add(item.probe.name)
+        for seen in item.routing:
+            over.setdefault(seen, set()).add(item.probe.name)
+    beside = [(seen, devices.get(seen.device, set[str]())) for seen in evidence.beside or ()]
+    for seen, probes in (*beside, *over.items()):
         wrong = [each for each in bad if each.subject in probes]
         names = ", ".join(dict.fromkeys(each.subject for each in wrong))
         why = f"it may be why these did not pass: {names}" if names else ""
@@ -130,21 +138,6 @@ def judge_causes(
             why = f"as the update found it before it began{'; ' if why else ''}{why}"
         found[not wrong].append(cause.because(why))
     return found
-
-
-def _on_the_way(evidence: Evidence) -> Iterator[tuple[ForeignSettingSeen | RoutingSeen, set[str]]]:
-    for seen in evidence.beside or ():
-        names = {
-            item.probe.name
-            for item in evidence.probes
-            if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
-        }
-        yield seen, names
-    over: dict[RoutingSeen, set[str]] = {}
-    for item in evidence.probes:
-        for seen in item.routing:
-            over.setdefault(seen, set()).add(item.probe.name)
-    yield from over.items()
 
 
 _IDLE_SHARE = 0.5
@@ -223,10 +216,8 @@ class Report(Seen):
 
         The site itself chose to leave out a part, or to end without time for it.
         """
-        taken = any(
-            item.outcome == "skipped" and item.detail.startswith(TAKEN)
-            for item in self.evidence.probes
-        )
+        skipped = (item.detail for item in self.evidence.probes if item.outcome == "skipped")
+        taken = any(detail.startswith(TAKEN) for detail in skipped)
         stops = taken and self.evidence.when_busy != "warn"
         return 0 if self.verdict == "skipped" and not stops else self.exit_code
 
@@ -265,14 +256,10 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += judge_losses(item, expected.priority, expected.losses)
         warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
-    findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     skipped = (each.detail for each in evidence.probes if each.outcome == "skipped")
     never_asked = sum(each.startswith(NOT_ASKED) for each in skipped) == len(evidence.probes) > 0
+    findings += _judge_nodes(evidence, {} if never_asked else expected.allocatable)
     if not never_asked:
-        findings += [
-            _judge_allocatable(node, wanted, evidence.allocatable.get(node))
-            for node, wanted in sorted(expected.allocatable.items())
-        ]
         findings += judge_ib(evidence.ib, expected.ib)
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
@@ -305,25 +292,25 @@ def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
     return "skipped" if verdict == "passed" else verdict
 
 
-def _judge_memlock(node: str, limit: str) -> Finding:
-    """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
-    verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+def _judge_nodes(
+    evidence: Evidence, allocatable: Mapping[str, Mapping[str, int]]
+) -> Iterator[Finding]:
+    # RDMA pins its buffers: a pod with a limit fails at the first large registration.
     step = (
         "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
         " up, or restart it; of another cluster ask its owner"
     )
-    return row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
-
-
-def _judge_allocatable(
-    node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
-) -> Finding:
-    """Require exactly the planned resources: without one pods stay Pending, and a surplus fails."""
-    seen = {name: (offered or {}).get(name, 0) for name in wanted}
-    verdict = "error" if offered is None else verdict_for(seen == {**wanted})
-    actual = "not read" if offered is None else _amounts(seen)
+    for node, limit in sorted(evidence.memlock.items()):
+        verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+        yield row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
+    # Exactly the planned resources: without one pods stay Pending, and a surplus fails.
     step = "look at the device plugin's pod on that node: does it find card and driver?"
-    return row("allocatable", node, verdict, _amounts(wanted), actual, step)
+    for node, wanted in sorted(allocatable.items()):
+        offered = evidence.allocatable.get(node)
+        seen = {name: (offered or {}).get(name, 0) for name in wanted}
+        verdict = "error" if offered is None else verdict_for(seen == {**wanted})
+        actual = "not read" if offered is None else _amounts(seen)
+        yield row("allocatable", node, verdict, _amounts(wanted), actual, step)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -336,7 +323,10 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     if item.probe.refused and ran.verdict != "skipped":
         return [_judge_refused(item, ran)]
     if ran.verdict != "passed":
-        failed = name_paused(_with_place(ran, item), item, limits)
+        if where := ", ".join(sorted({hop.place for hop in item.hops if hop.discards})):
+            why, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
+            ran = ran.model_copy(update={"detail": f"{why}; {ran.detail}", "next_step": step})
+        failed = name_paused(ran, item, limits)
         seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
         return [failed, *seen, *judge_storms(item, limits), *fail_losses(item, limits)]
     found = _judge_log(item, limits)
@@ -356,7 +346,6 @@ _NO_WAY: Final = frozenset({"no_route", "control_connection"})
 
 
 def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
-    """Judge a test between two separate rails: it must not connect."""
     one, other = item.probe.rails
     expected = f"no connection from {one} to {other}"
     if ran.verdict == "passed":
@@ -421,15 +410,6 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     step = "read the events of its pods: is a resource or an image missing?"
     found = row("run", name, verdict, expected, item.outcome.replace("_", " ") + code, step)
     return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
-
-
-def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
-    places = sorted({hop.place for hop in item.hops if hop.discards})
-    if not places:
-        return ran
-    where = ", ".join(places)
-    detail, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
-    return ran.model_copy(update={"detail": f"{detail}; {ran.detail}", "next_step": step})
 
 
 ROCE_OVERHEAD_BYTES = 82

@@ -250,10 +250,8 @@ def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[MissingPart]:
 def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
     for program, release in log.nccl.items():
         if probe.nccl_least and not release:
-            yield (
-                f"the look found no release of the NCCL of {program}; macvlan pods on shared cards "
-                f"need {probe.nccl_least} (NVIDIA/nccl#1573)"
-            )
+            why = f"macvlan pods on shared cards need {probe.nccl_least} (NVIDIA/nccl#1573)"
+            yield f"the look found no release of the NCCL of {program}; {why}"
         if release and release == probe.nccl_suspect:
             yield f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)"
 

@@ -25,10 +25,7 @@ _MOST_WARNINGS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One row of a table: a class of failure, its usual meaning and the place to look at.
-
-    `late`: it follows from a failure elsewhere.
-    """
+    """One row of a table: a class of failure; `late` if it follows from a failure elsewhere."""
 
     pattern: re.Pattern[str]
     kind: str

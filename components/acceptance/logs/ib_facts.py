@@ -143,12 +143,18 @@ def parse_ib_look(text: str) -> IbFacts:
     if "sminfo" not in sections:  # without any such section the ports are unknown
         return IbFacts(why_nothing=_CUT)
     parts = [(*name.partition(" "), body) for name, body in sections.items()]
-    manager, why_no_manager = _manager(sections.get("sminfo"))
+    found, unread = _SMINFO.search(sections["sminfo"]), _why_not(sections["sminfo"], "sminfo")
+    why_no_manager = "" if found else unread or "sminfo answered in another form"
     managers, why_no_managers = _managers(sections.get("saquery"))
-    diagnosis, why_no_diagnosis = _diagnosis(sections.get("ibdiagnet"))
+    # Its status is not 0 if it finds errors; therefore its table counts, not its status.
+    body = sections.get("ibdiagnet")
+    diagnosis = None if body is None else parse_ibdiagnet(body)
+    why_no_diagnosis = ""
+    if body is not None and diagnosis is None:
+        why_no_diagnosis = _why_not(body, "ibdiagnet") or "it printed no summary"
     return IbFacts(
         ports=tuple(_port(name, body) for kind, _, name, body in parts if kind == "port"),
-        manager=manager,
+        manager=_known_manager(*found.groups()) if found else None,
         why_no_manager=why_no_manager,
         managers=managers,
         why_no_managers=why_no_managers,
@@ -194,13 +200,6 @@ def _why_not(body: str | None, tool: str) -> str:
     return f"{said} ({lines[-1]})"
 
 
-def _manager(body: str | None) -> tuple[SubnetManager | None, str]:
-    found = _SMINFO.search(body or "")
-    if found is None:
-        return None, _why_not(body, "sminfo") or "sminfo answered in another form"
-    return _known_manager(*found.groups()), ""
-
-
 def _known_manager(lid: str, guid: str, priority: str, state: str) -> SubnetManager:
     return SubnetManager(
         lid=int(lid), guid=f"{int(guid, 16):016x}", priority=int(priority), state=int(state)
@@ -227,14 +226,6 @@ def _path(body: str) -> PathAnswer:
         return PathAnswer(found=True)
     why = _why_not(body, "saquery")
     return PathAnswer() if not why or _NO_RECORD in body else PathAnswer(why_nothing=why)
-
-
-def _diagnosis(body: str | None) -> tuple[Diagnosis | None, str]:
-    if body is None:
-        return None, ""
-    found = parse_ibdiagnet(body)
-    # Its status is not 0 if it finds errors; therefore its table counts, not its status.
-    return found, "" if found else _why_not(body, "ibdiagnet") or "it printed no summary"
 
 
 _HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MULTILINE)

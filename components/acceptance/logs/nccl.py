@@ -356,10 +356,7 @@ class Run:
             self.own_rows[size] = NcclRow(size_bytes=size, out_of_place=half)
 
     def set_share(self, line: str) -> None:
-        """Set which part of a size counts, once the collective and its ranks are known.
-
-        Source: hypercube.cu.
-        """
+        """Set which part of a size counts, once collective and ranks are known (hypercube.cu)."""
         if self.collective.startswith("alltoallv_perf"):
             self.table.share = None  # the busiest rank's part (alltoallv.cu, AlltoAllvGetBw)
         if "hypercube_perf" in line and not self.collective:
@@ -429,17 +426,13 @@ class _Reader:
             run.finder.started = True
             return
         if is_comment(text) and run.begins_again(text):
-            self._begin(text)
+            run.table.finish()
+            run.overlaps = run.overlaps or run.overlaps_with(text)
+            if len(self.runs) < _MOST_RUNS:
+                self.runs.append(Run())
             run = self.runs[-1]
         for part in run.table.feed(stream, text):
             self._feed_part(run, part)
-
-    def _begin(self, text: str) -> None:
-        last = self.runs[-1]
-        last.table.finish()
-        last.overlaps = last.overlaps or last.overlaps_with(text)
-        if len(self.runs) < _MOST_RUNS:
-            self.runs.append(Run())
 
     def _feed_part(self, run: Run, part: str) -> None:
         if "CCL" in part or " via " in part or "Using network" in part or "rccl-tests" in part:
@@ -467,10 +460,7 @@ class _Reader:
 
 
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
-    """Reads a log of nccl-tests (text or JSON) or of another program over NCCL.
-
-    It is the whole output, or its pieces in order, with or without the launcher's tags.
-    """
+    """Reads a log of nccl-tests (text or JSON) or of another program over NCCL, or its pieces."""
     document, lines = open_log(source)
     if document is not None:
         return parse_nccl_json(document) if isinstance(document, str) else document

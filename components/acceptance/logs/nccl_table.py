@@ -135,7 +135,9 @@ class Table:
         return self._take_cells(pending, shown, start.end())
 
     def _take_cells(self, pending: _Pending, text: str, end: int) -> str:
-        names = self._names(pending.cells)
+        names, known = list(self.columns), "".join(pending.cells[_AT_REDOP : _AT_REDOP + 1])
+        if "redop" in names and (known == "N/A" or number(known) is not None):
+            names.remove("redop")
         while len(pending.cells) < len(names):
             cell = _CELL.match(text, end)
             if cell is None:
@@ -151,12 +153,6 @@ class Table:
         if len(pending.cells) == len(names):
             self._conclude(names, pending, text, end)
         return text[end:]
-
-    def _names(self, cells: Sequence[str]) -> list[str]:
-        names, cell = list(self.columns), "".join(cells[_AT_REDOP : _AT_REDOP + 1])
-        if "redop" in names and (cell == "N/A" or number(cell) is not None):
-            names.remove("redop")
-        return names
 
     def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
         self._pending = None
@@ -193,10 +189,7 @@ def has_type(text: str) -> bool:
 def parse_row(
     names: Sequence[str], words: Sequence[str], share: float | None = 1.0
 ) -> NcclRow | None:
-    """One row by its column names; None when it does not fit them or contradicts itself.
-
-    `share` of the size counts for the bandwidth; None if unknown.
-    """
+    """One row by its column names; None when it does not fit them or contradicts itself."""
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
     ends = [*starts[1:], len(names)]

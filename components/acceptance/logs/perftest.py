@@ -27,6 +27,7 @@ _LABELS: Final = {
     "rdma_cm_QPs": ("rdma_cm", r"(ON|OFF)"),
 }
 """Key of JSON, which is the text's label with `_`, to the field of `PerftestLog` and its text."""
+_NUMBERS: Final = ("mtu_bytes", "gid_index")
 _CELLS: Final = {
     "MsgSize": "bytes", "n_iterations": "iterations", "BW_peak": "peak", "BW_average": "average",
     "MsgRate": "MsgRate", "CPU_util": "CPU_Util", "t_min": "t_min", "t_max": "t_max",
@@ -67,7 +68,7 @@ def _document(value: object) -> _Run:
     names = {"test": "test"} | {key: name for key, (name, _) in _LABELS.items()}
     fields = {name: info[key] for key, name in names.items() if key in info}
     for name, shown in fields.items():
-        if not (_DIGITS if name in ("mtu_bytes", "gid_index") else _WORD).fullmatch(shown):
+        if not (_DIGITS if name in _NUMBERS else _WORD).fullmatch(shown):
             raise ValueError(f"{name.partition('_')[0]}: {shown[:40]!r} is not a valid value")
     if "MsgSize" not in results:
         raise ValueError("results: no MsgSize; run without --output")
@@ -266,10 +267,7 @@ class _Run:
 
 
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
-    """Reads the output of one end of a perftest, or of both.
-
-    A log of both ends shows each row twice: the slower one is kept.
-    """
+    """Reads the output of one end of a perftest, or of both: of each row the slower one."""
     document, lines = open_log(source)
     if document is not None:
         found = parse_perftest_json(document) if isinstance(document, str) else document
@@ -342,7 +340,9 @@ def _logs(runs: Iterable[_Run]) -> PerftestLog:
 def _log(run: _Run) -> PerftestLog:
     run.end_row()
     both_ways = _BOTH_WAYS.search(run.fields.get("call", "")) is not None
-    other = {
+    numbers = {name: int(run.fields[name]) for name in _NUMBERS if name in run.fields}
+    other = numbers | {
+        "rdma_cm": run.fields["rdma_cm"] == "ON" if "rdma_cm" in run.fields else None,
         "contradictions": tuple(run.contradictions),
         "unit": run.unit,
         "bidirectional": "Bidirectional" in run.fields.get("test", "") or both_ways,
@@ -359,10 +359,7 @@ def _log(run: _Run) -> PerftestLog:
 
 
 def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
-    """One row by its columns; None when it contradicts itself.
-
-    Bandwidth is size times rate, as far as the digits of both go.
-    """
+    """One row; None if bandwidth is not size times rate, as far as the digits of both go."""
     scale = _GBIT_PER_UNIT.get(unit)
     whole = all(cells.get(name, "").isdecimal() for name in ("bytes", "iterations"))
     if scale is None or not whole or not {"peak", "average"} <= set(cells):

@@ -7,8 +7,6 @@ the size column rounds.
 With Horovod every rank of tf_cnn_benchmarks prints `total images/sec`, and each is the sum of all
 ranks already: they are never added up. Documents number their lines, and the number may touch the
 text (`51total images/sec: 8400.46`); therefore no pattern is bound to the start of a line.
-
-A log is read line by line, in memory that does not grow with it.
 """
 
 from __future__ import annotations
@@ -120,13 +118,10 @@ class _DeepSpeed(_Reader):
     def _feed_row(self, line: str) -> None:
         match = _ROW.search(line)
         row = self._row(match) if match else None
-        if row is None:
-            if _ROW_START.search(line):
-                self._add_bad(line.strip())
-        elif len(self.rows) < _MOST_ROWS:
+        if row is not None and len(self.rows) < _MOST_ROWS:
             self.rows.append(row)
-        else:
-            self._add_bad(f"more than {_MOST_ROWS} rows")
+        elif row is not None or _ROW_START.search(line):
+            self._add_bad(f"more than {_MOST_ROWS} rows" if row else line.strip())
 
     def _add_bad(self, text: str) -> None:
         if len(self.bad) < _MOST_BAD_ROWS:
@@ -140,9 +135,9 @@ class _DeepSpeed(_Reader):
         if duration_us <= 0:
             return None
         expected = size * _BITS / duration_us / 1e3 * bus_factor(self.collective, self.devices)
-        if abs(busbw - expected) > max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GBIT_S):
-            return None
-        return DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
+        slack = max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GBIT_S)
+        row = DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
+        return row if abs(busbw - expected) <= slack else None
 
 
 def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:

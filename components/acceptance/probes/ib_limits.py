@@ -41,7 +41,8 @@ class PathAsk(Seen):
     @property
     def words(self) -> str:
         """The query as one word, for the script."""
-        gids = (_gid(guid) for guid in (self.source, self.target))
+        wholes = (SUBNET_PREFIX + guid for guid in (self.source, self.target))
+        gids = (":".join(gid[at : at + 4] for at in range(0, len(gid), 4)) for gid in wholes)
         return ",".join((self.name, *gids, f"0x{self.pkey:04x}"))
 
 
@@ -71,8 +72,7 @@ def plan_rails(spec: ClusterSpec) -> tuple[RailLimit, ...]:
 def plan_paths(spec: ClusterSpec, host: Host) -> tuple[PathAsk, ...]:
     """For each partition of named members, query a path to a member and one to another port.
 
-    The subnet manager gives a path in a partition only to two ports that may talk there: the
-    answers prove a key, not just the tables of the ports.
+    The subnet manager gives one only to two ports that may talk there: the answers prove a key.
     """
     fabric = spec.infiniband
     partitions = fabric.partitions if fabric else ()
@@ -108,11 +108,6 @@ def _asks(spec: ClusterSpec, partition: IbPartition, host: Host) -> Iterator[Pat
                 pkey=partition.pkey | (_FULL if kind == "full" else 0),
                 wanted=wanted,
             )
-
-
-def _gid(guid: str) -> str:
-    whole = SUBNET_PREFIX + guid
-    return ":".join(whole[start : start + 4] for start in range(0, len(whole), 4))
 
 
 LOOK_DEADLINE_S: Final = 120.0

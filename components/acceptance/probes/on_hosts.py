@@ -67,11 +67,7 @@ class HostProbe:
 
 
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
-    """The probes of a site without Kubernetes; none for another, or for one host.
-
-    The basic probes come first: a site that cannot start `hostname` everywhere needs no bandwidth
-    test.
-    """
+    """The probes of a site without Kubernetes, the basic ones first; none for one host."""
     containers = spec.containers
     if containers is None or len(spec.workers) < PAIR:
         return ()
