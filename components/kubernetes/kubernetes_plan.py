@@ -22,8 +22,7 @@ from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan, Pl
 from components.kubernetes.planes.k3s import plan_k3s
 from components.kubernetes.planes.node_files import kubernetes_call
 from components.model.cluster import ClusterSpec
-from components.model.kubernetes import ExistingPlane
-from components.model.kubespray import KubespraySource
+from components.model.kubernetes import ExistingPlane, KubespraySource
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
