@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
-from components.checks.rows import refuse, rule, unique
+from components.checks.rows import also, refuse, unique
 from components.checks.rule import Finding, Findings, at, place_of, places
 from components.checks.topology import block_path
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
-from components.model.cards import HostQos, Sriov
+from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
-from components.model.fabric import Switch
 from components.model.hosts import Host
-from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import firmware_by_operator, vfs_by_operator
 from components.model.places import default_way, each_ssh
@@ -48,6 +46,33 @@ def check_host_key(spec: ClusterSpec) -> Findings:
         yield Finding(f"{names} {verb} no pinned host key.", where, fix)
 
 
+@also(
+    unique("jump_hosts.*.name", "rename one.", "two jump hosts are called {value}."),
+    refuse(
+        "jump_hosts.*.ssh.sudo_password jump_hosts.*.ssh.enable_password",
+        "{owner} has {key}, but Railyard runs no commands on a jump host.",
+        "remove it.",
+    ),
+)
+def check_jump_host(spec: ClusterSpec) -> Findings:
+    """Each jump host that a device names is in `jump_hosts`, once, and reachable without a circle.
+
+    Its login needs no rights: Railyard runs no commands there.
+    """
+    known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
+    for device, ssh, path in each_ssh(spec):
+        names = default_way(spec, path) if ssh.jump is None else ssh.jump
+        place = ("host_defaults", "jump") if ssh.jump is None else (*path, "jump")
+        names = (device, *names) if path[0] == "jump_hosts" and names else names
+        try:
+            hops_of(names, known)
+        except JumpError as error:
+            unknown = next((name for name in names if name not in known), "")
+            what = f"{device} cannot be reached: {error}.{did_you_mean(unknown, sorted(known))}"
+            fix = "name jump hosts of jump_hosts, the nearest first."
+            yield Finding(what, (at(place, ", ".join(names)),), fix)
+
+
 def check_shared_host_key(spec: ClusterSpec) -> Findings:
     """Devices at different addresses have different host keys.
 
@@ -58,15 +83,11 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
         words = (ssh.host_key or "").split()
         if len(words) > 1 and not words[1].endswith(_EXAMPLE_KEYS):
             by_key.setdefault(words[1], {}).setdefault(ssh.address, (name, path))
-    for key, devices in by_key.items():
-        if len(devices) > 1:
-            yield Finding(
-                f"{fold_names(name for name, _ in devices.values())} have one host key.",
-                tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
-                "write the key of each (`ssh-keyscan ADDRESS`); on clones first run `ssh-keygen "
-                "-A`.",
-                "warning",
-            )
+    for key, devices in ((key, found) for key, found in by_key.items() if len(found) > 1):
+        what = f"{fold_names(name for name, _ in devices.values())} have one host key."
+        where = tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values())
+        fix = "write the key of each (`ssh-keyscan ADDRESS`); on clones first run `ssh-keygen -A`."
+        yield Finding(what, where, fix, "warning")
 
 
 def check_credentials(spec: ClusterSpec) -> Findings:
@@ -96,56 +117,28 @@ def check_credentials(spec: ClusterSpec) -> Findings:
             yield Finding(f"{name} has a passphrase, but no private key for it.", where, fix)
 
 
-def _unknown_jumps(spec: ClusterSpec) -> Findings:
-    known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
-    for device, ssh, path in each_ssh(spec):
-        names = default_way(spec, path) if ssh.jump is None else ssh.jump
-        place = ("host_defaults", "jump") if ssh.jump is None else (*path, "jump")
-        names = (device, *names) if path[0] == "jump_hosts" and names else names
-        try:
-            hops_of(names, known)
-        except JumpError as error:
-            unknown = next((name for name in names if name not in known), "")
-            what = f"{device} cannot be reached: {error}.{did_you_mean(unknown, sorted(known))}"
-            fix = "name jump hosts of jump_hosts, the nearest first."
-            yield Finding(what, (at(place, ", ".join(names)),), fix)
-
-
 def check_login_rights(spec: ClusterSpec) -> Findings:
     """A password of sudo or `enable` is given only if something asks for it.
 
     Elsewhere a typo would stay unseen.
     """
-    for h, host in enumerate(spec.hosts):
-        if host.ssh is not None:
-            yield from _host_rights(host.name, host.ssh, ("hosts", h, "ssh"))
-    for y, hypervisor in enumerate(spec.hypervisors):
-        path: SpecPath = ("environment", "hypervisors", y, "ssh")
-        if hypervisor.ssh.sudo_password is not None:
-            yield _needless(hypervisor.name, path, "sudo_password", "ESXi lacks sudo")
-        if hypervisor.ssh.enable_password is not None:
-            yield _needless(hypervisor.name, path, "enable_password", "ESXi lacks `enable`")
-    for s, switch in enumerate(spec.switches):
-        yield from _switch_rights(switch, ("switches", s, "ssh"))
-
-
-def _host_rights(name: str, ssh: Ssh, path: SpecPath) -> Findings:
-    if ssh.sudo_password is not None and ssh.user == "root":
-        yield _needless(name, path, "sudo_password", "root does not use sudo")
-    if ssh.enable_password is not None:
-        yield _needless(name, path, "enable_password", "a Linux host lacks `enable`")
-
-
-def _switch_rights(switch: Switch, path: SpecPath) -> Findings:
-    session = system_of(switch.os).session
-    if switch.ssh.sudo_password is not None and not session.has_status:
-        yield _needless(switch.name, path, "sudo_password", f"{switch.os} lacks sudo")
-    if switch.ssh.enable_password is not None and not session.enables:
-        yield _needless(switch.name, path, "enable_password", f"{switch.os} lacks `enable`")
-
-
-def _needless(device: str, path: SpecPath, key: str, why: str) -> Finding:
-    return Finding(f"{device} has {key}, but {why}.", (at((*path, key)),), f"remove {key}.")
+    for name, ssh, path in each_ssh(spec):
+        sudo, enable = "ESXi lacks sudo", "ESXi lacks `enable`"
+        if path[0] == "jump_hosts":
+            continue  # `jump-host` reports these
+        if path[0] == "hosts":
+            sudo = "root does not use sudo" if ssh.user == "root" else ""
+            enable = "a Linux host lacks `enable`"
+        elif path[0] == "switches":
+            os = spec.switches[int(path[1])].os
+            session = system_of(os).session
+            sudo = "" if session.has_status else f"{os} lacks sudo"
+            enable = "" if session.enables else f"{os} lacks `enable`"
+        for key, why in (("sudo_password", sudo), ("enable_password", enable)):
+            if why and getattr(ssh, key) is not None:
+                yield Finding(
+                    f"{name} has {key}, but {why}.", (at((*path, key)),), f"remove {key}."
+                )
 
 
 def check_exec_reach(spec: ClusterSpec) -> Findings:
@@ -159,20 +152,17 @@ def check_exec_reach(spec: ClusterSpec) -> Findings:
             continue
         from components.remote.endpoint import endpoint_of  # noqa: PLC0415 - slow, for exec alone
 
-        path: SpecPath = ("switches", s, "ssh")
-        unknown = switch.ssh.jump and not isinstance(switch.ssh, ReachedSsh)  # `jump-host` says so
-        endpoint = None if unknown else endpoint_of(switch.name, "switch", switch.ssh)
-        reason = _provider_lacks(switch.ssh) or (endpoint.why_own_client if endpoint else "")
+        path, ssh, reason = ("switches", s, "ssh"), switch.ssh, ""
+        if ssh.enable_password is not None:
+            reason = "`enable` asks for a password"
+        elif ssh.legacy_algorithms:
+            reason = "it offers only old algorithms"
+        elif not ssh.jump or isinstance(ssh, ReachedSsh):  # `jump-host` reports unknown ones
+            reason = endpoint_of(switch.name, "switch", ssh).why_own_client
         if reason:
             what = f"{switch.name} cannot take its configuration as one exec: {reason}."
             fix = "remove executor: `device` has its own SSH client."
             yield Finding(what, (at(path), at(("switches", s, "executor"), switch.executor)), fix)
-
-
-def _provider_lacks(ssh: Ssh) -> str:
-    if ssh.enable_password is not None:
-        return "`enable` asks for a password"
-    return "it offers only old algorithms" if ssh.legacy_algorithms else ""
 
 
 def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
@@ -212,35 +202,40 @@ def check_proxy(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "proxy"), fix, "warning")
 
 
-Asks = Callable[[Any], bool]
-"""Whether a value asks to set or to read something on the host."""
+_ASKED: Final = {
+    "driver.kind": "an RDMA driver",
+    "driver.at_least": "a release to be verified",
+    "gpu_driver_version": "a GPU driver to be verified",
+    "qos": "quality of service on its cards",
+    "kernel": "kernel settings",
+    "rail_names": "names for its cards",
+    "docker": "Docker",
+    "toolkit": "the container toolkit",
+}
+"""Key below `host_defaults` to its words; a group can set the first five."""
 
-_IN_GROUPS: Final[tuple[tuple[str, str, Asks], ...]] = (
-    ("driver.kind", "an RDMA driver", lambda it: it in {"doca_ofed", "mlnx_ofed"}),
-    ("driver.at_least", "a release to be verified", lambda it: it is not None),
-    ("gpu_driver_version", "a GPU driver to be verified", lambda it: it is not None),
-    ("qos", "quality of service on its cards", lambda it: it != HostQos()),
-    ("kernel", "kernel settings", lambda it: it != KernelSettings()),
-)
-"""Key below `host_defaults` that a group can set, its words, and the condition that asks for it."""
-_OF_ALL: Final[tuple[tuple[str, str, Asks], ...]] = (
-    ("rail_names", "names for its cards", bool),
-    ("docker", "Docker", bool),
-    ("toolkit", "the container toolkit", lambda it: it is not None and it.kind == "host"),
-)
-"""Keys that hold for all hosts, with their words and conditions."""
-_OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
-    ("sriov", "settings of VFs", lambda it: it != Sriov()),
-    ("address", "an address of the card", lambda it: it is not None),
-    ("mtu_bytes", "an MTU of the card", lambda it: it is not None),
-    ("rdma", "a name of the RDMA device", lambda it: it is not None),
-    ("serial", "a serial number to be verified", lambda it: it is not None),
-    ("link_gt_s", "a PCIe speed to be verified", lambda it: it is not None),
-    ("link_width", "a PCIe width to be verified", lambda it: it is not None),
-    ("lanes", "lanes to be verified", lambda it: it is not None),
-    ("gpu_path", "a way to the GPU to be verified", lambda it: it is not None),
-)
-"""Keys of a card, with their words and conditions."""
+
+_OF_NICS: Final = {
+    "sriov": "settings of VFs",
+    "address": "an address of the card",
+    "mtu_bytes": "an MTU of the card",
+    "rdma": "a name of the RDMA device",
+    "serial": "a serial number to be verified",
+    "link_gt_s": "a PCIe speed to be verified",
+    "link_width": "a PCIe width to be verified",
+    "lanes": "lanes to be verified",
+    "gpu_path": "a way to the GPU to be verified",
+}
+"""Key of a card to its words."""
+
+
+def _asks(key: str, value: object) -> bool:
+    """Whether a value asks to set or to read something on the host."""
+    if key == "driver.kind":
+        return value in {"doca_ofed", "mlnx_ofed"}
+    if isinstance(value, ContainerToolkit):
+        return value.kind == "host"
+    return value is not None and value != type(value)()
 
 
 def check_host_login(spec: ClusterSpec) -> Findings:
@@ -248,36 +243,31 @@ def check_host_login(spec: ClusterSpec) -> Findings:
 
     `login: none` is for workers of an existing cluster; Railyard sets up all other hosts itself.
     """
+    foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
     for h, host in enumerate(spec.hosts):
-        if host.login == "none":
-            yield from _without_login(spec, h, host)
-        elif host.ssh is None:
+        place = at(("hosts", h, "login"), host.login)
+        if host.login != "none" and host.ssh is None:
             where = (at(("hosts", h)),)
             fix = "add ssh with address, user, private_key and host_key, or login: none."
             yield Finding(f"{host.name} lacks ssh, so Railyard cannot log in.", where, fix)
-
-
-def _without_login(spec: ClusterSpec, h: int, host: Host) -> Findings:
-    path: SpecPath = ("hosts", h)
-    place = at((*path, "login"), host.login)
-    foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
-    if host.ssh is not None:
-        what = f"{host.name} has ssh, but login: none."
-        fix = "remove one of the two."
-        yield Finding(what, (place, at((*path, "ssh", "address"), host.ssh.address)), fix)
-    elif host.role != "worker":
-        what = f"{host.name} is a {host.role.replace('_', ' ')} host, but has login: none."
-        fix = "add its ssh: login: none is for workers of an existing cluster."
-        yield Finding(what, (place, at((*path, "role"), host.role)), fix)
-    elif not foreign or guests:
-        ours = (
-            "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
-        )
-        kind = at(("environment", "kind"), spec.environment.kind)
-        (plane,) = places(spec, "kubernetes.plane" if spec.kubernetes else "containers")
-        what = f"{host.name} has login: none, but Railyard must set up {ours}."
-        fix = "add its ssh, or use plane: existing if others run the cluster."
-        yield Finding(what, (place, kind if foreign else plane), fix)
+        elif host.login != "none":
+            continue
+        elif host.ssh is not None:
+            what = f"{host.name} has ssh, but login: none."
+            where = (place, at(("hosts", h, "ssh", "address"), host.ssh.address))
+            yield Finding(what, where, "remove one of the two.")
+        elif host.role != "worker":
+            what = f"{host.name} is a {host.role.replace('_', ' ')} host, but has login: none."
+            fix = "add its ssh: login: none is for workers of an existing cluster."
+            yield Finding(what, (place, at(("hosts", h, "role"), host.role)), fix)
+        elif not foreign or guests:
+            ours = "its cluster" if spec.kubernetes else "its work"
+            what = f"{host.name} has login: none, but Railyard must set up "
+            what += f"{'its virtual machine' if foreign else ours}."
+            plane = "kubernetes.plane" if spec.kubernetes else "containers"
+            fix = "add its ssh, or use plane: existing if others run the cluster."
+            key = "environment.kind" if foreign else plane
+            yield Finding(what, (place, *places(spec, key)), fix)
 
 
 def check_untouched_host(spec: ClusterSpec) -> Findings:
@@ -300,30 +290,19 @@ def check_untouched_host(spec: ClusterSpec) -> Findings:
             )
 
 
-_Settings = Iterator[tuple[SpecPath, object, str]]
-
-
-def _of_settings(spec: ClusterSpec, host: Host) -> _Settings:
-    settings = spec.settings_of(host)
-    for keys, words, asks in _IN_GROUPS:
+def _of_settings(spec: ClusterSpec, host: Host) -> Iterator[tuple[SpecPath, object, str]]:
+    settings, defaults = spec.settings_of(host), spec.host_defaults
+    for keys, words in _ASKED.items():
         path = keys.split(".")
-        if asks(value := attrgetter(keys)(settings)):
+        if _asks(keys, value := attrgetter(keys)(settings)):
             shown = value if isinstance(value, str) else None
             yield (*block_path(spec, host, path[0]), *path[1:]), shown, words
     firmware = settings.firmware
     sets = firmware.sets_anything and not firmware_by_operator(spec)
     if sets or firmware.min_versions:
         yield block_path(spec, host, "firmware"), None, "firmware of its cards"
-    for key, words, asks in _OF_ALL:
-        if asks(getattr(settings, key)):
-            yield ("host_defaults", key), None, words
-    if not spec.reached:
-        yield from _of_identity(spec)
-
-
-def _of_identity(spec: ClusterSpec) -> _Settings:
-    """Yield settings that all hosts with a login get, for a site without any."""
-    defaults = spec.host_defaults
+    if spec.reached:
+        return  # all hosts with a login get the others
     if defaults.user is not None:
         yield ("host_defaults", "user"), defaults.user.name, "a user"
     for key in ("hostname", "etc_hosts"):
@@ -331,35 +310,15 @@ def _of_identity(spec: ClusterSpec) -> _Settings:
             yield ("host_defaults", "manage", key), True, "a file of its identity"
 
 
-def _of_cards(spec: ClusterSpec, h: int, host: Host) -> _Settings:
-    made = vfs_by_operator(spec)
+def _of_cards(spec: ClusterSpec, h: int, host: Host) -> Iterator[tuple[SpecPath, object, str]]:
+    ports = {("nics", n): nic.vfs for n, nic in enumerate(host.nics)}
+    ports |= {("hca_sriov", p): port.vfs for p, port in enumerate(host.hca_sriov)}
+    for path, vfs in ports.items():
+        if vfs and not vfs_by_operator(spec):
+            yield ("hosts", h, *path, "vfs"), vfs, "VFs"
     for n, nic in enumerate(host.nics):
-        path: SpecPath = ("hosts", h, "nics", n)
-        if nic.vfs and not made:
-            yield (*path, "vfs"), nic.vfs, "VFs"
-        for key, words, asks in _OF_NICS:
-            if asks(value := getattr(nic, key)):
+        for key, words in _OF_NICS.items():
+            if _asks(key, value := getattr(nic, key)):
                 shown = str(value) if key in {"address", "gpu_path"} else value
-                yield (*path, key), None if key == "sriov" else shown, words
-    for p, port in enumerate(host.hca_sriov):
-        if port.vfs and not made:
-            yield ("hosts", h, "hca_sriov", p, "vfs"), port.vfs, "VFs"
-
-
-RULES: Final = (
-    rule(
-        "jump-host",
-        """Each jump host that a device names is in `jump_hosts`, once, and reachable without a
-        circle.
-
-        Its login needs no rights: Railyard runs no commands there.
-        """,
-        unique("jump_hosts.*.name", "rename one.", "two jump hosts are called {value}."),
-        refuse(
-            "jump_hosts.*.ssh.sudo_password jump_hosts.*.ssh.enable_password",
-            "{owner} has {key}, but Railyard runs no commands on a jump host.",
-            "remove it.",
-        ),
-        _unknown_jumps,
-    ),
-)
+                path = ("hosts", h, "nics", n, key)
+                yield path, None if key == "sriov" else shown, words

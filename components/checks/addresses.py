@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations, product
-from typing import Final
+from typing import Final, NamedTuple
 
-from components.checks.rows import known, refuse, requires, rule, unique, values
+from components.checks.rows import also, known, refuse, requires, rule, unique, values
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_nics
 from components.core.judge import needs
@@ -17,6 +17,7 @@ from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import reachable, switches_of_rails
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.hosts import Nic
 from components.model.places import (
     RailSubnet,
@@ -85,8 +86,7 @@ def _shared(address: str, name: str, path: SpecPath, other: str, other_path: Spe
     return Finding(what, (at(path, shown), at(other_path, shown)), "correct one of the two.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Net:
+class _Net(NamedTuple):
     name: str
     network: IPv4Network
     path: SpecPath
@@ -104,28 +104,22 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     if same:
         yield from _no_flat_fabric(spec)
     for one, two in combinations(networks, 2):
-        if same and one.path[0] == two.path[0] == "rails":
-            continue
-        if one.network.overlaps(two.network):
+        rails = same and one.path[0] == two.path[0] == "rails"
+        if one.network.overlaps(two.network) and not rails:
             what = f"{one.name}, {one.network}, overlaps {two.name}, {two.network}."
             fix = "choose networks that do not overlap."
             yield Finding(what, (at(one.path, one.network), at(two.path, two.network)), fix)
-    yield from _unusable(networks)
-    for name, address, path in _addresses(spec):
-        for net in networks:
-            if address in net.network:
-                wrong = net.name.removeprefix("the subnet of ")
-                where = (at(path, address), at(net.path, net.network))
-                fix = f"keep the management network apart: give {wrong} another subnet."
-                yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
-
-
-def _unusable(networks: list[_Net]) -> Findings:
     for net, never in product(networks, _NEVER):
         if net.network.subnet_of(never):
             what = f"{net.name}, {net.network}, is in {never}, which devices cannot use."
             fix = "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16."
             yield Finding(what, (at(net.path, net.network),), fix)
+    for (name, address, path), net in product(_addresses(spec), networks):
+        if address in net.network:
+            wrong = net.name.removeprefix("the subnet of ")
+            where = (at(path, address), at(net.path, net.network))
+            fix = f"keep the management network apart: give {wrong} another subnet."
+            yield Finding(f"{address} of {name} is in {net.name}, {net.network}.", where, fix)
 
 
 def _networks(spec: ClusterSpec) -> list[_Net]:
@@ -133,11 +127,9 @@ def _networks(spec: ClusterSpec) -> list[_Net]:
         _Net(f"the subnet of {rail.name}", rail.subnet, ("rails", r, "subnet"))
         for r, rail in enumerate(spec.rails)
     ]
-    if (kubernetes := spec.kubernetes) is not None:
-        networks += [
-            _Net("the pod network", kubernetes.pod_cidr, ("kubernetes", "pod_cidr")),
-            _Net("the service network", kubernetes.service_cidr, ("kubernetes", "service_cidr")),
-        ]
+    for words in ("pod", "service") if spec.kubernetes is not None else ():
+        network = getattr(spec.kubernetes, f"{words}_cidr")
+        networks.append(_Net(f"the {words} network", network, ("kubernetes", f"{words}_cidr")))
     return networks
 
 
@@ -147,42 +139,35 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         for name, ssh, path in each_ssh(spec)
         if path[0] in {"switches", "hosts"}
     ]
-    named += [
-        (host.name, host.node_ip, ("hosts", h, "node_ip"))
-        for h, host in enumerate(spec.hosts)
-        if host.node_ip is not None
-    ]
-    for name, text, path in named:
-        address = as_ipv4(text)
-        if address is not None:
-            yield name, address, path
+    nodes = enumerate(spec.hosts)
+    named += [(host.name, host.node_ip or "", ("hosts", h, "node_ip")) for h, host in nodes]
     if spec.k3s is not None and (shared := spec.k3s.virtual_address) is not None:
         path = ("kubernetes", "virtual_address", "address")
-        yield "the balancers", shared.address, path
+        named.append(("the balancers", str(shared.address), path))
+    for name, text, path in named:
+        if (address := as_ipv4(text)) is not None:
+            yield name, address, path
 
 
 def _no_flat_fabric(spec: ClusterSpec) -> Findings:
     """Explain why rails with one subnet are not one network; yield nothing for several subnets."""
     first, vlans = spec.rails[0], sorted({rail.vlan for rail in spec.rails})
-    what = f"all {len(spec.rails)} rails have the subnet {first.subnet}"
+    if len(vlans) > 1 and shares_resource(spec):
+        return  # `resource-name` reports it
     if len(vlans) > 1:
-        if shares_resource(spec):
-            return  # `resource-name` reports it
-        what += f", but the VLANs {', '.join(map(str, vlans))}"
+        what = f"but the VLANs {', '.join(map(str, vlans))}"
         fix = f"write vlan: {vlans[0]} for all rails"
     elif any(rail.leaves for rail in spec.rails):
-        what, fix = f"{what}, and some have leaves", "remove leaves"
+        what, fix = "and some have leaves", "remove leaves"
     elif len({rail.gateway for rail in spec.rails}) > 1:
-        what, fix = f"{what}, but different gateways", "write one gateway for all rails"
+        what, fix = "but different gateways", "write one gateway for all rails"
     elif cut := _cut_off(spec):
-        what += (
-            f", but no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
-        )
+        what = f"but no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
         fix = f"add links between the switches that carry VLAN {first.vlan}"
     else:
         return
-    fix = f"{fix}, or give each rail a separate VLAN and subnet."
-    yield Finding(f"{what}.", _subnets(spec), fix)
+    what = f"all {len(spec.rails)} rails have the subnet {first.subnet}, {what}."
+    yield Finding(what, _subnets(spec), f"{fix}, or give each rail a separate VLAN and subnet.")
 
 
 def _subnets(spec: ClusterSpec) -> tuple[Place, ...]:
@@ -207,13 +192,10 @@ def check_flat_fabric(spec: ClusterSpec) -> Findings:
     """
     if is_flat(spec) and not [*_no_flat_fabric(spec)]:
         first = spec.rails[0]
-        yield Finding(
-            f"all {len(spec.rails)} rails share {first.subnet} and VLAN {first.vlan}: one fault "
-            "stops all.",
-            _subnets(spec),
-            'give each rail a separate VLAN and subnet, or write waive: {flat-fabric: "WHY"}.',
-            "warning",
-        )
+        what = f"all {len(spec.rails)} rails share {first.subnet} and VLAN {first.vlan}: "
+        what += "one fault stops all."
+        fix = 'give each rail a separate VLAN and subnet, or write waive: {flat-fabric: "WHY"}.'
+        yield Finding(what, _subnets(spec), fix, "warning")
 
 
 def check_subnet_size(spec: ClusterSpec) -> Findings:
@@ -227,9 +209,8 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
     for placed in list_nics(spec):
         rail = spec.rail(placed.nic.rail)
         subnet = subnet_of(spec, rail, placed.host) if rail is not None else None
-        if subnet is not None and is_flat(spec):
-            subnet = replace(subnet, rail=spec.rails[0].name)
         if subnet is not None:
+            subnet = replace(subnet, rail=spec.rails[0].name) if is_flat(spec) else subnet
             cards.setdefault(subnet, []).append(placed.nic)
     for r, rail in enumerate(spec.rails[:1] if is_flat(spec) else spec.rails):
         for subnet in subnets_of(rail):
@@ -254,14 +235,12 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
     free = max(subnet.network.num_addresses - 2, 0)
     if free < (total := sum(needed.values())):
         wanted = ", ".join(words for words, count in needed.items() if count)
-        place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
-        on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
-        yield Finding(
-            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {total}: "
-            f"{wanted}.",
-            (at(("rails", r, *place), subnet.network),),
-            "choose a larger subnet, or fewer VFs.",
+        what = (
+            f"{subnet.network} of {subnet.rail}{f' on {subnet.leaf}' if subnet.leaf else ''} has "
         )
+        what += f"{free} addresses for {total}: {wanted}."
+        where = (_at_subnet(r, subnet),)
+        yield Finding(what, where, "choose a larger subnet, or fewer VFs.")
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Findings:
@@ -280,41 +259,51 @@ _NO_MACHINES: Final = 31
 """Prefix length of a subnet with only a network and a broadcast address."""
 
 
-def _wrong_addresses(spec: ClusterSpec) -> Findings:
-    cards = [nic for nic in list_nics(spec) if nic.nic.address is not None]
-    for nic in cards:
-        yield from _outside(spec, nic, (*nic.path, "address"))
+def _at_subnet(r: int, subnet: RailSubnet) -> Place:
+    key: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
+    return at(("rails", r, *key), subnet.network)
 
 
-def _is_of_probe(spec: ClusterSpec, address: IPv4Address, subnet: IPv4Network) -> bool:
-    if spec.kubernetes is None or spec.pod_network.host_network:
-        return False
+@also(
+    unique(
+        "hosts.*.nics.*.address",
+        "give each card a different address.",
+        "two cards have the address {value}.",
+    )
+)
+def check_pf_address(spec: ClusterSpec) -> Findings:
+    """A card's own address is a free one of its rail's subnet.
+
+    With an address outside of it, the host would send to its neighbours through a router that does
+    not exist.
+    """
+    for nic in list_nics(spec):
+        rail, address = spec.rail(nic.nic.rail), nic.nic.address
+        # `nic-rail`, `rail-leaf` and `routed-port` report the other cards.
+        place = subnet_of(spec, rail, nic.host) if rail is not None else None
+        if rail is None or place is None or address is None:
+            continue
+        if (nic.host.name, rail.name) not in routed_cards(spec):
+            yield from _outside(spec, nic, rail, place)
+
+
+def _outside(spec: ClusterSpec, nic: PlacedNic, rail: Rail, place: RailSubnet) -> Findings:
+    address, subnet = IPv4Address(nic.nic.address or ""), place.network
+    ends, where = (subnet.network_address, subnet.broadcast_address), (nic.at("address"),)
     pools = (pool for each in pools_of(spec).values() for pool in each)
-    return any(pool.network == subnet and pool.probe == address for pool in pools)
-
-
-def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
-    rail = spec.rail(nic.nic.rail)
-    place = subnet_of(spec, rail, nic.host) if rail is not None else None
-    if rail is None or place is None or nic.nic.address is None:
-        return  # `nic-rail` reports a missing rail, `rail-leaf` a leaf without it
-    if (nic.host.name, rail.name) in routed_cards(spec):
-        return  # `routed-port` reports these
-    address, subnet = IPv4Address(nic.nic.address), place.network
-    ends = (subnet.network_address, subnet.broadcast_address)
+    probes = spec.kubernetes is not None and not spec.pod_network.host_network
     if subnet.prefixlen >= _NO_MACHINES:
-        key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
-        where = (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet))
+        where = (*where, _at_subnet(spec.rails.index(rail), place))
         fix = "choose a larger subnet; /24 is usual."
         yield Finding(f"{rail.name}'s subnet {subnet} is too small for {nic}.", where, fix)
-    elif _is_of_probe(spec, address, subnet):
+    elif probes and any(pool.network == subnet and pool.probe == address for pool in pools):
         what = f"{address} of {nic}, the last of {rail.name}, belongs to the bandwidth test."
-        yield Finding(what, (at(path, nic.nic.address),), "give the card another address.")
+        yield Finding(what, where, "give the card another address.")
     elif address not in subnet or address in ends:
         on_leaf = f" on {place.leaf}" if place.leaf else ""
-        what = f"{nic.nic.address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
+        what = f"{address} of {nic} is not usable in {rail.name}'s {subnet}{on_leaf}."
         fix = f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length."
-        yield Finding(what, (at(path, nic.nic.address),), fix)
+        yield Finding(what, where, fix)
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
@@ -322,44 +311,41 @@ def check_renamed(spec: ClusterSpec) -> Findings:
 
     `railyard rename` writes it. Remove an entry before another device gets the former name.
     """
-    groups = {"hosts": spec.hosts, "switches": spec.switches}
-    for group, devices in groups.items():
-        names = {each.name for each in devices}
-        first: dict[str, str] = {}
+    for group, devices in (("hosts", spec.hosts), ("switches", spec.switches)):
+        names, first = {each.name for each in devices}, dict[str, str]()
         for new, old in getattr(spec.renamed, group).items():
-            where = (at(("renamed", group, new), old),)
             if new not in names:
                 what = f"{new} is renamed from {old}, but {group} lacks it."
-                yield Finding(what, where, "remove the entry, or correct the name.")
+                fix = "remove the entry, or correct the name."
             elif old in names:
                 what = f"{new} is renamed from {old}, but {old} is still in {group}."
                 fix = "remove the entry if an update renamed it already; else choose another name."
-                yield Finding(what, where, fix)
             elif first.setdefault(old, new) != new:
                 what = f"{new} and {first[old]} are both renamed from {old}."
-                yield Finding(what, where, "remove one of the entries.")
+                fix = "remove one of the entries."
+            else:
+                continue
+            yield Finding(what, (at(("renamed", group, new), old),), fix)
 
 
 def _one_pool(spec: ClusterSpec) -> Findings:
     is_sriov = spec.pod_network.mode == "sriov"
     if why := [*_why_not_one_pool(spec)] if is_sriov and _is_one_pool(spec) else []:
         name, reasons = spec.rails[0].resource, ", and ".join(text for text, _ in why)
-        yield Finding(
-            f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}.",
-            (at(("rails", 0, "resource"), name), *(place for _, place in why)),
+        what = f"a pod gets VFs of any card from the resource {name} of all rails, but {reasons}."
+        where = (at(("rails", 0, "resource"), name), *(place for _, place in why))
+        fix = (
             "give each rail a separate resource, VLAN and subnet. Or keep one resource, and write "
-            "the "
-            "same vlan for all rails, vfs: 1 for each card and no acceptance.perftest.",
         )
+        fix += "the same vlan for all rails, vfs: 1 for each card and no acceptance.perftest."
+        yield Finding(what, where, fix)
 
 
 def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
     first = spec.rails[0].vlan
-    for r, rail in enumerate(spec.rails):
-        if rail.vlan != first:
-            place = at(("rails", r, "vlan"), rail.vlan)
-            yield f"{rail.name} is in VLAN {rail.vlan} and not in {first}", place
-            break
+    for r, rail in [(r, rail) for r, rail in enumerate(spec.rails) if rail.vlan != first][:1]:
+        place = at(("rails", r, "vlan"), rail.vlan)
+        yield f"{rail.name} is in VLAN {rail.vlan} and not in {first}", place
     wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
     if wrong:
         count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
@@ -393,32 +379,7 @@ _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 """Names that the kernel itself gives out, in the order in which devices come up."""
 
 
-def _names_rails(spec: ClusterSpec) -> bool:
-    return spec.host_defaults.rail_names
-
-
-def _kernels_own(spec: ClusterSpec) -> Findings:
-    for each in values(spec, "hosts.*.nics.*.netdev hosts.*.nics.*.rdma"):
-        if _names_rails(spec) and _KERNELS_OWN.fullmatch(each.value):
-            what = f"the kernel uses names like {each.value} itself, so udev may fail to set it."
-            yield Finding(what, (each.place,), "choose another name, for example rail0.")
-
-
 RULES: Final = (
-    rule(
-        "pf-address",
-        """A card's own address is a free one of its rail's subnet.
-
-        With an address outside of it, the host would send to its neighbours through a router that
-        does not exist.
-        """,
-        unique(
-            "hosts.*.nics.*.address",
-            "give each card a different address.",
-            "two cards have the address {value}.",
-        ),
-        _wrong_addresses,
-    ),
     rule(
         "duplicate-name",
         """Devices have unique names, and so have rails.
@@ -495,30 +456,36 @@ RULES: Final = (
         ),
         _one_pool,
     ),
-    rule(
-        "rail-names",
-        """A name that Railyard writes differs from other cards' names and from the kernel's.
+)
 
-        If another device has the name at boot, the card keeps its old one. In switchdev mode the
-        devices of VFs share the card's address, and would also get its name.
-        """,
-        unique(
-            "hosts.*.nics.*.rdma",
-            "give each one a different name.",
-            when=_names_rails,
-            by=lambda each: (each.path[:2], each.value),
-        ),
-        requires(
-            "hosts.*.nics.*.rdma",
-            "host_defaults.rail_names",
-            fix="set host_defaults.rail_names to true, or remove rdma.",
-        ),
-        refuse(
-            "hosts.*.nics.*.sriov.eswitch=switchdev",
-            "{owner} is in switchdev mode: its VFs' devices would get its name too.",
-            "name these cards yourself (phys_port_name), and set rail_names to false.",
-            when=_names_rails,
-        ),
-        _kernels_own,
+
+@also(
+    unique(
+        "hosts.*.nics.*.rdma",
+        "give each one a different name.",
+        when=lambda spec: spec.host_defaults.rail_names,
+        by=lambda each: (each.path[:2], each.value),
+    ),
+    requires(
+        "hosts.*.nics.*.rdma",
+        "host_defaults.rail_names",
+        fix="set host_defaults.rail_names to true, or remove rdma.",
+    ),
+    refuse(
+        "hosts.*.nics.*.sriov.eswitch=switchdev",
+        "{owner} is in switchdev mode: its VFs' devices would get its name too.",
+        "name these cards yourself (phys_port_name), and set rail_names to false.",
+        when=lambda spec: spec.host_defaults.rail_names,
     ),
 )
+def check_rail_names(spec: ClusterSpec) -> Findings:
+    """A name that Railyard writes differs from other cards' names and from the kernel's.
+
+    If another device has the name at boot, the card keeps its old one. In switchdev mode the
+    devices of VFs share the card's address, and would also get its name.
+    """
+    names = "hosts.*.nics.*.netdev hosts.*.nics.*.rdma"
+    for each in values(spec, names, lambda spec: spec.host_defaults.rail_names):
+        if _KERNELS_OWN.fullmatch(each.value):
+            what = f"the kernel uses names like {each.value} itself, so udev may fail to set it."
+            yield Finding(what, (each.place,), "choose another name, for example rail0.")

@@ -16,9 +16,8 @@ from components.checks.topology import Cable, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import driver_of, least_release, system_of
-from components.fabric.systems.switch_system import RoceProfile
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
+from components.model.fabric import DSCP_PER_PRIORITY, Switch
 from components.model.switch_models import UNCHECKED
 
 _USUAL_MTU_BYTES: Final = 9216
@@ -34,13 +33,11 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
     without a login, or with other commands for queues, are refused with that reason.
     """
     for s, switch in enumerate(spec.switches):
-        where = at(("switches", s, "model"), switch.model)
-        unplanned = why_unplanned(switch.model)
+        (where,), unplanned = places(spec, f"switches.{s}.model"), why_unplanned(switch.model)
         if switch.is_described:
             yield from _described(spec, switch.model, where)
         elif unplanned is not None:
-            why, fix = unplanned
-            yield Finding(f"{switch.model} {why}.", (where,), fix)
+            yield Finding(f"{switch.model} {unplanned[0]}.", (where,), unplanned[1])
         elif switch.hardware is None:
             known = _models_of(switch.os)
             near = nearest_model(switch.model, known)
@@ -49,11 +46,11 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
             what = f"Railyard does not know the switch model {switch.model} with {switch.os}.{hint}"
             fix = f"use one of: {', '.join(known)}; or describe it under switch_models: {example}."
             yield Finding(what, (where,), fix)
-    for name in spec.switch_models:
-        if all(switch.model != name for switch in spec.switches):
-            what = f"switch_models describes {name}, but no switch has that model."
-            fix = "correct the name, or remove the description."
-            yield Finding(what, (at(("switch_models", name)),), fix, "warning")
+    used = {switch.model for switch in spec.switches}
+    for name in [name for name in spec.switch_models if name not in used]:
+        what = f"switch_models describes {name}, but no switch has that model."
+        fix = "correct the name, or remove the description."
+        yield Finding(what, (at(("switch_models", name)),), fix, "warning")
     yield from _never_lossless(spec)
 
 
@@ -62,9 +59,9 @@ def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
     what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
     fix = "read the vendor's data sheet, and waive the rule with that reason."
     yield Finding(what, (where, at(("switch_models", name))), fix, "warning")
-    if max(spec.switch_models[name].speeds_gbit_s) < max(
-        (int(split.partition("x")[2]) for split in spec.switch_models[name].breakouts), default=0
-    ):
+    described = spec.switch_models[name]
+    parts = (int(split.partition("x")[2]) for split in described.breakouts)
+    if max(described.speeds_gbit_s) < max(parts, default=0):
         what = f"a part of a split port of {name} would be faster than the whole port."
         fix = "write parts and speed as in the data sheet: 2x400 of a port of 800."
         yield Finding(what, (at(("switch_models", name, "breakouts")),), fix)
@@ -113,16 +110,11 @@ def check_switch_system(spec: ClusterSpec) -> Findings:
     """
     for s, switch in enumerate(spec.switches):
         model = switch.hardware
-        if model is None:
-            continue
-        if switch.os not in model.ports:
-            models = " or ".join(_models_of(switch.os))
-            yield Finding(
-                f"{model.described} does not run {switch.os}.",
-                places(spec, f"switches.{s}.os", f"switches.{s}.model"),
-                f"set os to {' or '.join(model.ports)}, or model to {models}. "
-                f"{model.capability_line()}.",
-            )
+        if model is not None and switch.os not in model.ports:
+            where = places(spec, f"switches.{s}.os", f"switches.{s}.model")
+            fix = f"set os to {' or '.join(model.ports)}, or model to "
+            fix += f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}."
+            yield Finding(f"{model.described} does not run {switch.os}.", where, fix)
 
 
 def check_switch_release(spec: ClusterSpec) -> Findings:
@@ -138,38 +130,34 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
         if model is not None and switch.os not in model.ports:
             continue  # `switch-system` names the cause
         least, title = least_release(switch.os, model), driver_of(switch.os).title
-        where = at(("switches", s, "release"), switch.release)
+        where = places(spec, f"switches.{s}.release")
         if not system.reads_release(switch.release):
             yield _unread_release(switch, where)
         elif system.parse_release(switch.release) < least:
-            by_model = model is not None and least > system.min_release
-            needed = system.show_release(least)
-            yield Finding(
-                f"{switch.name} runs {title} {switch.release}, but {model.described} needs "
-                f"{needed}."
-                if model is not None and by_model
-                else f"{switch.name} runs {title} {switch.release}, which {system.older}.",
-                (where, at(("switches", s, "model"), switch.model)) if by_model else (where,),
-                f"upgrade it to {needed} or later, and write its release ({system.a_release}).",
+            needed, what = (
+                system.show_release(least),
+                f"{switch.name} runs {title} {switch.release}, ",
             )
+            if model is not None and least > system.min_release:
+                what += f"but {model.described} needs {needed}."
+                where = (*where, *places(spec, f"switches.{s}.model"))
+            else:
+                what += f"which {system.older}."
+            fix = f"upgrade it to {needed} or later, and write its release ({system.a_release})."
+            yield Finding(what, where, fix)
 
 
-def _unread_release(switch: Switch, where: Place) -> Finding:
+def _unread_release(switch: Switch, where: tuple[Place, ...]) -> Finding:
     title, example = driver_of(switch.os).title, system_of(switch.os).a_release
     pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
-    what, fix = (
-        f"write the release that the switch runs, for example {example}.",
-        f"write what the switch runs, for example {example}.",
-    )
+    what = f"write the release that the switch runs, for example {example}."
+    fix = f"write what the switch runs, for example {example}."
     if pattern is not None and pattern.fullmatch(switch.release):
         what = f"from {edition}"
-        fix = (
-            f"install the community's {title} and write its release, for example {example}; or "
-            "write "
-            "`switches: []`: `railyard plan SITE --stage fabric` then prints the switches' "
-            "settings."
-        )
-    return Finding(f'the release "{switch.release}" of {switch.name} is {what}.', (where,), fix)
+        fix = f"install the community's {title} and write its release, for example {example}; or "
+        fix += "write `switches: []`: `railyard plan SITE --stage fabric` then prints the "
+        fix += "switches' settings."
+    return Finding(f'the release "{switch.release}" of {switch.name} is {what}.', where, fix)
 
 
 def check_port_capability(spec: ClusterSpec) -> Findings:
@@ -220,13 +208,12 @@ def _find_too_fast(spec: ClusterSpec) -> Findings:
         if model is None or nic.is_too_fast or not 0 < speed < nic.speed_gbit_s:
             continue  # `nic-speed` reports a rate above the card's own
         split = next((each for each in splits_of(switch).values() if name in each.parts), None)
-        what = f"a port of {model.described}"
+        port = f"port {name}" if name in model.slow_ports else "a port"
+        what = f"{port} of {model.described}"
         if split is not None:
             what = f"a part of a port of {model.described}, split in {split.count},"
-        elif name in model.slow_ports:
-            what = f"port {name} of {model.described}"
         what = f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, but {what} has {speed}."
-        where = (at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s), cable.port.place)
+        where = (cable.nic.at("speed_gbit_s"), cable.port.place)
         fix = "write the real speed of the link: acceptance judges bandwidth by it."
         yield Finding(what, where, fix)
 
@@ -237,31 +224,22 @@ def check_cumulus_profile(spec: ClusterSpec) -> Findings:
     The profile, `nv set qos roce`, has priority 3 for RoCE, and priority 6 for congestion
     notifications. Only thresholds, shares and strict classes can differ.
     """
-    if spec.rdma.transport != "roce":
-        return
     seen: set[str] = set()
-    for s, switch in enumerate(spec.switches):
-        profile = system_of(switch.os).profile
-        if profile is not None and switch.os not in seen:
-            seen.add(switch.os)
-            where = at(("switches", s, "os"), switch.os)
-            yield from _other_priorities(spec.rdma, profile, switch, where)
-
-
-def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place) -> Findings:
-    for name, dscp, given in (
-        ("dscp", rdma.dscp, profile.priority),
-        ("cnp_dscp", rdma.cnp_dscp, profile.cnp_priority),
-    ):
-        priority = dscp // DSCP_PER_PRIORITY
-        if priority != given:
-            first, last = given * DSCP_PER_PRIORITY, given * DSCP_PER_PRIORITY + 7
-            yield Finding(
-                f"{name} {dscp} is priority {priority}, but {switch.name}'s profile has {given}.",
-                (at(("rdma", name), dscp), where),
-                f"set {name} to {first}-{last}: {driver_of(switch.os).title} has only that "
-                "priority.",
-            )
+    for s, switch in enumerate(spec.switches) if spec.rdma.transport == "roce" else ():
+        profile, rdma, title = system_of(switch.os).profile, spec.rdma, driver_of(switch.os).title
+        if profile is None or switch.os in seen:
+            continue
+        seen.add(switch.os)
+        for name, dscp, given in (
+            ("dscp", rdma.dscp, profile.priority),
+            ("cnp_dscp", rdma.cnp_dscp, profile.cnp_priority),
+        ):
+            priority, first = dscp // DSCP_PER_PRIORITY, given * DSCP_PER_PRIORITY
+            if priority != given:
+                what = f"{name} {dscp} is priority {priority}, but {switch.name}'s profile has "
+                fix = f"set {name} to {first}-{first + 7}: {title} has only that priority."
+                where = places(spec, f"rdma.{name}", f"switches.{s}.os")
+                yield Finding(f"{what}{given}.", where, fix)
 
 
 def check_port_split(spec: ClusterSpec) -> Findings:
@@ -288,19 +266,18 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
+        where = (at(("switches", s, "breakouts", whole), mode),)
         if mode in {form.mode for form in forms}:
             continue
-        where = at(("switches", s, "breakouts", whole), mode)
         if whole not in model.ports[switch.os]:
             ports = model.describe_ports(switch.os).partition(", split")[0]
             what = f"breakouts of {switch.name} names {whole}, which {model.described} lacks."
-            yield Finding(what, (where,), f"name whole ports: {ports}.")
-            continue
-        if forms:
+            yield Finding(what, where, f"name whole ports: {ports}.")
+        elif forms:
             wrong.setdefault(mode, []).append(whole)
-            continue
-        what = f"port {whole} of {model.described} cannot be split with {switch.os}."
-        yield Finding(what, (where,), "remove it, and use the whole port.")
+        else:
+            what = f"port {whole} of {model.described} cannot be split with {switch.os}."
+            yield Finding(what, where, "remove it, and use the whole port.")
     for mode, wholes in wrong.items():
         able = [[form.mode for form in model.splits_of(switch.os, whole)] for whole in wholes]
         modes = " or ".join(form for form in able[0] if all(form in each for each in able))
@@ -347,19 +324,17 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findin
 def _unlike(
     s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
 ) -> Findings:
-    found = [
-        (name, cables[switch.name, name].nic)
-        for name in split.named
-        if (switch.name, name) in cables
-        and not cables[switch.name, name].nic.nic.is_too_fast  # `nic-speed` reports it
-    ]
-    speeds = {nic.nic.speed_gbit_s: (name, nic) for name, nic in found}
-    if len(speeds) <= 1:
-        return
-    ordered = sorted(speeds)
-    words = " and ".join(f"{speed} Gbit/s on {speeds[speed][0]}" for speed in ordered)
-    what = f"port {split.whole} of {switch.name} serves cards of different speeds: {words}."
-    where: list[Place] = []
-    for name, nic in map(speeds.__getitem__, ordered):
-        where += [at(("switches", s, "ports", name)), nic.at("speed_gbit_s")]
-    yield Finding(what, tuple(where), "plug cards of one speed into the parts of one port.")
+    found = {name: cables.get((switch.name, name)) for name in split.named}
+    speeds = {
+        cable.nic.nic.speed_gbit_s: (name, cable.nic)
+        for name, cable in found.items()
+        if cable and not cable.nic.nic.is_too_fast  # `nic-speed` reports it
+    }
+    if len(speeds) > 1:
+        ordered = [(speed, *speeds[speed]) for speed in sorted(speeds)]
+        words = " and ".join(f"{speed} Gbit/s on {name}" for speed, name, _ in ordered)
+        what = f"port {split.whole} of {switch.name} serves cards of different speeds: {words}."
+        where: list[Place] = []
+        for _, name, nic in ordered:
+            where += [at(("switches", s, "ports", name)), nic.at("speed_gbit_s")]
+        yield Finding(what, tuple(where), "plug cards of one speed into the parts of one port.")

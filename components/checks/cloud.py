@@ -14,12 +14,12 @@ from components.catalogue.environments import (
     parse_release,
 )
 from components.checks.planes import with_role
-from components.checks.rows import known, rule, unique
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rows import also, known, rule, unique, values
+from components.checks.rule import Finding, Findings, at, place_of, places
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.environments import CrusoeProvision, Hypervisor, InstancePool, VirtualMachine
+from components.model.environments import Hypervisor, InstancePool, VirtualMachine
 from components.model.reach import how_to_pin
 from components.model.worker_kinds import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
@@ -83,24 +83,20 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
     provision = crusoe_of(spec)
     if provision is None:
         return
-    pools = list(_infiniband(spec))
+    pools = [(pool, at((*path, "type"), pool.type)) for pool, _, path in _infiniband(spec)]
     where = at((*_INSTANCES, "ib_partition"), provision.ib_partition)
     if pools and provision.ib_partition is None:
-        first = pools[0][0]
+        first, place = pools[0]
         what = f"{first.type} of pool {first.name} is on InfiniBand, but lacks a partition."
         fix = f"set ib_partition to a name, for example {spec.name}."
-        yield Finding(what, (where, at((*pools[0][2], "type"), pools[0][0].type)), fix)
+        yield Finding(what, (where, place), fix)
     unknown = any(find_type(pool.type) is None for pool in provision.pools)
     if not pools and not unknown and provision.ib_partition is not None:
         what = f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand."
         yield Finding(what, (where,), "give the workers a type with -ib in its name.")
-    for pool, _, path in pools[1:]:
-        if pool.type != pools[0][0].type:
-            yield Finding(
-                f"{pools[0][0].name} and {pool.name} need one InfiniBand type for a partition.",
-                (at((*pools[0][2], "type"), pools[0][0].type), at((*path, "type"), pool.type)),
-                "use one type, or a site for each.",
-            )
+    for pool, place in [each for each in pools if each[0].type != pools[0][0].type]:
+        what = f"{pools[0][0].name} and {pool.name} need one InfiniBand type for a partition."
+        yield Finding(what, (pools[0][1], place), "use one type, or a site for each.")
 
 
 def check_cloud_network(spec: ClusterSpec) -> Findings:
@@ -112,29 +108,22 @@ def check_cloud_network(spec: ClusterSpec) -> Findings:
     if provision is None:
         return
     vpc, subnet = provision.vpc_cidr, provision.subnet_cidr
-    where = at((*_INSTANCES, "subnet_cidr"), subnet)
+    where, whole = at((*_INSTANCES, "subnet_cidr"), subnet), at((*_INSTANCES, "vpc_cidr"), vpc)
     if not subnet.subnet_of(vpc):
         what = f"the subnet {subnet} is not in the network {vpc}."
-        fix = "choose a part of the network."
-        yield Finding(what, (where, at((*_INSTANCES, "vpc_cidr"), vpc)), fix)
+        yield Finding(what, (where, whole), "choose a part of the network.")
     needed = sum(pool.count for pool in provision.pools)
     free = max(subnet.num_addresses - _RESERVED, 0)
     if free < needed:
         what = f"the subnet {subnet} has {free} addresses for {needed} instances."
         fix = "choose a larger one; the cloud keeps six addresses for itself."
         yield Finding(what, (where,), fix)
-    yield from _cluster_overlaps(spec, provision)
-
-
-def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings:
-    if spec.kubernetes is None:
-        return
-    for key, words in (("pod_cidr", "pod"), ("service_cidr", "service")):
-        network: IPv4Network = getattr(spec.kubernetes, key)
-        if network.overlaps(provision.vpc_cidr):
-            what = f"the network {provision.vpc_cidr} overlaps the {words} network {network}."
-            where = places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}")
-            yield Finding(what, where, "choose networks that do not overlap.")
+    for words in ("pod", "service") if spec.kubernetes is not None else ():
+        network: IPv4Network = getattr(spec.kubernetes, f"{words}_cidr")
+        if network.overlaps(vpc):
+            what = f"the network {vpc} overlaps the {words} network {network}."
+            place = at(("kubernetes", f"{words}_cidr"), network)
+            yield Finding(what, (whole, place), "choose networks that do not overlap.")
 
 
 @needs("roles")
@@ -188,25 +177,27 @@ def check_fabric_transport(spec: ClusterSpec) -> Findings:
 
     Priorities, DSCP and GID index mean nothing on InfiniBand; on Ethernet RoCE needs them.
     """
-    transport = spec.rdma.transport
+    transport, kind = spec.rdma.transport, spec.environment.kind
+    keys = ("rdma.transport", "environment.kind" if spec.cloud else "infiniband")
     if (spec.ib_fabric is not None) == (transport == "infiniband"):
-        if spec.cloud is not None and spec.infiniband is not None:
-            what = "the cloud owns the InfiniBand fabric, but infiniband describes switches."
-            fix = "remove infiniband; environment.fabric describes the cloud's."
-            yield Finding(what, places(spec, "infiniband", "environment.kind"), fix)
-        return
-    kind_name = spec.environment.kind
-    kind = at(("environment", "kind"), kind_name)
-    if transport == "infiniband":
-        what = f"the transport is infiniband, but the environment {kind_name} lacks such a fabric."
-        fix = "set rdma: {transport: roce}, or describe the fabric under infiniband."
-        yield Finding(what, (at(("rdma", "transport"), transport), kind), fix)
-        return
-    owner = "the cloud's fabric" if spec.cloud else "infiniband"
-    place = kind if spec.cloud else at(("infiniband",))
-    where = (at(("rdma", "transport"), transport), place)
-    fix = "set rdma: {transport: infiniband}."
-    yield Finding(f"{owner} is InfiniBand, but the transport is {transport}.", where, fix)
+        if spec.cloud is None or spec.infiniband is None:
+            return
+        what, keys = (
+            "the cloud owns the InfiniBand fabric, but infiniband describes switches.",
+            ("infiniband", "environment.kind"),
+        )
+        fix = "remove infiniband; environment.fabric describes the cloud's."
+    elif transport == "infiniband":
+        what = f"the transport is infiniband, but the environment {kind} lacks such a fabric."
+        fix, keys = (
+            "set rdma: {transport: roce}, or describe the fabric under infiniband.",
+            ("rdma.transport", "environment.kind"),
+        )
+    else:
+        owner = "the cloud's fabric" if spec.cloud else "infiniband"
+        what = f"{owner} is InfiniBand, but the transport is {transport}."
+        fix = "set rdma: {transport: infiniband}."
+    yield Finding(what, places(spec, *keys), fix)
 
 
 def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
@@ -225,29 +216,25 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
 
     A pod of a job is never placed on a worker with fewer.
     """
-    cloud = spec.cloud
-    if cloud is None:
+    if spec.cloud is None:
         return
-    path: SpecPath = ("environment", "fabric")
+    fabric, path = spec.cloud.fabric, ("environment", "fabric")
     for name, hcas, place in _workers(spec):
-        if hcas != cloud.fabric.hcas:
-            what = f"{name} has {hcas} HCAs, but the fabric has {cloud.fabric.hcas} on each worker."
+        if hcas != fabric.hcas:
+            what = f"{name} has {hcas} HCAs, but the fabric has {fabric.hcas} on each worker."
             fix = "correct the wrong number; the instance type decides its own."
-            yield Finding(what, (place, at((*path, "hcas"), cloud.fabric.hcas)), fix)
+            yield Finding(what, (place, at((*path, "hcas"), fabric.hcas)), fix)
     for pool, kind, place in _infiniband(spec):
-        if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
-            what = f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {cloud.fabric.rate_gbit_s}."
+        if kind.rate_gbit_s != fabric.rate_gbit_s:
+            what = f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {fabric.rate_gbit_s}."
             where = (
                 at((*place, "type"), pool.type),
-                at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),
+                at((*path, "rate_gbit_s"), fabric.rate_gbit_s),
             )
             yield Finding(what, where, f"set rate_gbit_s to {kind.rate_gbit_s}.")
-    if cloud.fabric.expected_hcas and len(cloud.fabric.expected_hcas) != cloud.fabric.hcas:
-        what = (
-            f"expected_hcas lists {len(cloud.fabric.expected_hcas)} HCAs, but hcas is "
-            f"{cloud.fabric.hcas}."
-        )
-        where = (at((*path, "expected_hcas")), at((*path, "hcas"), cloud.fabric.hcas))
+    if fabric.expected_hcas and len(fabric.expected_hcas) != fabric.hcas:
+        what = f"expected_hcas lists {len(fabric.expected_hcas)} HCAs, but hcas is {fabric.hcas}."
+        where = places(spec, "environment.fabric.expected_hcas", "environment.fabric.hcas")
         fix = "name all of them, or remove expected_hcas: link, state and rate find them."
         yield Finding(what, where, fix)
 
@@ -258,16 +245,17 @@ def check_topology_file(spec: ClusterSpec) -> Findings:
     The hypervisor hides the PCIe tree, and without the file NCCL has been seen to hang there.
     """
     given = spec.jobs.topology_file
+    shown, severity = (given.host_path, "warning") if given else (None, "error")
     for pool, kind, path in _infiniband(spec):
-        if given is None or given.host_path != kind.topology_file:
-            shown = given.host_path if given else None
-            yield Finding(
-                f"{pool.type} needs {kind.topology_file}, but jobs get "
-                f"{shown or 'no topology file'}.",
-                (at(("jobs", "topology_file", "host_path"), shown), at((*path, "type"), pool.type)),
-                "set jobs.topology_file.host_path to it; older hypervisors have *-qemu.xml.",
-                "error" if given is None else "warning",
+        if shown is None or shown != kind.topology_file:
+            actual = shown or "no topology file"
+            what = f"{pool.type} needs {kind.topology_file}, but jobs get {actual}."
+            where = (
+                at(("jobs", "topology_file", "host_path"), shown),
+                at((*path, "type"), pool.type),
             )
+            fix = "set jobs.topology_file.host_path to it; older hypervisors have *-qemu.xml."
+            yield Finding(what, where, fix, severity)
 
 
 _Placed: TypeAlias = tuple[Hypervisor, VirtualMachine, SpecPath]
@@ -293,15 +281,16 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
 
     In 7.0 and 7.0 U1 the option has another name, and 6.x lacks it.
     """
+    faults = {
+        "other_option": "has vtdAtsSupport, not atsSupport",
+        "absent": "does not support PCIe ATS",
+    }
     for hypervisor, path in _hypervisors(spec):
-        place = at((*path, "release"), hypervisor.release)
         release = parse_release(hypervisor.release)
-        if release is not None and release.ats == "other_option":
-            what = f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport."
-            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
-        if release is not None and release.ats == "absent":
-            what = f"ESXi {release.text} of {hypervisor.name} does not support PCIe ATS."
-            yield Finding(what, (place,), "update the host to 7.0U2 or later.")
+        if release is not None and release.ats in faults:
+            what = f"ESXi {release.text} of {hypervisor.name} {faults[release.ats]}."
+            where = (at((*path, "release"), hypervisor.release),)
+            yield Finding(what, where, "update the host to 7.0U2 or later.")
 
 
 def check_hypervisor_access(spec: ClusterSpec) -> Findings:
@@ -313,13 +302,10 @@ def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     for hypervisor, path in _hypervisors(spec):
         ssh, place = hypervisor.ssh, (*path, "ssh")
         if ssh.password is not None or not (ssh.private_key or ssh.agent):
-            yield Finding(
-                f"{hypervisor.name} is not reached by key, and hypervisors take nothing else.",
-                (at((*place, "private_key"), ssh.private_key and ssh.private_key.name),),
-                "use private_key: {secret: ssh_private_key} without a password, and write the "
-                "public key to "
-                "/etc/ssh/keys-root/authorized_keys of the host.",
-            )
+            what = f"{hypervisor.name} is not reached by key, and hypervisors take nothing else."
+            fix = "use private_key: {secret: ssh_private_key} without a password, and write the "
+            fix += "public key to /etc/ssh/keys-root/authorized_keys of the host."
+            yield Finding(what, (place_of(spec, (*place, "private_key")),), fix)
         if ssh.user != "root":
             what = f"{hypervisor.name} uses the login {ssh.user}, but ESXi lacks sudo."
             yield Finding(what, (at((*place, "user"), ssh.user),), "use user: root.")
@@ -353,13 +339,13 @@ def _workers_without_vm(spec: ClusterSpec) -> Findings:
 _DISTINCT: Final = "give each hypervisor a different name and address."
 
 
-def _same_doors(spec: ClusterSpec) -> Findings:
-    devices = (
-        (group, d) for group in ("switches", "hosts") for d in range(len(getattr(spec, group)))
-    )
-    others = {
-        getattr(spec, g)[d].name: at((g, d, "name"), getattr(spec, g)[d].name) for g, d in devices
-    }
+@also(unique("environment.hypervisors.*.name", _DISTINCT, "two devices are called {value}."))
+def check_hypervisor_name(spec: ClusterSpec) -> Findings:
+    """A hypervisor has a unique name among all devices, and a unique address.
+
+    The name is part of the identity of its resources.
+    """
+    others = {each.value: each.place for each in values(spec, "switches.*.name hosts.*.name")}
     doors: dict[str, Place] = {}
     for each, path in _hypervisors(spec):
         if each.name in others:
@@ -372,13 +358,24 @@ def _same_doors(spec: ClusterSpec) -> Findings:
             yield Finding(f"two devices are reached at {door}.", (place, other), _DISTINCT)
 
 
-def _virtual_gpus(spec: ClusterSpec) -> Findings:
+@also(
+    unique(
+        "environment.hypervisors.*.vms.*.gpu environment.hypervisors.*.vms.*.nic",
+        "give each machine different devices: see `esxcli hardware pci list`.",
+        "{one} and {other} use the same PCI device {value}.",
+        by=lambda each: (each.path[:3], each.value),
+    )
+)
+def check_passthrough_device(spec: ClusterSpec) -> Findings:
+    """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
+
+    A whole GPU is function 0 of device 0 on its bus; another address is a VF, which vGPU assigns.
+    Railyard passes whole GPUs through.
+    """
+    fix = f"write the GPU's own address, which ends in {_WHOLE_CARD}; vGPU is not supported."
     for _, vm, path in _machines(spec):
         if not vm.gpu.endswith(_WHOLE_CARD):
             what = f"the GPU {vm.gpu} of {vm.name} is a VF, but only whole GPUs are passed through."
-            fix = (
-                f"write the GPU's own address, which ends in {_WHOLE_CARD}; vGPU is not supported."
-            )
             yield Finding(what, (at((*path, "gpu"), vm.gpu),), fix)
 
 
@@ -399,29 +396,5 @@ RULES: Final = (
             "add it to hosts, or correct the name.",
         ),
         _workers_without_vm,
-    ),
-    rule(
-        "hypervisor-name",
-        """A hypervisor has a unique name among all devices, and a unique address.
-
-        The name is part of the identity of its resources.
-        """,
-        unique("environment.hypervisors.*.name", _DISTINCT, "two devices are called {value}."),
-        _same_doors,
-    ),
-    rule(
-        "passthrough-device",
-        """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
-
-        A whole GPU is function 0 of device 0 on its bus; another address is a VF, which vGPU
-        assigns. Railyard passes whole GPUs through.
-        """,
-        unique(
-            "environment.hypervisors.*.vms.*.gpu environment.hypervisors.*.vms.*.nic",
-            "give each machine different devices: see `esxcli hardware pci list`.",
-            "{one} and {other} use the same PCI device {value}.",
-            by=lambda each: (each.path[:3], each.value),
-        ),
-        _virtual_gpus,
     ),
 )

@@ -22,7 +22,7 @@ from components.catalogue.operator_versions import (
 from components.checks.rows import requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import host_blocks, list_nics
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.model.cards import ContainerToolkit, DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, HostGroup
@@ -91,15 +91,10 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = gpu_branch(version)
         if least is not None and branch is not None and branch < least:
-            yield Finding(
-                f"the GPU driver is {version}, but GPU operator {own} needs branch {least}.",
-                (
-                    at(path, version),
-                    at(("operators", "gpu", "chart", "version"), operator.chart.version),
-                ),
-                f"update the GPU driver to {least} or later, or take an older GPU operator.",
-                "warning",
-            )
+            what = f"the GPU driver is {version}, but GPU operator {own} needs branch {least}."
+            where = (at(path, version), *places(spec, "operators.gpu.chart.version"))
+            fix = f"update the GPU driver to {least} or later, or take an older GPU operator."
+            yield Finding(what, where, fix, "warning")
 
 
 def check_peer_memory(spec: ClusterSpec) -> Findings:
@@ -108,9 +103,17 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     nvidia_peermem comes with GPU driver 470; the older nv_peer_mem needs MLNX_OFED 5.1. DMA-BUF
     needs open kernel modules (driver 515) and Linux 5.12. One GPU operator cannot serve both paths.
     """
-    yield from _two_words(("host_defaults",), spec.host_defaults)
-    for g, group in enumerate(spec.host_groups):
-        yield from _two_words(("host_groups", g), group)
+    owners: list[tuple[SpecPath, HostDefaults | HostGroup]] = [
+        (("host_defaults",), spec.host_defaults),
+        *((("host_groups", g), group) for g, group in enumerate(spec.host_groups)),
+    ]
+    for path, owner in owners:
+        long, short = owner.gpu_direct, owner.peermem
+        stated = "peermem" in owner.model_fields_set and short is not None
+        if stated and long and short != (long != "none"):
+            what = f"peermem is {str(short).lower()}, but gpu_direct is {long}."
+            where = (at((*path, "peermem"), short), at((*path, "gpu_direct"), long))
+            yield Finding(what, where, "remove peermem: gpu_direct includes it.")
     for h, host in enumerate(spec.hosts):
         if host.gpus:
             yield from _path_findings(spec, host, ("hosts", h, "name"))
@@ -122,69 +125,53 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "host_groups", "operators.gpu.driver"), fix)
 
 
-def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
-    """Report a short form and a long form that contradict each other."""
-    stated = "peermem" in owner.model_fields_set and owner.peermem is not None
-    if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
-        what = f"peermem is {str(owner.peermem).lower()}, but gpu_direct is {owner.gpu_direct}."
-        where = (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct))
-        yield Finding(what, where, "remove peermem: gpu_direct includes it.")
-
-
 def _operator_findings(spec: ClusterSpec) -> Findings:
     """Report RDMA drivers that the GPU operator's one driver container cannot build on."""
     operator = spec.operators.gpu
     if operator is None or operator.driver != "operator":
         return
-    where = at(("operators", "gpu", "driver"), operator.driver)
     drivers = [spec.settings_of(host).driver for host in spec.workers if host.gpus]
     kinds = {driver.is_ofed for driver in drivers}
-    network = spec.operators.network
     if len(kinds) > 1:
         shown = sorted({driver.shown for driver in drivers})
         what = f"the GPU operator's driver needs a driver package on all workers or none: {shown}."
         fix = "give all workers a driver package, or none, or let the hosts own the GPU driver."
-        yield Finding(what, (where, at(("host_groups",))), fix)
-    elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
+        yield Finding(what, places(spec, "operators.gpu.driver", "host_groups"), fix)
+    elif kinds == {False} and "peermem" in gpu_paths(spec) and spec.operators.network is None:
         what = "the GPU operator loads nvidia_peermem, which needs more than an inbox driver."
         fix = "set gpu_direct to dma_buf, or give the hosts a driver package."
-        yield Finding(what, (where, at(("host_defaults", "driver"), None)), fix, "warning")
+        where = places(spec, "operators.gpu.driver", "host_defaults.driver")
+        yield Finding(what, where, fix, "warning")
 
 
 def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     settings = spec.settings_of(host)
-    path, branch = settings.gpu_path, gpu_branch(settings.gpu_driver_version or "")
+    path, branch, driver = (
+        settings.gpu_path,
+        gpu_branch(settings.gpu_driver_version or ""),
+        settings.driver,
+    )
     places = (at(where, host.name), at(*written_gpu_path(spec, host)))
-    if path == "nv_peer_mem":
-        reason = _why_not_nv_peer_mem(spec, settings.driver, branch)
-        if reason:
-            fix = "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU modules."
-            yield Finding(f"nv_peer_mem cannot load: {reason}.", places, fix)
-    if path == "peermem" and _lacks_peer_memory(spec, settings.driver):
-        yield Finding(
-            f"nvidia_peermem needs MLNX_OFED or DOCA-OFED, not {settings.driver.shown}.",
-            places,
-            "set driver to {kind: present} if the hosts have one, or name its package (kind: "
-            "doca_ofed); "
-            "or set gpu_direct to dma_buf, which needs Linux 5.12 and open GPU kernel modules.",
-        )
+    reason = _why_not_nv_peer_mem(spec, driver, branch) if path == "nv_peer_mem" else None
+    if reason:
+        fix = "set gpu_direct to peermem, or to dma_buf with Linux 5.12 and open GPU modules."
+        yield Finding(f"nv_peer_mem cannot load: {reason}.", places, fix)
+    # The module needs `ib_register_peer_memory_client` of the host's driver, unless an operator's
+    # container brings one of the two drivers.
+    network = spec.operators.network
+    by_operator = network is not None and network.driver == "operator"
+    by_operator = by_operator or gpu_driver_owner(spec) == "operator"
+    if path == "peermem" and not driver.is_ofed and not by_operator:
+        what = f"nvidia_peermem needs MLNX_OFED or DOCA-OFED, not {driver.shown}."
+        fix = "set driver to {kind: present} if the hosts have one, or name its package (kind: "
+        fix += "doca_ofed); or set gpu_direct to dma_buf, which needs Linux 5.12 and open GPU "
+        fix += "kernel modules."
+        yield Finding(what, places, fix)
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
         what = f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}."
         fix = f"update the GPU driver to {least} or later, or choose another gpu_direct."
         yield Finding(what, places, fix)
-
-
-def _lacks_peer_memory(spec: ClusterSpec, driver: DriverPackage) -> bool:
-    """Whether the host's driver lacks `ib_register_peer_memory_client`, which the module needs.
-
-    If an operator's container brings one of the two drivers, the container decides.
-    """
-    network = spec.operators.network
-    by_operator = gpu_driver_owner(spec) == "operator" or (
-        network is not None and network.driver == "operator"
-    )
-    return not driver.is_ofed and not by_operator
 
 
 def _why_not_nv_peer_mem(
@@ -287,30 +274,21 @@ _MIG_OFF: Final = frozenset({"", "none", "single"})
 and does nothing while no GPU is in MIG mode."""
 
 
-_PLUGIN_CONFIG: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu-operator": ("devicePlugin", "config"),
-    "nvidia-device-plugin": ("config",),
-}
-
-
-_STRATEGY: Final[Mapping[str, tuple[str, ...]]] = {
-    "gpu-operator": ("mig", "strategy"),
-    "nvidia-device-plugin": ("migStrategy",),
-}
-
-
 _MIG_LAYOUT: Final = ("migManager", "config", "default")
-
-
 _ALL_OFF: Final = "all-disabled"
+
+
+_KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "gpu-operator": (("mig", "strategy"), ("devicePlugin", "config")),
+    "nvidia-device-plugin": (("migStrategy",), ("config",)),
+}
+"""Chart to the keys of its MIG strategy, and of the device plugin's configuration."""
 
 
 _SLICED: Final = (
     "a node then counts a GPU several times, but NCCL refuses two ranks on one GPU "
     '("Duplicate GPU detected")'
 )
-
-
 _CUT: Final = (
     "parts of a GPU reach each other neither over NVLink nor over PCIe, and jobs count whole GPUs"
 )
@@ -325,46 +303,41 @@ def check_gpu_sharing(spec: ClusterSpec) -> Findings:
     NCCL stops if two of its ranks share a GPU; parts of MIG lack peer to peer (MIG user guide).
     Railyard does not read a ConfigMap of the site; using one is a warning.
     """
-    for release, (owner, _, path) in charts_by_release(spec).items():
-        if release not in _STRATEGY:
+    for release, (owner, _, chart) in charts_by_release(spec).items():
+        if release not in _KEYS:
             continue
-        values: SpecPath = (*path[:-1], "values")
-        yield from _mig(owner.values, values, release)
-        yield from _sliced(owner.values, values, _PLUGIN_CONFIG[release])
+        path, values, (strategy_key, config_key) = (
+            (*chart[:-1], "values"),
+            owner.values,
+            _KEYS[release],
+        )
+        strategy, layout = _value_at(values, strategy_key), _value_at(values, _MIG_LAYOUT)
+        if isinstance(strategy, str) and strategy not in _MIG_OFF:
+            what = f"the MIG strategy is {strategy}: {_CUT}."
+            yield Finding(what, (at((*path, *strategy_key), strategy),), _WHOLE)
+        if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
+            what = f"the MIG layout of all nodes is {layout}: {_CUT}."
+            yield Finding(what, (at((*path, *_MIG_LAYOUT), layout),), _WHOLE)
+        config = _value_at(values, config_key)
+        if isinstance(config, dict):
+            yield from _sliced(config, (*path, *config_key))
 
 
-def _mig(values: JsonValue, path: SpecPath, release: str) -> Findings:
-    strategy = _value_at(values, _STRATEGY[release])
-    if isinstance(strategy, str) and strategy not in _MIG_OFF:
-        what = f"the MIG strategy is {strategy}: {_CUT}."
-        yield Finding(what, (at((*path, *_STRATEGY[release]), strategy),), _WHOLE)
-    layout = _value_at(values, _MIG_LAYOUT)
-    if release == "gpu-operator" and isinstance(layout, str) and layout != _ALL_OFF:
-        what = f"the MIG layout of all nodes is {layout}: {_CUT}."
-        yield Finding(what, (at((*path, *_MIG_LAYOUT), layout),), _WHOLE)
-
-
-def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Findings:
-    config = _value_at(values, keys)
-    if not isinstance(config, dict):
-        return
+def _sliced(config: dict[str, JsonValue], path: SpecPath) -> Findings:
     shared = next((key for key in _SHARING if key in str(config)), None)
     if shared is not None:
         what = f"the device plugin shares GPUs ({shared}): {_SLICED}."
-        yield Finding(what, (at((*path, *keys)),), _WHOLE)
+        yield Finding(what, (at(path),), _WHOLE)
     elif config.get("name") and not (config.get("create") or config.get("map")):
         what = f"Railyard does not read the ConfigMap {config['name']} of the device plugin."
         fix = "verify that it neither shares nor splits GPUs."
-        yield Finding(what, (at((*path, *keys, "name"), config["name"]),), fix, "warning")
+        yield Finding(what, (at((*path, "name"), config["name"]),), fix, "warning")
 
 
 def _value_at(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
-
-
-_PATH: SpecPath = ("host_defaults", "toolkit")
 
 
 def check_container_toolkit(spec: ClusterSpec) -> Findings:
@@ -374,60 +347,51 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
     in a pinned version from the hosts' repositories; with Docker and without `toolkit` in any
     version, which is a warning.
     """
-    asked = spec.host_defaults.toolkit
+    asked, operator = spec.host_defaults.toolkit, spec.operators.gpu
     if asked is None:
         yield from _unpinned_findings(spec)
         return
-    where = at((*_PATH, "kind"), asked.kind)
-    yield from _source_findings(asked)
-    operator = spec.operators.gpu
+    where = places(spec, "host_defaults.toolkit.kind")
+    yield from _source_findings(asked, where)
     if asked.kind != "operator":
         if operator is not None and operator.driver == "operator":
             what = f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own."
-            fix = (
-                "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host)."
-            )
-            yield Finding(what, (where, *places(spec, "operators.gpu.driver")), fix)
+            fix = "remove toolkit, or let the hosts own the GPU driver "
+            fix += "(operators.gpu.driver: host)."
+            yield Finding(what, (*where, *places(spec, "operators.gpu.driver")), fix)
     elif operator is None:
         what = "the GPU operator should bring the container toolkit, but operators.gpu is not set."
-        yield Finding(what, (where,), "add operators.gpu, or set kind to present or host.")
+        yield Finding(what, where, "add operators.gpu, or set kind to present or host.")
     elif runs_docker(spec):
         what = "the GPU operator's toolkit needs containerd, but containers run in Docker."
-        yield Finding(what, (where,), "set kind to present or host.")
+        yield Finding(what, where, "set kind to present or host.")
 
 
 def _unpinned_findings(spec: ClusterSpec) -> Findings:
-    if toolkit_owner(spec) != "host" or not any(host.gpus for host in spec.workers):
-        return
-    by_host = spec.host_defaults.docker
-    yield Finding(
-        "the container toolkit lacks a pinned version: Docker would install the newest one.",
-        places(spec, "host_defaults.docker" if by_host else "kubernetes.container_runtime"),
-        "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: host, "
-        "version: …}, with repository if the hosts' own lack it.",
-        "warning",
-    )
+    if toolkit_owner(spec) == "host" and any(host.gpus for host in spec.workers):
+        what = "the container toolkit lacks a pinned version: Docker would install the newest one."
+        by_host = spec.host_defaults.docker
+        where = places(spec, "host_defaults.docker" if by_host else "kubernetes.container_runtime")
+        fix = "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: "
+        fix += "host, version: …}, with repository if the hosts' own lack it."
+        yield Finding(what, where, fix, "warning")
 
 
-def _source_findings(asked: ContainerToolkit) -> Findings:
+def _source_findings(asked: ContainerToolkit, where: tuple[Place, ...]) -> Findings:
     given = {"repository": asked.repository and asked.repository.url, "version": asked.version}
     extra = {key: value for key, value in given.items() if value is not None}
-    where = at((*_PATH, "kind"), asked.kind)
+    keys = " and ".join(extra)
     if asked.kind == "host" and not extra:
-        yield Finding(
-            "Railyard installs the container toolkit, but repository and version are missing.",
-            (where,),
-            "add repository with url, key and key_sha256 (NVIDIA's is "
-            "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "
-            "repositories have the toolkit, or set kind to present.",
-        )
+        what = "Railyard installs the container toolkit, but repository and version are missing."
+        fix = "add repository with url, key and key_sha256 (NVIDIA's is "
+        fix += "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "
+        fix += "repositories have the toolkit, or set kind to present."
+        yield Finding(what, where, fix)
     elif asked.kind != "host" and extra:
-        yield Finding(
-            f"Railyard installs no container toolkit if its kind is {asked.kind}, but "
-            f"{' and '.join(extra)} {'is' if len(extra) == 1 else 'are'} set.",
-            (*(at((*_PATH, key), value) for key, value in extra.items()), where),
-            f"remove {' and '.join(extra)}, or set kind to host.",
-        )
+        what = f"Railyard installs no container toolkit if its kind is {asked.kind}, but "
+        what += f"{keys} {'is' if len(extra) == 1 else 'are'} set."
+        own = (at(("host_defaults", "toolkit", key), value) for key, value in extra.items())
+        yield Finding(what, (*own, *where), f"remove {keys}, or set kind to host.")
 
 
 RULES: Final = (

@@ -2,83 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.switches import MODELS, list_plain
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rows import at_most, requires, rule, unique
+from components.checks.rows import also, at_most, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs
 from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch, SwitchPort
+from components.model.fabric import SwitchPort
 from components.model.infiniband import IbPartition, InfiniBand
 from components.model.once import once
-from components.model.places import IbSwitch, list_ib_switches
+from components.model.places import list_ib_switches
 from components.reading.wording import did_you_mean
 
 _BLOCK: SpecPath = ("infiniband",)
 
 
-def _manager(value: str) -> Place:
-    return at((*_BLOCK, "subnet_manager"), value)
-
-
 def check_switch_transport(spec: ClusterSpec) -> Findings:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
+    wanted = spec.rdma.transport
+    fitting = ", ".join(name for name, each in SWITCH_SYSTEMS.items() if each.carries == wanted)
     for s, switch in enumerate(spec.switches):
-        if switch.carries != spec.rdma.transport:
-            fitting = [
-                name
-                for name, entry in SWITCH_SYSTEMS.items()
-                if entry.carries == spec.rdma.transport
-            ]
+        if switch.carries != wanted:
+            what = f"{switch.name} ({switch.os}) carries {switch.carries}, not {wanted}."
+            fix = "move it to other_switches if it only carries management or storage; else set "
+            fix += f"rdma.transport to {switch.carries}, or use a switch whose os is one of: "
             yield Finding(
-                f"{switch.name} ({switch.os}) carries {switch.carries}, not {spec.rdma.transport}.",
-                places(spec, f"switches.{s}.os", "rdma.transport"),
-                "move it to other_switches if it only carries management or storage; else set "
-                "rdma.transport "
-                f"to {switch.carries}, or use a switch whose os is one of: {', '.join(fitting)}.",
+                what, places(spec, f"switches.{s}.os", "rdma.transport"), f"{fix}{fitting}."
             )
-
-
-def _managers(spec: ClusterSpec) -> Findings:
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    running = [(s, each) for s, each in enumerate(spec.switches) if each.sm_priority is not None]
-    if fabric.subnet_manager == "switch" and not running:
-        what = "no switch runs the subnet manager, so all ports of the fabric stay down."
-        fix = "give one switch sm_priority: 14, or set subnet_manager to external."
-        yield Finding(what, (_manager("switch"), at(("switches",))), fix)
-    if fabric.subnet_manager == "external":
-        for s, switch in running:
-            what = f"the subnet manager is external, but {switch.name} also runs one."
-            where = (at(("switches", s, "sm_priority"), switch.sm_priority), _manager("external"))
-            yield Finding(what, where, "remove sm_priority, or set subnet_manager to switch.")
-
-
-def _unmade_partitions(spec: ClusterSpec) -> Findings:
-    fabric = spec.infiniband
-    if fabric is None or fabric.subnet_manager == "switch":
-        return
-    looked_for = () if fabric.ufm else list_partitions(fabric)
-    for partition, path in looked_for:
-        what = f"the external subnet manager must make the partition {partition.name}."
-        where = (at((*path, "name"), partition.name), _manager("external"))
-        fix = f"write infiniband.ufm, or add {show_pkey(partition.pkey)} to opensm's partitions."
-        yield Finding(what, where, fix, "warning")
-
-
-def _guid_counts(spec: ClusterSpec) -> Findings:
-    for h, host in enumerate(spec.hosts):
-        path: SpecPath = ("hosts", h, "hca_guids")
-        if host.hca_guids and len(host.hca_guids) != host.hcas:
-            what = f"{host.name} has {host.hcas} HCAs, but {len(host.hca_guids)} port GUIDs."
-            where = (at(path), at(("hosts", h, "hcas"), host.hcas))
-            yield Finding(what, where, "list the Port GUID of every HCA, and of no Ethernet card.")
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
@@ -101,23 +56,87 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
             yield Finding(what, (at(("hosts", h, "nics")),), fix)
 
 
-def check_ib_rate(spec: ClusterSpec) -> Findings:
-    """The ports of every switch support the fabric's rate."""
+@also(
+    unique(
+        "switches.*.sm_priority",
+        "give the master the higher number, for example 14 and 13.",
+        "{one} and {other} share sm_priority {value}: the GUID picks the master.",
+        when=lambda spec: spec.infiniband,
+    )
+)
+def check_subnet_manager(spec: ClusterSpec) -> Findings:
+    """The fabric has a subnet manager, and the file decides which one is master.
+
+    Without one no port becomes active. If two have equal priority, the lower GUID wins. If UFM or
+    opensm on a host manages the subnet, a switch that also runs one may take over with other
+    partitions.
+    """
     fabric = spec.infiniband
     if fabric is None:
         return
-    for switch in list_ib_switches(spec):
-        if switch.speeds_gbit_s and fabric.rate_gbit_s not in switch.speeds_gbit_s:
+    running = [(s, each) for s, each in enumerate(spec.switches) if each.sm_priority is not None]
+    if fabric.subnet_manager == "switch" and not running:
+        what = "no switch runs the subnet manager, so all ports of the fabric stay down."
+        fix = "give one switch sm_priority: 14, or set subnet_manager to external."
+        yield Finding(what, places(spec, "infiniband.subnet_manager", "switches"), fix)
+    for s, switch in running if fabric.subnet_manager == "external" else ():
+        what = f"the subnet manager is external, but {switch.name} also runs one."
+        where = places(spec, f"switches.{s}.sm_priority", "infiniband.subnet_manager")
+        yield Finding(what, where, "remove sm_priority, or set subnet_manager to switch.")
+
+
+@also(
+    requires(
+        "infiniband.routing_engine",
+        "infiniband.subnet_manager=switch",
+        "Railyard does not set an external one",
+        "remove routing_engine, and set it at the subnet manager.",
+    )
+)
+def check_external_partition(spec: ClusterSpec) -> Findings:
+    """With an external subnet manager the file sets no routing engine, and partitions only in UFM.
+
+    Other partitions are a warning: set them at the manager.
+    """
+    fabric = spec.infiniband
+    if fabric is None or fabric.subnet_manager == "switch" or fabric.ufm:
+        return
+    for p, partition in enumerate(fabric.partitions):
+        what = f"the external subnet manager must make the partition {partition.name}."
+        where = places(spec, f"infiniband.partitions.{p}.name", "infiniband.subnet_manager")
+        fix = f"write infiniband.ufm, or add {show_pkey(partition.pkey)} to opensm's partitions."
+        yield Finding(what, where, fix, "warning")
+
+
+@also(
+    unique(
+        "hosts.*.hca_guids.*",
+        "read both hosts again: a GUID is unique in the world.",
+        "the port GUID {value} is listed twice.",
+    )
+)
+def check_hca_guid(spec: ClusterSpec) -> Findings:
+    """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
+    for h, host in enumerate(spec.hosts):
+        if host.hca_guids and len(host.hca_guids) != host.hcas:
+            what = f"{host.name} has {host.hcas} HCAs, but {len(host.hca_guids)} port GUIDs."
+            where = places(spec, f"hosts.{h}.hca_guids", f"hosts.{h}.hcas")
+            yield Finding(what, where, "list the Port GUID of every HCA, and of no Ethernet card.")
+
+
+def check_ib_rate(spec: ClusterSpec) -> Findings:
+    """The ports of every switch support the fabric's rate."""
+    rate = spec.infiniband.rate_gbit_s if spec.infiniband else 0
+    for switch in list_ib_switches(spec) if rate else ():
+        if switch.speeds_gbit_s and rate not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
-            yield Finding(
-                f"rate_gbit_s is {fabric.rate_gbit_s}, but {switch.described}'s ports have "
-                f"{rates}.",
-                (
-                    at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
-                    at((*switch.path, "model"), switch.model),
-                ),
-                "write the real rate of the links: acceptance judges bandwidth by it.",
+            what = f"rate_gbit_s is {rate}, but {switch.described}'s ports have {rates}."
+            where = (
+                *places(spec, "infiniband.rate_gbit_s"),
+                at((*switch.path, "model"), switch.model),
             )
+            fix = "write the real rate of the links: acceptance judges bandwidth by it."
+            yield Finding(what, where, fix)
 
 
 def check_ib_switch(spec: ClusterSpec) -> Findings:
@@ -129,15 +148,14 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
     for switch in list_ib_switches(spec):
         if switch.path[0] == "switches":
             continue  # `switch-model` reports those
+        where = (at((*switch.path, "model"), switch.model),)
         if not switch.names:
             what = f"Railyard does not know the InfiniBand switch model {switch.model}."
-            fix = f"use one of: {', '.join((*list_plain(), *managed))}."
-            yield Finding(what, (at((*switch.path, "model"), switch.model),), fix)
-        used = [half for half in switch.halves if {*half} & {*switch.ports}]
-        if used[1:]:
+            yield Finding(what, where, f"use one of: {', '.join((*list_plain(), *managed))}.")
+        if len([half for half in switch.halves if {*half} & {*switch.ports}]) > 1:
             what = f"{switch.name} has ports of both switches in the housing of {switch.described}."
             fix = f"write an entry for each: their ports are {switch.describe_ports()}."
-            yield Finding(what, (at((*switch.path, "model"), switch.model),), fix)
+            yield Finding(what, where, fix)
 
 
 def check_ib_port(spec: ClusterSpec) -> Findings:
@@ -145,23 +163,14 @@ def check_ib_port(spec: ClusterSpec) -> Findings:
 
     It has no settings: the subnet manager decides MTU and routes.
     """
-    for s, managed in enumerate(spec.switches):
-        if managed.carries == "infiniband":
-            yield from _ethernet_settings(s, managed)
-    for switch in list_ib_switches(spec):
-        for name, to in switch.ports.items() if switch.names else ():
-            if not switch.has_port(name):
-                where = (at((*switch.path, "ports", name), to),)
-                fix = f"its ports are {switch.describe_ports()}."
-                yield Finding(f"{switch.described} lacks port {name}.", where, fix)
-    yield from _targets(spec)
-
-
-def _targets(spec: ClusterSpec) -> Findings:
+    yield from _ethernet_settings(spec)
     plugged: dict[str, Place] = {}
     for switch in list_ib_switches(spec):
         for name, to in switch.ports.items() if switch.names else ():
             place = at((*switch.path, "ports", name), to)
+            if not switch.has_port(name):
+                fix = f"its ports are {switch.describe_ports()}."
+                yield Finding(f"{switch.described} lacks port {name}.", (place,), fix)
             if switch.peer(name) is not None:
                 continue
             if not _leads_to_hca(spec, to):
@@ -173,22 +182,21 @@ def _targets(spec: ClusterSpec) -> Findings:
                 yield Finding(what, (place, other), fix)
 
 
-def _ethernet_settings(index: int, switch: Switch) -> Findings:
-    if switch.routing is not None:
-        where = (at(("switches", index, "routing", "asn"), switch.routing.asn),)
-        fix = "remove routing."
-        yield Finding(f"{switch.name} is an InfiniBand switch, which cannot run BGP.", where, fix)
-    if switch.edge_ports:
-        what = f"{switch.name} is an InfiniBand switch, which cannot run spanning tree."
-        fix = "remove edge_ports."
-        yield Finding(what, (at(("switches", index, "edge_ports"), switch.edge_ports),), fix)
-    for name, port in switch.ports.items():
-        for key, field in SwitchPort.model_fields.items():
-            if key == "to" or getattr(port, key) == field.default:
-                continue
-            what = f"port {name} of {switch.name} is InfiniBand, which does not support {key}."
-            where = (at(("switches", index, "ports", name, key), getattr(port, key)),)
-            yield Finding(what, where, f"remove {key}.")
+def _ethernet_settings(spec: ClusterSpec) -> Findings:
+    for s, switch in enumerate(spec.switches):
+        if switch.carries != "infiniband":
+            continue
+        for key, cannot in (("routing.asn", "run BGP"), ("edge_ports", "run spanning tree")):
+            top = key.partition(".")[0]
+            if getattr(switch, top):
+                what = f"{switch.name} is an InfiniBand switch, which cannot {cannot}."
+                yield Finding(what, places(spec, f"switches.{s}.{key}"), f"remove {top}.")
+        for name, port in switch.ports.items():
+            for key, field in SwitchPort.model_fields.items():
+                if key != "to" and getattr(port, key) != field.default:
+                    what = f"port {name} of {switch.name} is InfiniBand, which does not support "
+                    where = (at(("switches", s, "ports", name, key), getattr(port, key)),)
+                    yield Finding(f"{what}{key}.", where, f"remove {key}.")
 
 
 def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
@@ -216,27 +224,21 @@ def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     ethernet = {each.name for each in spec.switches} - {*named}  # `switch-transport` reports them
     for switch in named.values():
         for name, to in switch.ports.items():
-            peer = switch.peer(name)
-            if peer is None or peer[0] in ethernet:
+            far, far_port = switch.peer(name) or ("", "")
+            other = named[far].ports.get(far_port) if far in named else None
+            if not far or far in ethernet:
                 continue
-            far, far_port = peer
-            path: SpecPath = (*switch.path, "ports", name)
-            there = far in named and far_port in named[far].ports
-            if far != switch.name and there and named[far].peer(far_port) == (switch.name, name):
+            if far not in named:
+                why = f"the file lacks an InfiniBand switch {far!r}.{did_you_mean(far, [*named])}"
+            elif other is None:
+                why = f"{far} lacks port {far_port} in the file."
+            elif far == switch.name or named[far].peer(far_port) != (switch.name, name):
+                why = f"{far} names {other} there."
+            else:
                 continue
-            what = f"port {name} of {switch.name} is a link to {to}, but {_why(peer, named)}"
+            what = f"port {name} of {switch.name} is a link to {to}, but {why}"
             fix = f"write both ends: on {far} the port {far_port} as {switch.name}:{name}."
-            yield Finding(what, (at(path, to),), fix)
-
-
-def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
-    far, far_port = peer
-    if far not in named:
-        return f"the file lacks an InfiniBand switch {far!r}.{did_you_mean(far, [*named])}"
-    other = named[far].ports.get(far_port)
-    if other is None:
-        return f"{far} lacks port {far_port} in the file."
-    return f"{far} names {other} there."
+            yield Finding(what, (at((*switch.path, "ports", name), to),), fix)
 
 
 def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
@@ -333,44 +335,41 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
             fix = "name its hosts, write all, or remove the partition."
             yield Finding(f"partition {partition.name} lacks members.", where, fix)
         if partition.members == "all":
-            kinds, key = {partition.membership}, "membership"
+            kinds, where = {partition.membership}, (at((*path, "membership"), "limited"),)
+            fix = "remove membership: full is the default."
         else:
-            kinds, key = {partition.membership_of(each.host) for each in partition.members}, ""
+            kinds = {partition.membership_of(each.host) for each in partition.members}
+            where, fix = (at((*path, "members")),), "make one member full."
         if kinds == {"limited"}:
             what = f"all members of partition {partition.name} are limited: none reaches another."
-            where = (at((*path, key), "limited") if key else at((*path, "members")),)
-            fix = "make one member full." if not key else "remove membership: full is the default."
             yield Finding(what, where, fix)
         yield from _wrong_members(spec, partition, path)
 
 
 def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Findings:
-    members = () if partition.members == "all" else partition.members
     seen: set[str] = set()
-    for m, member in enumerate(members):
-        host, where = spec.host(member.host), at((*path, "members", m), member.host)
+    for m, member in enumerate(() if partition.members == "all" else partition.members):
+        host, name = spec.host(member.host), member.host
+        count, beyond = len(host.hca_guids) if host else 0, max(member.hcas or (0,))
         if host is None:
-            names = [each.name for each in spec.hosts]
-            hint = did_you_mean(member.host, names)
+            hint = did_you_mean(name, [each.name for each in spec.hosts])
             what, fix = (
-                f"there is no host {member.host!r}.{hint}",
+                f"there is no host {name!r}.{hint}",
                 "the file lacks a host {member.host!r}.{hint}",
             )
         elif not host.hca_guids:
-            what = f"the port GUIDs of {member.host} are not known."
+            what = f"the port GUIDs of {name} are not known."
             fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
-        elif (beyond := max(member.hcas or (0,))) >= len(host.hca_guids):
-            what = (
-                f"{member.host} has {len(host.hca_guids)} port GUIDs, but the file names HCA "
-                f"{beyond}."
-            )
-            fix = f"count from 0: the last one is {len(host.hca_guids) - 1}."
-        elif member.host in seen:
-            what, fix = f"{member.host} is in it twice.", "name it once."
+        elif beyond >= count:
+            what = f"{name} has {count} port GUIDs, but the file names HCA {beyond}."
+            fix = f"count from 0: the last one is {count - 1}."
+        elif name in seen:
+            what, fix = f"{name} is in it twice.", "name it once."
         else:
-            seen.add(member.host)
+            seen.add(name)
             continue
-        yield Finding(f"partition {partition.name}: {what}", (where,), fix)
+        where = (at((*path, "members", m), name),)
+        yield Finding(f"partition {partition.name}: {what}", where, fix)
 
 
 def check_partition_count(spec: ClusterSpec) -> Findings:
@@ -378,22 +377,18 @@ def check_partition_count(spec: ClusterSpec) -> Findings:
 
     The table of a ConnectX card has 128 entries.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
+    partitions = [partition for partition, _ in list_partitions(spec.infiniband)]
     counts = {
-        host.name: sum(each.membership_of(host.name) is not None for each in fabric.partitions)
+        host.name: sum(each.membership_of(host.name) is not None for each in partitions)
         for host in spec.workers
     }
     over = [name for name, count in counts.items() if count >= _KEY_TABLE]
     if over:
         others = f", and {len(over) - 1} more hosts in too many" if over[1:] else ""
-        yield Finding(
-            f"{over[0]} is in {counts[over[0]]} partitions{others}; a port holds {_KEY_TABLE} "
-            "keys.",
-            (at((*_BLOCK, "partitions")),),
-            f"put a host into {_KEY_TABLE - 1} at most.",
-        )
+        what = f"{over[0]} is in {counts[over[0]]} partitions{others}; "
+        what += f"a port holds {_KEY_TABLE} keys."
+        fix = f"put a host into {_KEY_TABLE - 1} at most."
+        yield Finding(what, places(spec, "infiniband.partitions"), fix)
 
 
 def check_partition_name(spec: ClusterSpec) -> Findings:
@@ -416,12 +411,9 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
     The API takes port GUIDs, not all at once; it sets MTU and rate only with a service level, which
     the file lacks. Only UFM can put a key first in a port's table, and only one.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
     first: dict[str, tuple[str, SpecPath]] = {}
-    for partition, path in list_partitions(fabric):
-        if fabric.ufm is not None:
+    for partition, path in list_partitions(spec.infiniband):
+        if spec.infiniband is not None and spec.infiniband.ufm is not None:
             yield from _unsettable(partition, path)
         elif partition.index0:
             what = f"only UFM can put the key of partition {partition.name} at index 0."
@@ -439,28 +431,17 @@ def check_ufm_partition(spec: ClusterSpec) -> Findings:
 
 
 def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
+    name = partition.name
     if partition.members == "all":
-        what = f"partition {partition.name} has all ports, but UFM needs a list of members."
+        what = f"partition {name} has all ports, but UFM needs a list of members."
         fix = "name its hosts; their hca_guids become the members."
         yield Finding(what, (at((*path, "members"), "all"),), fix)
     for key in ("mtu_bytes", "rate_gbit_s"):
         value = getattr(partition, key)
         if value is not None:
-            what = (
-                f"partition {partition.name} has {key} {value}, which Railyard does not set in UFM."
-            )
+            what = f"partition {name} has {key} {value}, which Railyard does not set in UFM."
             fix = f"remove {key}, and set it in UFM with the service level of the partition."
             yield Finding(what, (at((*path, key), value),), fix)
-
-
-def _same_keys(spec: ClusterSpec) -> Findings:
-    first: dict[str, Place] = {}
-    for each, path in list_partitions(spec.infiniband):
-        key = show_pkey(each.pkey)
-        place = at((*path, "pkey"), key)
-        if (other := first.setdefault(key, place)) is not place:
-            fix = "give each partition a different pkey."
-            yield Finding(f"two partitions have the pkey {key}.", (place, other), fix)
 
 
 def check_sm_switch(spec: ClusterSpec) -> Findings:
@@ -472,42 +453,6 @@ def check_sm_switch(spec: ClusterSpec) -> Findings:
 
 
 RULES: Final = (
-    rule(
-        "hca-guid",
-        "`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts.",
-        unique(
-            "hosts.*.hca_guids.*",
-            "read both hosts again: a GUID is unique in the world.",
-            "the port GUID {value} is listed twice.",
-        ),
-        _guid_counts,
-    ),
-    rule(
-        "partition-key",
-        "Each partition has a unique key and a unique name.",
-        unique(
-            "infiniband.partitions.*.name",
-            "give each partition a different name.",
-            "two partitions have the name {value}.",
-        ),
-        _same_keys,
-    ),
-    rule(
-        "subnet-manager",
-        """The fabric has a subnet manager, and the file decides which one is master.
-
-        Without one no port becomes active. If two have equal priority, the lower GUID wins. If UFM
-        or opensm on a host manages the subnet, a switch that also runs one may take over with other
-        partitions.
-        """,
-        unique(
-            "switches.*.sm_priority",
-            "give the master the higher number, for example 14 and 13.",
-            "{one} and {other} share sm_priority {value}: the GUID picks the master.",
-            when=lambda spec: spec.infiniband,
-        ),
-        _managers,
-    ),
     rule(
         "ufm",
         """If the file has an address of UFM, UFM is the subnet manager.
@@ -543,19 +488,22 @@ RULES: Final = (
         at_most("infiniband.partitions.*.mtu_bytes", "infiniband.mtu_bytes"),
         at_most("infiniband.partitions.*.rate_gbit_s", "infiniband.rate_gbit_s"),
     ),
-    rule(
-        "external-partition",
-        """With an external subnet manager the file sets no routing engine, and partitions only in
-        UFM.
-
-        Other partitions are a warning: set them at the manager.
-        """,
-        requires(
-            "infiniband.routing_engine",
-            "infiniband.subnet_manager=switch",
-            "Railyard does not set an external one",
-            "remove routing_engine, and set it at the subnet manager.",
-        ),
-        _unmade_partitions,
-    ),
 )
+
+
+@also(
+    unique(
+        "infiniband.partitions.*.name",
+        "give each partition a different name.",
+        "two partitions have the name {value}.",
+    )
+)
+def check_partition_key(spec: ClusterSpec) -> Findings:
+    """Each partition has a unique key and a unique name."""
+    first: dict[str, Place] = {}
+    for each, path in list_partitions(spec.infiniband):
+        key = show_pkey(each.pkey)
+        place = at((*path, "pkey"), key)
+        if (other := first.setdefault(key, place)) is not place:
+            fix = "give each partition a different pkey."
+            yield Finding(f"two partitions have the pkey {key}.", (place, other), fix)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
 
-from components.checks.rows import at_most, refuse, requires, rule
+from components.checks.rows import also, at_most, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs
 from components.fabric.links import leaves_of_hosts
@@ -98,6 +98,17 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
         yield Finding(what, where, fix)
 
 
+def check_topology_hint(spec: ClusterSpec) -> Findings:
+    """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
+
+    With a wrong file NCCL takes the wrong card.
+    """
+    if spec.jobs.topology_file is not None and spec.cloud is None and not spec.hypervisors:
+        what = "NCCL gets a topology file on bare metal, but there it reads the PCIe tree itself."
+        fix = "remove topology_file, unless the machine hides its switches."
+        yield Finding(what, places(spec, "jobs.topology_file.host_path"), fix, "warning")
+
+
 def check_wave_order(spec: ClusterSpec) -> Findings:
     """If the file orders its switches, each host has two leaves or is drained first.
 
@@ -107,20 +118,15 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
     if spec.disruption.switches is None or spec.disruption.ports != "allow":
         return
     alone = {host: next(iter(on)) for host, on in leaves_of_hosts(spec).items() if len(on) == 1}
-    for number, switch in enumerate(spec.switches):
+    for s, switch in enumerate(spec.switches):
         ends = {port.to.partition("/")[0]: name for name, port in reversed(switch.ports.items())}
         cut = [host for host in alone if alone[host] == switch.name and host in ends]
         if cut:
-            verb, port = ("have" if len(cut) > 1 else "has"), ends[cut[0]]
-            yield Finding(
-                f"{fold_names(cut)} {verb} only the leaf {switch.name}, so its change cuts them "
-                "off.",
-                (
-                    at(("switches", number, "ports", port), switch.ports[port].to),
-                    at(("disruption", "switches")),
-                ),
-                "write ports: drain, or give the hosts a link to another leaf.",
-            )
+            port, only = ends[cut[0]], f"only the leaf {switch.name}, so its change cuts them off."
+            what = f"{fold_names(cut)} {'have' if len(cut) > 1 else 'has'} {only}"
+            place = at(("switches", s, "ports", port), switch.ports[port].to)
+            fix = "write ports: drain, or give the hosts a link to another leaf."
+            yield Finding(what, (place, *places(spec, "disruption.switches")), fix)
 
 
 _PAIR: Final = 2
@@ -134,43 +140,46 @@ def check_perftest_case(spec: ClusterSpec) -> Findings:
     The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes; it
     then prints no percentiles of a latency. The test needs Kubernetes, a rail, and two workers.
     """
-    path = ("acceptance", "perftest")
     own = {name for rail in spec.rails for name in (rail.name, f"{rail.name}-gpu")}
     names = Counter([*own, *(case.name for case in spec.acceptance.perftest)])
     for index, case in enumerate(spec.acceptance.perftest):
-        place = (*path, index)
-        if case.cpu_util and case.duration_s is None:
+        place, lasts = ("acceptance", "perftest", index), case.duration_s is not None
+        cpu, timed = (
+            at((*place, "cpu_util"), case.cpu_util),
+            at((*place, "duration_s"), case.duration_s),
+        )
+        if case.cpu_util and not lasts:
             what = f"perftest {case.name} sets cpu_util, but not duration_s."
-            fix = "add duration_s: 10, or remove cpu_util."
-            yield Finding(what, (at((*place, "cpu_util"), case.cpu_util),), fix)
-        if case.all_sizes and case.duration_s is not None:
+            yield Finding(what, (cpu,), "add duration_s: 10, or remove cpu_util.")
+        if case.all_sizes and lasts:
             what = f"perftest {case.name} sets all_sizes and duration_s, which exclude each other."
-            where = (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s))
+            where = (at((*place, "all_sizes")), timed)
             yield Finding(what, where, "remove one of the two, or write two cases.")
         if names[case.name] > 1:
             twice = "perftests" if case.name in own else "perftest cases"
+            what = f"two {twice} are called {case.name}."
             fix = "rename one: each case becomes a separate Job."
-            where = (at((*place, "name"), case.name),)
-            yield Finding(f"two {twice} are called {case.name}.", where, fix)
-        if case.tool.endswith("_lat") and case.duration_s is not None:
+            yield Finding(what, (at((*place, "name"), case.name),), fix)
+        if case.tool.endswith("_lat") and lasts:
             what = (
                 f"perftest {case.name} sets duration_s, but then a latency test measures no tail."
             )
-            fix = "remove duration_s."
-            yield Finding(what, (at((*place, "duration_s"), case.duration_s),), fix)
+            yield Finding(what, (timed,), "remove duration_s.")
+    yield from _without_pods(spec)
+
+
+def _without_pods(spec: ClusterSpec) -> Findings:
     has_pods = spec.kubernetes is not None and spec.rails and len(spec.workers) >= _PAIR
     if spec.acceptance.perftest and not has_pods:
-        what = "between pods of two workers on a rail, but this site lacks them"
-        fix = "every rail has its own test anyway"
+        what, fix = (
+            "pods of two workers on a rail, but this site lacks them",
+            "every rail has its own test anyway",
+        )
         if spec.rdma.transport == "infiniband":
-            what = "between pods on rails of RoCE, but this site is InfiniBand"
+            what = "pods on rails of RoCE, but this site is InfiniBand"
             fix = "acceptance.suite: full tests each adapter"
-        where = (at(path),)
-        yield Finding(f"perftest cases run {what}.", where, f"remove acceptance.perftest; {fix}.")
-    yield from _suite_without_pods(spec)
-
-
-def _suite_without_pods(spec: ClusterSpec) -> Findings:
+        where, fix = places(spec, "acceptance.perftest"), f"remove acceptance.perftest; {fix}."
+        yield Finding(f"perftest cases run between {what}.", where, fix)
     suite = spec.acceptance.suite
     if spec.kubernetes is None and suite != "quick":
         fix = "remove acceptance.suite: containers have separate tests."
@@ -244,7 +253,9 @@ def check_arena_resource(spec: ClusterSpec) -> Findings:
         yield Finding(what, (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))), fix)
 
 
-def _all_down(spec: ClusterSpec) -> Findings:
+@needs("roles")
+def check_max_unavailable(spec: ClusterSpec) -> Findings:
+    """`max_unavailable` leaves a worker in service, unless the site has only one."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
     if workers and count > 1 and count >= workers:
         what = f"max_unavailable {count} takes all {workers} workers down at once."
@@ -253,39 +264,6 @@ def _all_down(spec: ClusterSpec) -> Findings:
 
 
 _NO_MPIJOB: Final = "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator."
-
-
-def _admission(spec: ClusterSpec) -> Findings:
-    own, plane = spec.jobs.own_pods, spec.kubernetes
-    if own is None or plane is None or not own.admission:
-        return
-    where = at(("jobs", "own_pods", "admission"), value=True)
-    fix = "remove admission, and let pods take the environment by envFrom."
-    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
-    if (major, minor) < POLICY_SINCE:
-        what = f"own_pods.admission needs Kubernetes 1.36, but this cluster is {plane.version}."
-        yield Finding(what, (where, at(("kubernetes", "version"), plane.version)), fix)
-    if not pod_attachment(spec).resources:
-        what = "own_pods.admission is true, but the pod network publishes no resource to match."
-        yield Finding(what, (where, *places(spec, "pod_network.mode")), fix)
-
-
-def _floor(spec: ClusterSpec) -> Findings:
-    floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
-    if floor is None:
-        return
-    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
-    if len(kinds) > 1:
-        names = ", ".join(kind.name for kind in kinds)
-        what = f"nccl_floor is one number for {len(kinds)} kinds of workers: {names}."
-        fix = "remove nccl_floor: nccl_min_fraction follows the line rate of each kind."
-        yield Finding(what, places(spec, "acceptance.nccl_floor.min_gbyte_s"), fix)
-    pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
-    if pairs and algo != "RING" and "all_reduce" in spec.acceptance.collectives:
-        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
-        what = f"nccl_floor proves nothing: with two workers {shown}, which can exceed the line."
-        where = (at(("acceptance", "nccl_algo"), algo), at(("acceptance", "nccl_floor")))
-        yield Finding(what, where, "set nccl_algo to RING.")
 
 
 def check_watch_secrets(spec: ClusterSpec) -> Findings:
@@ -307,7 +285,74 @@ def check_watch_secrets(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "watch.namespace"), "give watch a namespace of its own.")
 
 
-def _too_large(spec: ClusterSpec) -> Findings:
+@also(
+    at_most(
+        "acceptance.nccl_floor.min_gbyte_s",
+        "acceptance.nccl_floor.warn_gbyte_s",
+        "nccl_floor warns below {most:g} GB/s, but already fails below {value:g}.",
+        "make warn_gbyte_s the larger of the two.",
+    )
+)
+def check_nccl_floor(spec: ClusterSpec) -> Findings:
+    """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
+
+    With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters: a
+    floor at the line rate would pass with an adapter missing.
+    """
+    floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
+    if floor is None:
+        return
+    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    if len(kinds) > 1:
+        names = ", ".join(kind.name for kind in kinds)
+        what = f"nccl_floor is one number for {len(kinds)} kinds of workers: {names}."
+        fix = "remove nccl_floor: nccl_min_fraction follows the line rate of each kind."
+        yield Finding(what, places(spec, "acceptance.nccl_floor.min_gbyte_s"), fix)
+    pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
+    if pairs and algo != "RING" and "all_reduce" in spec.acceptance.collectives:
+        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
+        what = f"nccl_floor proves nothing: with two workers {shown}, which can exceed the line."
+        where = places(spec, "acceptance.nccl_algo", "acceptance.nccl_floor")
+        yield Finding(what, where, "set nccl_algo to RING.")
+
+
+@also(requires("jobs.own_pods", "kubernetes", fix="remove own_pods, or give the site Kubernetes."))
+def check_own_pods(spec: ClusterSpec) -> Findings:
+    """The API server supports the policy of `jobs.own_pods.admission`, and pods have its resource.
+
+    MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on. It acts only on containers
+    that ask for a resource of the rails.
+    """
+    own, plane = spec.jobs.own_pods, spec.kubernetes
+    if own is None or plane is None or not own.admission:
+        return
+    fix = "remove admission, and let pods take the environment by envFrom."
+    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
+    if (major, minor) < POLICY_SINCE:
+        what = f"own_pods.admission needs Kubernetes 1.36, but this cluster is {plane.version}."
+        yield Finding(what, places(spec, "jobs.own_pods.admission", "kubernetes.version"), fix)
+    if not pod_attachment(spec).resources:
+        what = "own_pods.admission is true, but the pod network publishes no resource to match."
+        yield Finding(what, places(spec, "jobs.own_pods.admission", "pod_network.mode"), fix)
+
+
+_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
+
+
+@also(
+    requires("watch", "kubernetes", "the job is a CronJob", _BY_CRON),
+    requires(
+        "watch.folder",
+        "watch.node",
+        "each run could write on another node",
+        "name the node of that folder as node, or use push.",
+    ),
+)
+def check_watch_cluster(spec: ClusterSpec) -> Findings:
+    """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
+
+    The job reads the site from a ConfigMap, which has room for some 1,000 hosts.
+    """
     if spec.watch is None:
         return
     from components.acceptance.watch_plan import MOST_BYTES, site_files  # noqa: PLC0415 - rarely needed
@@ -319,23 +364,7 @@ def _too_large(spec: ClusterSpec) -> Findings:
         yield Finding(what, places(spec, "watch"), _BY_CRON)
 
 
-_BY_CRON: Final = "remove watch, and let cron or a systemd timer run `railyard watch`."
 RULES: Final = (
-    rule(
-        "watch-cluster",
-        """The job of `watch` has a cluster to run in, and a folder for metrics is on one node.
-
-        The job reads the site from a ConfigMap, which has room for some 1,000 hosts.
-        """,
-        requires("watch", "kubernetes", "the job is a CronJob", _BY_CRON),
-        _too_large,
-        requires(
-            "watch.folder",
-            "watch.node",
-            "each run could write on another node",
-            "name the node of that folder as node, or use push.",
-        ),
-    ),
     rule(
         "mpi-operator",
         "The MPI operator is installed: the NCCL acceptance test is an MPIJob.",
@@ -359,20 +388,6 @@ RULES: Final = (
         ),
     ),
     rule(
-        "topology-hint",
-        """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
-
-        With a wrong file NCCL takes the wrong card.
-        """,
-        refuse(
-            "jobs.topology_file.host_path",
-            "NCCL gets a topology file on bare metal, but there it reads the PCIe tree itself.",
-            "remove topology_file, unless the machine hides its switches.",
-            when=lambda spec: spec.cloud is None and not spec.hypervisors,
-            severity="warning",
-        ),
-    ),
-    rule(
         "deepspeed-scan",
         "DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts.",
         requires(
@@ -387,7 +402,7 @@ RULES: Final = (
             "jobs.mpi_operator",
             "DeepSpeed's jobs are MPIJobs",
             _NO_MPIJOB,
-            when=lambda spec: spec.kubernetes,
+            lambda spec: spec.kubernetes,
         ),
     ),
     rule(
@@ -409,39 +424,5 @@ RULES: Final = (
             also="disruption.ports",
             when=lambda spec: spec.disruption.ports == "drain",
         ),
-    ),
-    rule(
-        "max-unavailable",
-        "`max_unavailable` leaves a worker in service, unless the site has only one.",
-        _all_down,
-        needs=("roles",),
-    ),
-    rule(
-        "own-pods",
-        """The API server supports the policy of `jobs.own_pods.admission`, and pods have its
-        resource.
-
-        MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on. It acts only on
-        containers that ask for a resource of the rails.
-        """,
-        requires(
-            "jobs.own_pods", "kubernetes", fix="remove own_pods, or give the site Kubernetes."
-        ),
-        _admission,
-    ),
-    rule(
-        "nccl-floor",
-        """A floor in GB/s requires a fixed algorithm, and the warning is not below the floor.
-
-        With two workers NCCL chooses a tree, whose bus bandwidth exceeds the rate of the adapters:
-        a floor at the line rate would pass with an adapter missing.
-        """,
-        at_most(
-            "acceptance.nccl_floor.min_gbyte_s",
-            "acceptance.nccl_floor.warn_gbyte_s",
-            "nccl_floor warns below {most:g} GB/s, but already fails below {value:g}.",
-            "make warn_gbyte_s the larger of the two.",
-        ),
-        _floor,
     ),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
+from components.checks.rows import values
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import HostBlock, host_blocks
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -47,10 +48,8 @@ def check_sysctl_name(spec: ClusterSpec) -> Findings:
 
 
 def _is_slip(name: str) -> bool:
-    return name not in KNOWN_SETTINGS and any(
-        abs(len(name) - len(known)) <= _NEARLY and 0 < _distance(name, known) <= _NEARLY
-        for known in KNOWN_SETTINGS
-    )
+    near = (known for known in KNOWN_SETTINGS if abs(len(name) - len(known)) <= _NEARLY)
+    return name not in KNOWN_SETTINGS and any(_distance(name, known) <= _NEARLY for known in near)
 
 
 def _distance(one: str, other: str) -> int:
@@ -122,29 +121,21 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
     On bare metal the host's step fails if the kernel reserves fewer pages than the file asks for.
     """
     for block in host_blocks(spec, "kernel", KernelSettings):
-        sizes = {
-            "2mib": (block.value.hugepages_2mib, block.value.hugepages_2mib_per_node),
-            "1gib": (block.value.hugepages_1gib, block.value.hugepages_1gib_per_node),
-        }
         total_mib = 0
-        for size, (total, nodes) in sizes.items():
-            total_mib += _MIB[size] * ((total or 0) + sum(nodes))
+        for size, mib in _MIB.items():
+            keys = (f"hugepages_{size}", f"hugepages_{size}_per_node")
+            total, nodes = (getattr(block.value, key) for key in keys)
+            total_mib += mib * ((total or 0) + sum(nodes))
             if total is not None and nodes:
                 what = f"hugepages_{size} is {total}, but its per_node adds up to {sum(nodes)}."
-                keys = (f"hugepages_{size}", f"hugepages_{size}_per_node")
                 fix = "keep one of the two: per_node where pods ask for pages of their card's node."
                 yield Finding(what, tuple(map(block.at, keys)), fix)
-        yield from _too_many(spec, block, total_mib)
-
-
-def _too_many(spec: ClusterSpec, block: HostBlock[KernelSettings], total_mib: int) -> Findings:
-    names = {host.name for host in block.hosts}
-    for number, hypervisor in enumerate(spec.hypervisors):
-        for place, machine in enumerate(hypervisor.vms):
-            if machine.name in names and total_mib >= machine.memory_mib:
-                path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
-                what = f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}."
-                where = (at(block.path, block.value), at(path, machine.memory_mib))
+        names = {host.name for host in block.hosts}
+        for each in values(spec, "environment.hypervisors.*.vms.*"):
+            name, memory_mib = each.value.name, each.value.memory_mib
+            if name in names and total_mib >= memory_mib:
+                what = f"huge pages take {total_mib} of {memory_mib} MiB of {name}."
+                where = (at(block.path, block.value), at((*each.path, "memory_mib"), memory_mib))
                 yield Finding(what, where, "ask for fewer pages; half of the memory is much.")
 
 
@@ -158,16 +149,13 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
         return  # machines that you bring may be bare metal
     kind = "ESXi" if spec.hypervisors else "a cloud"
     for block in host_blocks(spec, "kernel", KernelSettings):
-        asked = {
-            "acs": block.value.acs == "off",
-            "iommu": block.value.iommu != "keep",
-            "cpu_governor": block.value.cpu_governor is not None,
-        }
-        for key in (key for key, is_asked in asked.items() if is_asked):
+        harmless = {"acs": ("auto", "keep"), "iommu": ("keep",), "cpu_governor": (None,)}
+        for key, kept in harmless.items():
             value = getattr(block.value, key)
-            what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
-            fix = f"remove {key}: it belongs to the machine below."
-            yield Finding(what, (at((*block.path, key), value),), fix)
+            if value not in kept:
+                what = f"{key} is {value}, but the hosts are virtual machines of {kind}."
+                fix = f"remove {key}: it belongs to the machine below."
+                yield Finding(what, (block.at(key),), fix)
 
 
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
@@ -190,26 +178,20 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
     In exclusive mode pods without `rdma_isolation` would get only their network device, and would
     not see shared cards. In shared mode the CNI plugin refuses isolated pods.
     """
-    network = spec.pod_network
-    isolated = network.rdma_isolation and network.mode == "sriov"
-    for block in host_blocks(spec, "kernel", KernelSettings):
-        mode, kernel = network.mode, block.value.rdma_netns
-        where = at((*block.path, "rdma_netns"), kernel)
-        if spec.kubernetes is None or not block.hosts:
-            continue
-        if kernel == "exclusive" and not isolated:
-            yield Finding(
-                f"rdma_netns is exclusive, but pods of mode {mode} need the host's RDMA devices.",
-                (where, at(("pod_network", "mode"), mode)),
-                "set rdma_isolation to true, or remove rdma_netns."
-                if mode == "sriov"
-                else "set rdma_netns to shared, or remove it.",
-            )
-        workers = any(host.role == "worker" for host in block.hosts)
-        if isolated and kernel != "exclusive" and workers:
+    mode, wanted = spec.pod_network.mode, spec.pod_network.rdma_isolation
+    isolated = wanted and mode == "sriov"
+    for block in host_blocks(spec, "kernel", KernelSettings) if spec.kubernetes is not None else ():
+        kernel, where = block.value.rdma_netns, block.at("rdma_netns")
+        if kernel == "exclusive" and not isolated and block.hosts:
+            what = f"rdma_netns is exclusive, but pods of mode {mode} need the host's RDMA devices."
+            fix = "set rdma_netns to shared, or remove it."
+            if mode == "sriov":
+                fix = "set rdma_isolation to true, or remove rdma_netns."
+            yield Finding(what, (where, *places(spec, "pod_network.mode")), fix)
+        if isolated and kernel != "exclusive" and any(h.role == "worker" for h in block.hosts):
             what = f"rdma_isolation is true, but rdma_netns is {kernel}: pods would be refused."
             fix = "set kernel.rdma_netns to exclusive, or remove rdma_isolation."
-            yield Finding(what, (at(("pod_network", "rdma_isolation"), value=True), where), fix)
+            yield Finding(what, (*places(spec, "pod_network.rdma_isolation"), where), fix)
 
 
 def check_source_routing(spec: ClusterSpec) -> Findings:
@@ -221,11 +203,11 @@ def check_source_routing(spec: ClusterSpec) -> Findings:
     for block in host_blocks(spec, "kernel", KernelSettings):
         cards = list(_rail_cards(block))
         if block.value.source_routing == "off" and cards:
-            host = cards[0][0]
-            count = sum(1 for each, _ in cards if each is host)
-            yield Finding(
-                f"source_routing is off, and {host.name} has {count} cards with addresses.",
-                (block.at("source_routing"),),
-                "remove the line, unless netplan or NetworkManager has such rules (to-from-table).",
-                "warning",
+            count = sum(1 for each, _ in cards if each is cards[0][0])
+            what = (
+                f"source_routing is off, and {cards[0][0].name} has {count} cards with addresses."
             )
+            fix = (
+                "remove the line, unless netplan or NetworkManager has such rules (to-from-table)."
+            )
+            yield Finding(what, (block.at("source_routing"),), fix, "warning")

@@ -5,10 +5,11 @@ One table: each row is a place in the file, and a reason why a switch may not su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from inspect import cleandoc
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from components.catalogue.switches.switch_model import Release
@@ -16,13 +17,13 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, Rule, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.fabric.ports import as_profile, link_speed, marking_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.fabric.targets import LONGEST, find_form, why_no_exec
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY, Inband, Rdma, Switch
+from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
 from components.model.guard_spec import SwitchGuards
 from components.model.places import subnets_of
 
@@ -150,15 +151,35 @@ _Row = tuple[str, str, str | _Why] | tuple[str, str, str | _Why, str]
 """The places in the file, separated by spaces, with `*` for each port and `=` before a required
 value; the message about an `_Asked`; the name for which `SwitchSystem.since` answers with the first
 release or the reason, or a function that does; and the fix, if it differs from the rule's."""
-_ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
-    "roce-mode": (
+_TOPICS: Final[tuple[tuple[str, str, str, *tuple[_Row, ...]], ...]] = (
+    (
+        "roce-mode",
+        """Each switch has the mode of RoCE that the file asks for.
+
+    Only Onyx has `semi_lossless` (`roce semi-lossless`).
+    """,
+        "use mode lossless or lossy_ecn",
         ("rdma.mode=semi_lossless", "{a.title} does not support semi_lossless", "semi_lossless"),
     ),
-    "pfc-watchdog": (
+    (
+        "pfc-watchdog",
+        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
+
+    Cumulus has it from 5.6 on, EOS as lines of a port, SONiC as a separate row.
+    """,
+        "remove pfc_watchdog",
         (_WATCHDOG, "a PFC watchdog has no class to watch", _WATCHES),
         (_WATCHDOG, "{a.title} {a.switch.release} does not support a PFC watchdog", "pfc_watchdog"),
     ),
-    "cable-length": (
+    (
+        "cable-length",
+        """The length of a cable is written only where headroom is computed from it.
+
+    What is in flight after a pause has to fit into the buffer: light needs about 5 ns a metre,
+    which is 62 bytes each way at 100 Gbit/s. SONiC has headroom for some lengths only, 5, 40 and
+    300 m on most platforms.
+    """,
+        "remove cable_length_m",
         (_CABLE, "the length of a cable changes nothing", _HEADROOM),
         (_CABLE, "the length of a cable cannot be set on {a.title}", "cable_length"),
         (
@@ -168,14 +189,24 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             "use a cable of at most {a.longest_m} m",
         ),
     ),
-    "port-ecn": (
+    (
+        "port-ecn",
+        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
+        "remove the thresholds of the port: it then follows rdma",
         (
             "ports.*.ecn_min_kib ports.*.ecn_max_kib",
             "{a.title} cannot set {a.key} of port {a.port}",
             "port_ecn",
         ),
     ),
-    "queue-setting": (
+    (
+        "queue-setting",
+        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
+
+    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
+    has the notifications of its RoCE profile in class 6.
+    """,
+        "remove {a.key}",
         (
             _PROFILED,
             "{a.title} cannot change {a.key} of its RoCE profile",
@@ -207,7 +238,13 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             "remove cnp_class, or choose a cnp_dscp of that class",
         ),
     ),
-    "packet-spreading": (
+    (
+        "packet-spreading",
+        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
+
+    The links have up to 400 Gbit/s: split a port of 800 Gbit/s.
+    """,
+        "remove adaptive_routing: each flow then keeps its path (ECMP)",
         (
             "rdma.adaptive_routing",
             "{a.title} does not support adaptive routing",
@@ -225,63 +262,6 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             f"split the link into parts of {ADAPTIVE_GBIT_S} Gbit/s or less, or remove it",
         ),
     ),
-    "edge-ports": (("edge_ports", "{a.title} does not support a BPDU guard", "bpdu_guard"),),
-    "routed-link": (
-        ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
-        ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
-    ),
-}
-"""Rule to the settings that it checks; at each place, the first row that a switch does not support
-counts."""
-_TEXTS: Final = (
-    (
-        "roce-mode",
-        """Each switch has the mode of RoCE that the file asks for.
-
-    Only Onyx has `semi_lossless` (`roce semi-lossless`).
-    """,
-        "use mode lossless or lossy_ecn",
-    ),
-    (
-        "pfc-watchdog",
-        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
-
-    Cumulus has it from 5.6 on, EOS as lines of a port, SONiC as a separate row.
-    """,
-        "remove pfc_watchdog",
-    ),
-    (
-        "cable-length",
-        """The length of a cable is written only where headroom is computed from it.
-
-    What is in flight after a pause has to fit into the buffer: light needs about 5 ns a metre,
-    which is 62 bytes each way at 100 Gbit/s. SONiC has headroom for some lengths only, 5, 40 and
-    300 m on most platforms.
-    """,
-        "remove cable_length_m",
-    ),
-    (
-        "port-ecn",
-        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
-        "remove the thresholds of the port: it then follows rdma",
-    ),
-    (
-        "queue-setting",
-        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
-
-    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
-    has the notifications of its RoCE profile in class 6.
-    """,
-        "remove {a.key}",
-    ),
-    (
-        "packet-spreading",
-        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
-
-    The links have up to 400 Gbit/s: split a port of 800 Gbit/s.
-    """,
-        "remove adaptive_routing: each flow then keeps its path (ECMP)",
-    ),
     (
         "edge-ports",
         """Edge ports with BPDU guard are asked for only if the switch system has both.
@@ -289,24 +269,30 @@ _TEXTS: Final = (
     SONiC has spanning tree only if its image has it and the site switches it on.
     """,
         "remove edge_ports",
+        ("edge_ports", "{a.title} does not support a BPDU guard", "bpdu_guard"),
     ),
     (
         "routed-link",
         """A link is routed only between switches whose driver sets routed ports and BGP.""",
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
+        ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
+        ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
     ),
 )
-"""Rule, its demand, and the fix unless a row has its own."""
+"""Rule, its demand, the fix unless a row has its own, and the settings that it checks: at each
+place the first row that a switch does not support counts."""
 
 
 def lacks_any(spec: ClusterSpec, switch: Switch) -> bool:
     """Whether a rule of this module finds something on a switch."""
-    return any(any(_lacks(spec, switch, topic)) for topic in _ROWS)
+    return any(any(_lacks(spec, switch, rows)) for _, _, _, *rows in _TOPICS)
 
 
-def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Asked, str, str]]:
+def _lacks(
+    spec: ClusterSpec, switch: Switch, rows: Iterable[_Row]
+) -> Iterator[tuple[_Asked, str, str]]:
     found = set[tuple[str, ...]]()
-    for keys, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
+    for keys, what, since, *fix in rows if switch.carries == "roce" else ():
         for asked in _asked(spec.rdma, switch, keys):
             why = asked.why(asked.system.since(since) if isinstance(since, str) else since(asked))
             if why is not None and asked.path not in found:
@@ -326,21 +312,18 @@ def _asked(rdma: Rdma, switch: Switch, listed: str) -> Iterator[_Asked]:
                 yield asked
 
 
-def _find(spec: ClusterSpec, topic: str, fix: str) -> Findings:
-    if spec.rdma.transport != "roce":
-        return
-    for s, switch in enumerate(spec.switches):
-        model = switch.hardware
-        capability = f" {model.capability_line()}." if model else ""
-        for asked, what, own in _lacks(spec, switch, topic):
-            path: SpecPath = asked.path
-            path = path if path[0] == "rdma" else ("switches", s, *path)
-            where = (at(path, asked.value), at(("switches", s, "os"), switch.os))
+def _find(spec: ClusterSpec, rows: Iterable[_Row], fix: str) -> Findings:
+    for s, switch in enumerate(spec.switches) if spec.rdma.transport == "roce" else ():
+        capability = f" {switch.hardware.capability_line()}." if switch.hardware else ""
+        for asked, what, own in _lacks(spec, switch, rows):
+            top: SpecPath = () if asked.path[0] == "rdma" else ("switches", s)
+            where = (at((*top, *asked.path), asked.value), *places(spec, f"switches.{s}.os"))
             yield Finding(what, where, f"{(own or fix).format(a=asked)}.{capability}")
 
 
 RULES: Final = tuple(
-    Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _TEXTS
+    Rule(partial(_find, rows=rows, fix=fix), topic, cleandoc(text))
+    for topic, text, fix, *rows in _TOPICS
 )
 
 
@@ -355,21 +338,17 @@ def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     default PVID). A rail there receives untagged frames of other networks. Cumulus Linux reserves
     3725 to 3999 by default.
     """
+    kept = [system_of(switch.os).reserved_vlans for switch in spec.switches]
     for r, rail in enumerate(spec.rails):
         if rail.vlan == _DEFAULT_VLAN:
             what = f"{rail.name} is VLAN 1, which switch ports have untagged by default."
             fix = "choose a VLAN from 2 to 4094, here and on the switches."
             yield Finding(what, places(spec, f"rails.{r}.vlan"), fix)
-        for s, switch in enumerate(spec.switches):
-            kept = system_of(switch.os).reserved_vlans
-            if rail.vlan in kept:
-                yield Finding(
-                    f"{rail.name} is VLAN {rail.vlan}, which {switch.name} reserves: "
-                    f"{kept.start}-{kept.stop - 1}.",
-                    places(spec, f"rails.{r}.vlan", f"switches.{s}.os"),
-                    "choose a VLAN outside of that range.",
-                )
-                break
+        for s in [s for s, vlans in enumerate(kept) if rail.vlan in vlans][:1]:
+            what = f"{rail.name} is VLAN {rail.vlan}, which {spec.switches[s].name} reserves: "
+            what += f"{kept[s].start}-{kept[s].stop - 1}."
+            where = places(spec, f"rails.{r}.vlan", f"switches.{s}.os")
+            yield Finding(what, where, "choose a VLAN outside of that range.")
 
 
 def check_guard_repair(spec: ClusterSpec) -> Findings:
@@ -377,30 +356,19 @@ def check_guard_repair(spec: ClusterSpec) -> Findings:
 
     Elsewhere the driver could not restore the old value exactly, or would send a guess.
     """
-    for name in SwitchGuards.model_fields:
-        kind = f"switch.{name}"
-        if spec.guards.way(kind) != "repair":
+    repairs = [n for n in SwitchGuards.model_fields if spec.guards.way(f"switch.{n}") == "repair"]
+    switches = [(s, each) for s, each in enumerate(spec.switches) if each.carries == "roce"]
+    for name, (s, switch) in product(repairs, switches):
+        if f"switch.{name}" not in system_of(switch.os).repairs:
+            why = f"the driver of {driver_of(switch.os).title} cannot set the harmless value and "
+            why += "restore the old one"
+        elif switch.executor == "exec":
+            why = "an exec sends its lines without reading, so it cannot know the faults"
+        else:
             continue
-        for s, switch in enumerate(spec.switches):
-            why = _why_no_repair(switch, kind)
-            if why is None:
-                continue
-            where: SpecPath = ("guards", "switch", name)
-            what = f"{kind} cannot be repaired on {switch.name}: {why}."
-            fix = f"write guards.switch.{name}: warn, or refuse"
-            yield Finding(what, (at(where, "repair"), at(("switches", s, "os"), switch.os)), fix)
-
-
-def _why_no_repair(switch: Switch, kind: str) -> str | None:
-    """Explain why a switch cannot be repaired; None if it can, or if the guard does not apply."""
-    if switch.carries != "roce":
-        return None
-    if kind not in system_of(switch.os).repairs:
-        title = driver_of(switch.os).title
-        return f"the driver of {title} cannot set the harmless value and restore the old one"
-    if switch.executor == "exec":
-        return "an exec sends its lines without reading, so it cannot know the faults"
-    return None
+        what = f"switch.{name} cannot be repaired on {switch.name}: {why}."
+        where = (at(("guards", "switch", name), "repair"), *places(spec, f"switches.{s}.os"))
+        yield Finding(what, where, f"write guards.switch.{name}: warn, or refuse")
 
 
 ALLOWED: Final = "allow-interruptions"
@@ -428,15 +396,14 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
     plan, form = _plan_one(spec, switch), find_form(switch.os)
     texts = plan.exec if plan else None
     missing = why_no_exec(switch.os, plan.desired) if plan else None
+    where = places(spec, f"switches.{s}.executor")
     if missing is not None:
         what = f"{switch.name} cannot take its configuration as one exec: {missing}."
-        fix = "remove executor: `device` records the old configuration."
-        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
+        yield Finding(what, where, "remove executor: `device` records the old configuration.")
     needed = max(len(texts.apply), len(texts.undo)) if texts else 0
     if form and not form.cli and needed > LONGEST:
         what = f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}."
-        fix = "remove executor: `device` sends a line at a time."
-        yield Finding(what, places(spec, f"switches.{s}.executor"), fix)
+        yield Finding(what, where, "remove executor: `device` sends a line at a time.")
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
@@ -461,25 +428,17 @@ def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     """
     for s, switch in enumerate(spec.switches):
         allowed = switch.exec_disruptive == ALLOWED
-        where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
+        where = places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive")
         if switch.executor == "device" and allowed:
             what = f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device."
-            yield Finding(what, (where,), "remove exec_disruptive, or set executor to exec.")
-        elif switch.executor == "exec" and not allowed:
-            yield from _refuse_interruptions(spec, s)
-
-
-def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
-    switch = spec.switches[s]
-    if find_form(switch.os) is None:
-        return
-    plan = _plan_one(spec, switch)
-    found = plan.exec.interrupts if plan and plan.exec else ()
-    if found:
-        what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
-        where = places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive")
-        fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes."
-        yield Finding(what, where, fix)
+            yield Finding(what, where[1:], "remove exec_disruptive, or set executor to exec.")
+        if switch.executor != "exec" or allowed or find_form(switch.os) is None:
+            continue
+        plan = _plan_one(spec, switch)
+        if found := plan.exec.interrupts if plan and plan.exec else ():
+            what = f"each change of the file would interrupt {switch.name}: {'; '.join(found)}."
+            fix = f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only "
+            yield Finding(what, where, f"{fix}changes.")
 
 
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
@@ -494,60 +453,44 @@ def check_management_port(spec: ClusterSpec) -> Findings:
     """
     for s, switch in enumerate(spec.switches):
         yield from _addresses(spec, s, switch)
-        if switch.inband is not None:
-            path: SpecPath = ("switches", s, "inband")
-            yield from _session_port(spec, switch, switch.inband, path)
-            yield from _session_vlan(spec, switch, switch.inband, path)
-            yield from _one_shot(spec, switch, switch.inband, path)
-
-
-def _session_port(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
-    model = switch.hardware
-    if model is not None and not model.has_port(switch.os, inband.port):
-        what = f"{switch.name} is managed by port {inband.port}, which {model.described} lacks."
-        yield Finding(what, (at((*path, "port"), inband.port),), _KEEP)
-    for port in list_all_ports(spec):
-        if port.switch.name != switch.name or model is None:
+        if (inband := switch.inband) is None:
             continue
-        names = {name: model.whole_port(switch.os, name) for name in (port.name, inband.port)}
-        if names[port.name] is not None and names[port.name] == names[inband.port]:
+        port, vlan = places(spec, f"switches.{s}.inband.port", f"switches.{s}.inband.vlan")
+        yield from _session_port(spec, switch, inband.port, port)
+        for r in [r for r, rail in enumerate(spec.rails) if rail.vlan == inband.vlan]:
+            what = f"VLAN {inband.vlan} of {spec.rails[r].name} carries the session with "
+            what += f"{switch.name}; undo cuts it."
+            yield Finding(what, (*places(spec, f"rails.{r}.vlan"), vlan), _KEEP)
+        system, mode, title = system_of(switch.os), spec.rdma.mode, driver_of(switch.os).title
+        if system.one_shot_flaps and mode in system.one_shot_modes:
+            what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
+            fix = "reach the switch by its management port."
+            yield Finding(what, (*places(spec, "rdma.mode"), port), fix)
+
+
+def _session_port(spec: ClusterSpec, switch: Switch, name: str, place: Place) -> Findings:
+    model = switch.hardware
+    if model is None:
+        return
+    if not model.has_port(switch.os, name):
+        what = f"{switch.name} is managed by port {name}, which {model.described} lacks."
+        yield Finding(what, (place,), _KEEP)
+    whole = model.whole_port(switch.os, name)
+    for port in [port for port in list_all_ports(spec) if port.switch.name == switch.name]:
+        if whole is not None and model.whole_port(switch.os, port.name) == whole:
             what = f"port {port.name} of {switch.name} carries Railyard's session; leave it alone."
-            yield Finding(what, (port.place, at((*path, "port"), inband.port)), _KEEP)
+            yield Finding(what, (port.place, place), _KEEP)
 
 
-def _session_vlan(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+def _addresses(spec: ClusterSpec, s: int, switch: Switch) -> Findings:
+    address, (place,) = switch.ssh.address, places(spec, f"switches.{s}.ssh.address")
+    if switch.routing is not None and str(switch.routing.router_id) == address:
+        what = f"{switch.name} uses {address} as login and router_id, which undo removes."
+        fix = "choose a router_id outside of the management network."
+        yield Finding(what, (place, *places(spec, f"switches.{s}.routing.router_id")), fix)
     for r, rail in enumerate(spec.rails):
-        if rail.vlan == inband.vlan:
-            yield Finding(
-                f"VLAN {inband.vlan} of {rail.name} carries the session with {switch.name}; undo "
-                "cuts it.",
-                (at(("rails", r, "vlan"), rail.vlan), at((*path, "vlan"), inband.vlan)),
-                _KEEP,
-            )
-
-
-def _one_shot(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
-    system, mode = system_of(switch.os), spec.rdma.mode
-    title = driver_of(switch.os).title
-    if system.one_shot_flaps and mode in system.one_shot_modes:
-        what = f"{mode} may flap every port on {title}, also {inband.port} with the session."
-        fix = "reach the switch by its management port."
-        yield Finding(what, (at(("rdma", "mode"), mode), at((*path, "port"), inband.port)), fix)
-
-
-def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
-    place = at(("switches", index, "ssh", "address"), switch.ssh.address)
-    if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
-        yield Finding(
-            f"{switch.name} uses {switch.ssh.address} as login and router_id, which undo removes.",
-            (place, at(("switches", index, "routing", "router_id"), switch.routing.router_id)),
-            "choose a router_id outside of the management network.",
-        )
-    for r, rail in enumerate(spec.rails):
-        for subnet in subnets_of(rail):
-            if str(subnet.gateway) != switch.ssh.address:
-                continue
+        for subnet in [each for each in subnets_of(rail) if str(each.gateway) == address]:
             key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
-            what = f"undo removes {switch.ssh.address} of {switch.name}, {rail.name}'s gateway."
+            what = f"undo removes {address} of {switch.name}, {rail.name}'s gateway."
             fix = "reach the switch by an address of the management network."
             yield Finding(what, (place, at(("rails", r, *key), subnet.gateway)), fix)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.judge import needs
 from components.core.problem import Place
 from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
-from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
 from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
@@ -25,7 +24,8 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
     name the same far end, one of them is wrong.
     """
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
-    broken = {key: port for key, port in ends.items() if not _is_answered(key, port, ends)}
+    answered = {end.path for pair in list_pairs(spec) for end in pair}
+    broken = {key: port for key, port in ends.items() if port.path not in answered}
     seen: set[tuple[str, str]] = set()
     # `switch-transport` reports a switch of the other transport.
     other_kind = {each.name for each in spec.switches if each.carries != "roce"}
@@ -41,26 +41,16 @@ def check_link_ends(spec: ClusterSpec) -> Findings:
         yield Finding(f"{port} is a link to {port.port.to}, but {why}", where, fix)
 
 
-def _is_answered(
-    key: tuple[str, str], port: PlacedPort, ends: Mapping[tuple[str, str], PlacedPort]
-) -> bool:
-    other = ends.get(port.port.peer or ("", ""))
-    return other is not None and other is not port and other.port.peer == key
-
-
 def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> tuple[str, str]:
     ports = {switch.name: switch.ports for switch in spec.switches}
     name, far = port.port.peer or ("", "")
+    fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
     if name == port.switch.name:
         fix = "name the switch and the port at the other end of the cable."
         return "this is the switch itself.", fix
     if name not in ports:
-        hint = did_you_mean(name, [*ports])
-        return (
-            f"the file lacks a switch {name!r}.{hint}",
-            "correct the name of the switch, as <switch>:<port>.",
-        )
-    fix = f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
+        why = f"the file lacks a switch {name!r}.{did_you_mean(name, [*ports])}"
+        return why, "correct the name of the switch, as <switch>:<port>."
     if far not in ports[name]:
         return f"{name} lacks port {far} in the file.", fix
     return f"{name} names {ports[name][far].to} there.", fix
@@ -74,31 +64,29 @@ def check_link_form(spec: ClusterSpec) -> Findings:
     """
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
-        is_link = port.port.peer is not None
-        if is_link and port.port.mode == "access":
+        is_link, routed, own = port.port.peer is not None, port.port.mode == "routed", port.port
+        if is_link and own.mode == "access":
             yield _misplaced(port, "mode", "is a link, but an access port carries one rail.")
-        if is_link and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", "is a link, so it carries rails, not a VLAN.")
-        if not is_link and port.port.mode == "routed" and port.port.vlan is not None:
-            yield _misplaced(port, "vlan", "is routed, so it has no VLAN.")
-        if port.port.rails is not None and (not is_link or port.port.mode == "routed"):
+        if own.vlan is not None and (is_link or routed):
+            why = (
+                "is a link, so it carries rails, not a VLAN."
+                if is_link
+                else "is routed, so it has no VLAN."
+            )
+            yield _misplaced(port, "vlan", why)
+        if own.rails is not None and (not is_link or routed):
             kind = "is routed" if is_link else "leads to a host"
             yield _misplaced(port, "rails", f"{kind}, but rails are those of a trunk.")
-        for rail in port.port.rails or ():
-            if rail not in rails:
-                hint = did_you_mean(rail, rails)
-                yield _misplaced(
-                    port, "rails", f"carries {rail!r}, but the file lacks that rail.{hint}"
-                )
+        for rail in [rail for rail in own.rails or () if rail not in rails]:
+            why = f"carries {rail!r}, but the file lacks that rail.{did_you_mean(rail, rails)}"
+            yield _misplaced(port, "rails", why)
 
 
 def _misplaced(port: PlacedPort, key: str, why: str) -> Finding:
     fix = f"remove {key}."
     if port.port.peer:
-        fix = (
-            f"write {{to: {port.port.to}, mode: trunk}}, with rails for some of them, or mode: "
-            "routed."
-        )
+        fix = f"write {{to: {port.port.to}, mode: trunk}}, with rails for some of them, or mode: "
+        fix += "routed."
     return Finding(f"{port} {why}", (port.at(key),), fix)
 
 
@@ -111,7 +99,11 @@ def check_link_match(spec: ClusterSpec) -> Findings:
     """
     for one, other in list_pairs(spec):
         yield from _speeds(one, other)
-        yield from _settings(one, other)
+        for key in LinkSettings.model_fields:
+            ours, theirs = (getattr(end.switch.link_of(end.name), key) for end in (one, other))
+            if None not in (ours, theirs) and ours != theirs:
+                where = (link_place(one, key), link_place(other, key))
+                yield _unlike(one, other, key, (show_value(ours), show_value(theirs)), where)
         default, mode_differs = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
             ("mode", one.port.mode, other.port.mode),
@@ -143,36 +135,22 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     ends = (one, other)
     said = [end.switch.link_of(end.name).speed_gbit_s is not None for end in ends]
     parts = [end.name in part_speeds(end.switch) for end in ends]
-    if any(said) and not any(parts):
-        parts = said
+    parts = said if any(said) and not any(parts) else parts
     ours, theirs = (link_speed(end.switch, end.name) for end in ends)
-    if not any(parts) or 0 in {ours, theirs} or ours == theirs:
-        return
-    if all(said):
-        return  # `_settings` reports it
+    if not any(parts) or 0 in {ours, theirs} or ours == theirs or all(said):
+        return  # `_unlike` reports two set speeds
     is_stuck = parts[ours < theirs]  # whether the faster end is a part
-    where, severity = (one.place, other.place), "error" if is_stuck else "warning"
+    what = f"has {ours} Gbit/s at one end and {theirs} at the other."
+    fix = "split the ports at both ends alike, or neither"
+    fix += (
+        "." if is_stuck else "; if the whole port's module is as slow as the part, waive the rule."
+    )
     if any(said):
         set_to, left_at = (theirs, ours) if said[1] else (ours, theirs)
         what = f"is set to {set_to} Gbit/s at one end, but the other stays at {left_at}."
         fix = "write the same speed_gbit_s at both ends."
-        yield Finding(f"{_named(one, other)} {what}", where, fix, severity)
-        return
-    fix = "split the ports at both ends alike, or neither"
-    if not is_stuck:
-        fix += "; if the whole port's module is as slow as the part, waive the rule"
-    what = f"{_named(one, other)} has {ours} Gbit/s at one end and {theirs} at the other."
-    yield Finding(what, where, f"{fix}.", severity)
-
-
-def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
-    ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
-    for key in LinkSettings.model_fields:
-        values = [getattr(each, key) for each in (ours, theirs)]
-        if None in values or values[0] == values[1]:
-            continue
-        where = (link_place(one, key), link_place(other, key))
-        yield _unlike(one, other, key, [show_value(each) for each in values], where)
+    where, severity = (one.place, other.place), "error" if is_stuck else "warning"
+    yield Finding(f"{_named(one, other)} {what}", where, fix, severity)
 
 
 def link_place(port: PlacedPort, key: str) -> Place:
@@ -194,11 +172,11 @@ def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     seen: set[tuple[str, str]] = set()
     for key, port in ends.items():
-        other = ends.get(port.port.peer or ("", ""))
-        if other is None or other.port.peer != key or key in seen or other is port:
-            continue
-        seen.add((other.switch.name, other.name))
-        yield port, other
+        peer = port.port.peer or ("", "")
+        other = ends.get(peer)
+        if other is not None and other is not port and other.port.peer == key and key not in seen:
+            seen.add(peer)
+            yield port, other
 
 
 def check_link_setting(spec: ClusterSpec) -> Findings:
@@ -212,8 +190,9 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         form = system_of(switch.os).links
         if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
             what = f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}."
-            where = (at(("switches", s, "links")), at(("switches", s, "os"), switch.os))
-            yield Finding(what, where, "remove links.")
+            yield Finding(
+                what, places(spec, f"switches.{s}.links", f"switches.{s}.os"), "remove links."
+            )
     for port in list_all_ports(spec):
         said = port.switch.link_of(port.name)
         if said != LinkSettings():
@@ -229,54 +208,42 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
 
 
 def _port(port: PlacedPort, said: LinkSettings) -> Findings:
-    switch, form = port.switch, system_of(port.switch.os).links
-    title = driver_of(switch.os).title
+    system, title = system_of(port.switch.os), driver_of(port.switch.os).title
+    form, release = system.links, system.parse_release(port.switch.release)
     keys = [key for key, value in said if value is not None]
+    named = " and ".join(keys)
     if isinstance(form, str):
-        what = f"{' and '.join(keys)} of port {port.name} cannot be set on {title}: {form}."
-        fix = f"remove {' and '.join(keys)}, and set it with the switch's commands."
+        what = f"{named} of port {port.name} cannot be set on {title}: {form}."
+        fix = f"remove {named}, and set it with the switch's commands."
         yield Finding(what, _where(port, *keys), fix)
         return
     if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
-        what = (
-            f"{title} writes autoneg together with the speed, but port {port.name} sets no speed."
-        )
+        what = f"{title} writes autoneg together with the speed, but port {port.name} sets no "
         fix = "add speed_gbit_s, or remove autoneg."
-        yield Finding(what, _where(port, "autoneg"), fix)
-    yield from _release(port, form, keys)
+        yield Finding(f"{what}speed.", _where(port, "autoneg"), fix)
+    # `switch-release` reports a release that is too old for everything.
+    if release < form.since and form.since > system.min_release:
+        first = system.show_release(form.since)
+        what = f"{port.switch.release} cannot set {named} of port {port.name}: {first} can."
+        yield Finding(what, _where(port, *keys), f"upgrade the switch, or remove {named}.")
     yield from _speed(port, said)
-
-
-def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
-    system, switch = system_of(port.switch.os), port.switch
-    if system.parse_release(switch.release) >= max(form.since, system.min_release):
-        return
-    if form.since <= system.min_release:
-        return  # only `switch-release` reports that
-    first = system.show_release(form.since)
-    what = f"{switch.release} cannot set {' and '.join(keys)} of port {port.name}: {first} can."
-    yield Finding(what, _where(port, *keys), f"upgrade the switch, or remove {' and '.join(keys)}.")
 
 
 def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     """Report a speed that the port lacks; else error correction that the speed excludes."""
-    known = speeds_of(port.switch, port.name)
-    splits = splits_of(port.switch).values()
-    model, split = port.switch.hardware, any(port.name in each.parts for each in splits)
+    known, model = speeds_of(port.switch, port.name), port.switch.hardware
+    split = any(port.name in each.parts for each in splits_of(port.switch).values())
     if not known or model is None:
         return  # `switch-model` and `port-capability` name the cause
-    what = "its part" if split else f"a port of {model.described}"
-    if said.speed_gbit_s is not None and said.speed_gbit_s not in known:
-        lanes = " on known lanes" if splits_by_speed(system_of(port.switch.os)) else ""
-        yield Finding(
-            f"{port} is set to {said.speed_gbit_s} Gbit/s, but {what} has {_listed(known)}{lanes}.",
-            _where(port, "speed_gbit_s"),
-            f"set speed_gbit_s to {_listed(known, 'or')}, or remove it.",
-        )
-        return
     speed = said.speed_gbit_s or max(known)
     able = fecs_of(speed, known.get(speed))
-    if said.fec is not None and said.fec not in able:
+    if said.speed_gbit_s is not None and said.speed_gbit_s not in known:
+        has = "its part" if split else f"a port of {model.described}"
+        lanes = " on known lanes" if splits_by_speed(system_of(port.switch.os)) else ""
+        what = f"{port} is set to {speed} Gbit/s, but {has} has {_listed(known)}{lanes}."
+        fix = f"set speed_gbit_s to {_listed(known, 'or')}, or remove it."
+        yield Finding(what, _where(port, "speed_gbit_s"), fix)
+    elif said.fec is not None and said.fec not in able:
         where = _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else []))
         fix = f"set fec to {' or '.join(able)}, or remove it."
         yield Finding(f"{port} cannot run at {speed} Gbit/s with fec {said.fec}.", where, fix)

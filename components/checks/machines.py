@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Final
 
 from components.catalogue.cards import CARDS, gpu_vendor, nic_vendor, prefix_vendor, software_vendor
-from components.checks.rows import refuse, rule, unique, values
+from components.checks.rows import also, refuse, rule, unique, values
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics
+from components.checks.topology import PlacedNic, host_blocks, list_cables, list_cards, list_nics
 from components.core.problem import Place, SpecPath
-from components.model.cards import HcaPf, HostQos, ReceiveBuffers, Sriov
+from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host, Nic
+from components.model.hosts import Host
 from components.model.places import vf_guids
 from components.model.worker_kinds import PAIR, worker_kinds
 from components.reading.wording import did_you_mean
@@ -60,11 +61,9 @@ _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 def check_vf_limit(spec: ClusterSpec) -> Findings:
     """No NIC is asked for more VFs than its firmware can give: 127 a port, 126 on BlueField-3."""
     for nic in list_nics(spec):
-        limit = nic.nic.vf_limit
+        limit, model = nic.nic.vf_limit, nic.nic.model
         if limit is not None and nic.nic.vfs > limit:
-            what = (
-                f"{nic} asks for {nic.nic.vfs} VFs, but a {nic.nic.model} port has at most {limit}."
-            )
+            what = f"{nic} asks for {nic.nic.vfs} VFs, but a {model} port has at most {limit}."
             yield Finding(what, (nic.at("vfs"),), f"set vfs to {limit} or less; 8 is usual.")
 
 
@@ -87,25 +86,20 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
     A second slot of a host with the same number is a warning: the card can have two connectors
     (Socket Direct).
     """
-    first: dict[str, tuple[int, str, Place]] = {}
-    for h, host in enumerate(spec.hosts):
-        cards: list[tuple[SpecPath, Nic | HcaPf]] = [
-            (("nics", n), nic) for n, nic in enumerate(host.nics)
-        ]
-        cards += [(("hca_sriov", p), pf) for p, pf in enumerate(host.hca_sriov)]
-        for place, card in cards:
-            if card.serial is None:
-                continue
-            slot, own = card.pci.partition(".")[0], at(("hosts", h, *place, "serial"), card.serial)
-            other_h, other_slot, other = first.setdefault(card.serial, (h, slot, own))
-            if other_h != h:
-                what = f"{spec.hosts[other_h].name} and {host.name} have a card {card.serial}."
-                fix = "correct one: `lspci -vv` on the host shows its own."
-                yield Finding(what, (own, other), fix)
-            elif other_slot != slot:
-                what = f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}."
-                fix = "correct one, unless it is one card with two connectors."
-                yield Finding(what, (own, other), fix, "warning")
+    first: dict[str, tuple[Host, str, Place]] = {}
+    for host, card, path in list_cards(spec):
+        if card.serial is None:
+            continue
+        slot, own = card.pci.partition(".")[0], at((*path, "serial"), card.serial)
+        other_host, other_slot, other = first.setdefault(card.serial, (host, slot, own))
+        if other_host is not host:
+            what = f"{other_host.name} and {host.name} have a card {card.serial}."
+            fix = "correct one: `lspci -vv` on the host shows its own."
+            yield Finding(what, (own, other), fix)
+        elif other_slot != slot:
+            what = f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}."
+            fix = "correct one, unless it is one card with two connectors."
+            yield Finding(what, (own, other), fix, "warning")
 
 
 def check_bonded_rail(spec: ClusterSpec) -> Findings:
@@ -156,29 +150,21 @@ def check_rail_speed(spec: ClusterSpec) -> Findings:
     workers that differ on purpose into a group of `host_groups`.
     """
     for words, members in _alike(spec):
-        rails: dict[str, list[PlacedNic]] = {}
-        for h, host in members:
-            for n, nic in enumerate(host.nics):
-                placed = PlacedNic(host, nic, ("hosts", h, "nics", n))
-                if not nic.is_too_fast:  # `nic-speed` reports it
-                    rails.setdefault(nic.rail, []).append(placed)
+        hosts, rails = {h for h, _ in members}, dict[str, list[PlacedNic]]()
+        for nic in list_nics(spec):
+            if nic.path[1] in hosts and not nic.nic.is_too_fast:  # `nic-speed` reports those
+                rails.setdefault(nic.nic.rail, []).append(nic)
         for rail, nics in rails.items():
-            yield from _speeds(words, rail, nics)
-
-
-def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
-    # If two speeds are equally frequent, the first one in the file is the usual one.
-    usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
-    other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
-    for nic in nics:
-        if nic.nic.speed_gbit_s == usual:
-            continue
-        yield Finding(
-            f"{nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s on {rail}, other {words} {usual}.",
-            (nic.at("speed_gbit_s"), at((*other.path, "speed_gbit_s"), usual)),
-            _apart("correct the speed"),
-            "warning",
-        )
+            # If two speeds are equally frequent, the first one in the file is the usual one.
+            usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
+            other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
+            for nic in (nic for nic in nics if nic.nic.speed_gbit_s != usual):
+                speed, where = (
+                    nic.nic.speed_gbit_s,
+                    (nic.at("speed_gbit_s"), other.at("speed_gbit_s")),
+                )
+                what = f"{nic.host.name} has {speed} Gbit/s on {rail}, other {words} {usual}."
+                yield Finding(what, where, _apart("correct the speed"), "warning")
 
 
 def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
@@ -214,20 +200,12 @@ def check_gpu_job(spec: ClusterSpec) -> Findings:
     lost = any(nic.rail not in rails or nic.is_too_fast for nic in nics)
     if lost or any(next(cause(spec), None) for cause in causes):
         return  # another rule reports this mistake
-    places = tuple(
-        at(("hosts", h, "gpus"), host.gpus)
-        for h, host in enumerate(spec.hosts)
-        if host.role == "worker"
-    )
-    lone = any(kind.gpus for kind in kinds)
-    yield Finding(
-        "no two workers have the same GPUs, rails and speeds, so no NCCL job crosses hosts."
-        if lone
-        else "no worker has GPUs, so no NCCL job can run.",
-        places,
-        "make two workers alike, or waive the rule: acceptance then proves only rails.",
-        "warning",
-    )
+    what = "no worker has GPUs, so no NCCL job can run."
+    if any(kind.gpus for kind in kinds):
+        what = "no two workers have the same GPUs, rails and speeds, so no NCCL job crosses hosts."
+    workers = (h for h, host in enumerate(spec.hosts) if host.role == "worker")
+    fix = "make two workers alike, or waive the rule: acceptance then proves only rails."
+    yield Finding(what, places(spec, *(f"hosts.{h}.gpus" for h in workers)), fix, "warning")
 
 
 def check_host_role(spec: ClusterSpec) -> Findings:
@@ -280,21 +258,19 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         if _pods_have_vfs(spec) and nic.host.role == "worker":
             continue  # `vf-count`, `vf-owner` and `vf-driver` report it
-        mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic}"
-        mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
         if nic.nic.vfs == 0:
-            keys = [
+            sriov = [
                 key for key in (*_CARRIED, "autoprobe") if getattr(nic.nic.sriov, key) is not None
             ]
-            places = {key: nic.at("sriov", key) for key in keys}
-            places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
-            for key, place in places.items():
+            set_places = {key: nic.at("sriov", key) for key in sriov}
+            set_places |= {"vf_mtu_bytes": nic.at("vf_mtu_bytes")} if nic.nic.vf_mtu_bytes else {}
+            for key, place in set_places.items():
                 fix = f"set vfs to their number, or remove {key}."
-                yield Finding(f"{name} sets {key}, but has no VFs.", (place, nic.at("vfs")), fix)
-        elif mtu_bytes and nic.nic.sriov.autoprobe is False:
-            what = f"{name} sets vf_mtu_bytes, but its VFs have no driver (autoprobe is false)."
+                yield Finding(f"{nic} sets {key}, but has no VFs.", (place, nic.at("vfs")), fix)
+        elif nic.nic.vf_mtu_bytes and nic.nic.sriov.autoprobe is False:
+            what = f"{nic} sets vf_mtu_bytes, but its VFs have no driver (autoprobe is false)."
             fix = "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe."
-            yield Finding(what, (mtu_place, nic.at("sriov", "autoprobe")), fix)
+            yield Finding(what, (nic.at("vf_mtu_bytes"), nic.at("sriov", "autoprobe")), fix)
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
@@ -327,7 +303,6 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
     If the card sends untagged frames in addition to those of its VFs, use an access port, and leave
     the VFs untagged.
     """
-    on_the_card = spec.pod_network.mode == "rdma_shared" or spec.containers is not None
     for nic in list_nics(spec):
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
@@ -335,16 +310,13 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
             on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
             fix = f"set vlan to {rail.vlan}, or remove it if the port is untagged."
             yield Finding(what, (nic.at("sriov", "vlan"), on_rail), fix)
-    for cable in list_cables(spec):
-        vlan, port = cable.nic.nic.sriov.vlan, cable.port
-        if vlan and port.port.mode == "access":
-            yield Finding(
-                f"{port} is an access port, and drops the tagged frames of {cable.nic}'s VFs.",
-                (cable.nic.at("sriov", "vlan"), port.at("mode")),
-                "remove vlan: the port also puts untagged frames into the rail's VLAN."
-                if on_the_card
-                else "remove vlan, or set the port's mode to trunk.",
-            )
+    fix = "remove vlan, or set the port's mode to trunk."
+    if spec.pod_network.mode == "rdma_shared" or spec.containers is not None:
+        fix = "remove vlan: the port also puts untagged frames into the rail's VLAN."
+    for nic, port in ((cable.nic, cable.port) for cable in list_cables(spec)):
+        if nic.nic.sriov.vlan and port.port.mode == "access":
+            what = f"{port} is an access port, and drops the tagged frames of {nic}'s VFs."
+            yield Finding(what, (nic.at("sriov", "vlan"), port.at("mode")), fix)
 
 
 def check_eswitch_mode(spec: ClusterSpec) -> Findings:
@@ -401,16 +373,12 @@ def _ib_ports(spec: ClusterSpec) -> Findings:
             what = f"{host.name} has {host.hcas} HCAs, but VFs on {len(host.hca_sriov)} ports."
             fix = "describe Ethernet ports under nics, or correct hcas."
             yield Finding(what, (at(path), at(("hosts", h, "hcas"), host.hcas)), fix)
-        for n, nic in enumerate(host.nics):
-            for p, pf in enumerate(host.hca_sriov):
-                if nic.pci == pf.pci:
-                    what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
-                    where = (
-                        at((*path, p, "pci"), pf.pci),
-                        at(("hosts", h, "nics", n, "pci"), pf.pci),
-                    )
-                    fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
-                    yield Finding(what, where, fix)
+        for (n, nic), (p, pf) in product(enumerate(host.nics), enumerate(host.hca_sriov)):
+            if nic.pci == pf.pci:
+                what = f"{pf.pci} of {host.name} is a NIC on a rail and an InfiniBand port."
+                where = places(spec, f"hosts.{h}.hca_sriov.{p}.pci", f"hosts.{h}.nics.{n}.pci")
+                fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
+                yield Finding(what, where, fix)
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Findings:
@@ -418,60 +386,27 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
 
     A priority whose buffer has 0 bytes loses each of its packets.
     """
+    lossless = spec.rdma.priority
     for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
         buffers, path = qos.buffers, (*qos_path, "buffers")
         if buffers is None:
             continue
-        yield from _shared_buffer(spec, path, buffers)
+        # PFC pauses one priority, and others that fill its buffer continue.
+        number, place = buffers.priorities[lossless], (*path, "priorities")
+        others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
+        if spec.rdma.host_pfc and others:
+            what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
+            where = (at((*place, lossless), number), at((*place, others[0]), number))
+            yield Finding(what, where, f"give priority {lossless} a separate buffer.")
         for priority, number in enumerate(buffers.priorities):
             if buffers.size_bytes[number] == 0:
                 what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
-                where = (
-                    at((*path, "priorities", priority), number),
-                    at((*path, "size_bytes", number), 0),
-                )
+                where = (at((*place, priority), number), at((*path, "size_bytes", number), 0))
                 fix = "give the buffer a size or the priority another buffer, or remove buffers."
                 yield Finding(what, where, fix)
 
 
-def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Findings:
-    """Report a shared buffer: PFC pauses one priority, and others that fill the buffer continue."""
-    lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
-    others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
-    if spec.rdma.host_pfc and others:
-        place = (*path, "priorities")
-        what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
-        fix = f"give priority {lossless} a separate buffer."
-        yield Finding(what, (at((*place, lossless), number), at((*place, others[0]), number)), fix)
-
-
 _ONE_NIC: Final = "each NIC is one PCI function with one network device on one rail."
-
-
-def _same_netdevs(spec: ClusterSpec) -> Findings:
-    """Compare written network devices; an omitted one follows from the PCI address."""
-    first: dict[tuple[str, str], PlacedNic] = {}
-    for nic in list_nics(spec):
-        if "netdev" in nic.nic.model_fields_set:
-            other = first.setdefault((f"{nic.path[1]}", nic.nic.netdev), nic)
-            if other is not nic:
-                what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
-                yield Finding(what, (nic.at("netdev"), other.at("netdev")), _ONE_NIC)
-
-
-def _of_other_vendors(spec: ClusterSpec) -> Findings:
-    for keys, vendor_of, what, why in _VENDORS:
-        for each in values(spec, keys):
-            if vendor := vendor_of(each.value):
-                fix = "leave these parts to another tool, or name NVIDIA's."
-                yield Finding(f"{what.format(each.value)} of {vendor}: {why}.", (each.place,), fix)
-    for name in ("gpu", "network", "gpu_device_plugin"):
-        operator = getattr(spec.operators, name)
-        vendor = operator and software_vendor(f"{operator.chart.repo or ''}/{operator.chart.chart}")
-        if vendor:
-            what = f"operators.{name} names a chart of {vendor}: Railyard sets NVIDIA's values."
-            fix = "leave these parts to another tool, or name NVIDIA's."
-            yield Finding(what, places(spec, f"operators.{name}.chart.chart"), fix)
 
 
 _VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] = (
@@ -486,17 +421,44 @@ _VENDORS: Final[tuple[tuple[str, Callable[[str], str | None], str, str], ...]] =
     ),
 )
 
+
+@also(
+    unique(
+        "hosts.*.nics.*.pci hosts.*.nics.*.rail",
+        _ONE_NIC,
+        by=lambda each: (each.path[:2], each.key, each.value),
+    )
+)
+def check_duplicate_nic(spec: ClusterSpec) -> Findings:
+    """On one host, each NIC has its own PCI address, network device and rail."""
+    first: dict[tuple[str, str], PlacedNic] = {}
+    for nic in list_nics(spec):
+        if "netdev" in nic.nic.model_fields_set:  # an omitted one follows from the PCI address
+            other = first.setdefault((f"{nic.path[1]}", nic.nic.netdev), nic)
+            if other is not nic:
+                what = f"two NICs of {nic.host.name} have the same netdev: {nic.nic.netdev}."
+                yield Finding(what, (nic.at("netdev"), other.at("netdev")), _ONE_NIC)
+
+
+def check_other_vendor(spec: ClusterSpec) -> Findings:
+    """Cards and GPUs are NVIDIA's, and so is their software.
+
+    mlx5's tools set up cards, and NVIDIA's operators set up GPUs.
+    """
+    fix = "leave these parts to another tool, or name NVIDIA's."
+    for keys, vendor_of, what, why in _VENDORS:
+        for each in values(spec, keys):
+            if vendor := vendor_of(each.value):
+                yield Finding(f"{what.format(each.value)} of {vendor}: {why}.", (each.place,), fix)
+    for name in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, name)
+        vendor = operator and software_vendor(f"{operator.chart.repo or ''}/{operator.chart.chart}")
+        if vendor:
+            what = f"operators.{name} names a chart of {vendor}: Railyard sets NVIDIA's values."
+            yield Finding(what, places(spec, f"operators.{name}.chart.chart"), fix)
+
+
 RULES: Final = (
-    rule(
-        "duplicate-nic",
-        "On one host, each NIC has its own PCI address, network device and rail.",
-        unique(
-            "hosts.*.nics.*.pci hosts.*.nics.*.rail",
-            _ONE_NIC,
-            by=lambda each: (each.path[:2], each.key, each.value),
-        ),
-        _same_netdevs,
-    ),
     rule(
         "device-identity",
         """A machine id belongs to one host, and a serial number to one switch.
@@ -534,13 +496,5 @@ RULES: Final = (
             by=lambda each: (each.path[:2], each.value),
         ),
         _ib_ports,
-    ),
-    rule(
-        "other-vendor",
-        """Cards and GPUs are NVIDIA's, and so is their software.
-
-        mlx5's tools set up cards, and NVIDIA's operators set up GPUs.
-        """,
-        _of_other_vendors,
     ),
 )

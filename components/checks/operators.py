@@ -17,11 +17,19 @@ from components.catalogue.operator_versions import (
     why_unknown,
 )
 from components.checks.addresses import as_ipv4
-from components.checks.rows import requires, rule, unique
+from components.checks.rows import also, requires, unique
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics, list_ports
-from components.core.problem import Place, SpecPath
-from components.model.cards import DriverPackage
+from components.checks.topology import (
+    PlacedNic,
+    PlacedPort,
+    host_blocks,
+    list_cables,
+    list_cards,
+    list_nics,
+    list_ports,
+)
+from components.core.problem import Place
+from components.model.cards import DriverPackage, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.owners import (
@@ -35,8 +43,6 @@ from components.model.owners import needs as needs_part
 from components.model.places import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 
-_NETWORK: SpecPath = ("operators", "network")
-
 
 def check_vf_maker(spec: ClusterSpec) -> Findings:
     """Either the hosts or the SR-IOV network operator make VFs, never both.
@@ -48,56 +54,42 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
     network = spec.operators.network
     if network is None or network.vfs != "operator":
         return
-    owner = at((*_NETWORK, "vfs"), network.vfs)
+    (owner,) = places(spec, "operators.network.vfs")
     if not vfs_by_operator(spec):
         what = f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none."
         fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
-        yield Finding(what, (owner, at(("pod_network", "mode"), spec.pod_network.mode)), fix)
+        yield Finding(what, (owner, *places(spec, "pod_network.mode")), fix)
         return
     yield from _needs_drain(spec, owner, "makes VFs")
     yield from _of_hosts(spec, owner)
-    yield from _slots(spec, owner)
+
+
+def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
+    """Report settings that only the hosts' own steps would make."""
+    rails: dict[str, str] = {}
+    for nic in _worker_nics(spec):
+        for keys in (("vf_mtu_bytes",), ("sriov", "eswitch")):
+            if nic.at(*keys).value is not None:
+                what = f"{nic} sets {keys[-1]}, but the network operator makes its VFs."
+                fix = f"remove {keys[-1]}, or set operators.network.vfs to host."
+                yield Finding(what, (nic.at(*keys), owner), fix)
+        rail = rails.setdefault(nic.nic.pci, nic.nic.rail)
+        if rail != nic.nic.rail:
+            what = f"{nic.nic.pci} is {rail} on one host, but {nic.nic.rail} on {nic.host.name}."
+            fix = "number the rails by slot, or set operators.network.vfs to host."
+            yield Finding(what, (nic.at("rail"), owner), fix)
+    for host, port, path in list_cards(spec):
+        if isinstance(port, HcaPf) and port.guids and host.role == "worker":
+            what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
+            fix = "remove guids, or set operators.network.vfs to host."
+            yield Finding(what, (at((*path, "guids")), owner), fix)
 
 
 def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
     if spec.disruption.reboots == "deny":
         what = f"disruption.reboots is deny, but the operator that {does} drains and reboots hosts."
         fix = "set disruption.reboots to allow, or let the hosts do it, which wait for you."
-        yield Finding(what, (owner, at(("disruption", "reboots"), spec.disruption.reboots)), fix)
-
-
-def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
-    """Report settings that only the hosts' own steps would make."""
-    for nic in list_nics(spec):
-        if nic.host.role != "worker":
-            continue
-        values = {
-            (*nic.path, "vf_mtu_bytes"): nic.nic.vf_mtu_bytes,
-            (*nic.path, "sriov", "eswitch"): nic.nic.sriov.eswitch,
-        }
-        for path, value in values.items():
-            if value is not None:
-                what = f"{nic} sets {path[-1]}, but the network operator makes its VFs."
-                fix = f"remove {path[-1]}, or set operators.network.vfs to host."
-                yield Finding(what, (at(path, value), owner), fix)
-    for h, host in enumerate(spec.hosts):
-        for p, port in enumerate(host.hca_sriov):
-            if port.guids and host.role == "worker":
-                what = f"{host.name} {port.pci} lists GUIDs for VFs, but the operator sets others."
-                fix = "remove guids, or set operators.network.vfs to host."
-                yield Finding(what, (at(("hosts", h, "hca_sriov", p, "guids")), owner), fix)
-
-
-def _slots(spec: ClusterSpec, owner: Place) -> Findings:
-    rails: dict[str, str] = {}
-    for nic in list_nics(spec):
-        if nic.host.role != "worker":
-            continue
-        rail = rails.setdefault(nic.nic.pci, nic.nic.rail)
-        if rail != nic.nic.rail:
-            what = f"{nic.nic.pci} is {rail} on one host, but {nic.nic.rail} on {nic.host.name}."
-            fix = "number the rails by slot, or set operators.network.vfs to host."
-            yield Finding(what, (nic.at("rail"), owner), fix)
+        yield Finding(what, (owner, *places(spec, "disruption.reboots")), fix)
 
 
 def check_firmware_setter(spec: ClusterSpec) -> Findings:
@@ -109,44 +101,38 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
     network = spec.operators.network
     if network is None or network.firmware != "operator" or not firmware_by_operator(spec):
         return
-    owner = at((*_NETWORK, "firmware"), network.firmware)
+    (owner,) = places(spec, "operators.network.firmware")
     yield from _needs_drain(spec, owner, "sets firmware")
-    for h, host in enumerate(spec.hosts):
-        asked = spec.settings_of(host).firmware
-        if host.role != "worker" or not (host.nics or host.hca_sriov):
-            continue
-        if not asked.manage:
-            what = (
-                f"the operator sets the firmware of {host.name}, but the file asks for no setting."
-            )
+    for host in spec.workers:
+        if not spec.settings_of(host).firmware.manage and (host.nics or host.hca_sriov):
+            what = f"the operator sets the firmware of {host.name}, but the file asks for no "
             fix = "set firmware.manage, or operators.network.firmware to host."
-            yield Finding(what, (owner, at(("host_defaults", "firmware"))), fix)
-            continue
-        yield from _cards(spec, h, owner)
+            where = (owner, *places(spec, "host_defaults.firmware"))
+            yield Finding(f"{what}setting.", where, fix)
+    yield from _cards(spec, owner)
 
 
-def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
+def _cards(spec: ClusterSpec, owner: Place) -> Findings:
     from components.hosts.software import offered_vfs  # noqa: PLC0415 - slow, and rarely needed
 
-    host = spec.hosts[h]
-    asked = spec.settings_of(host).firmware
-    for p, port in enumerate(host.hca_sriov):
-        what = f"{host.name} {port.pci} (hca_sriov) lacks a model, which a template needs."
-        fix = "set operators.network.firmware to host."
-        yield Finding(what, (at(("hosts", h, "hca_sriov", p, "pci"), port.pci), owner), fix)
-    for n, nic in enumerate(host.nics):
-        path: SpecPath = ("hosts", h, "nics", n)
-        if nic.pf_device is None:
-            what = (
-                f"a template needs the PCI device id of a {nic.model}, which Railyard does not "
-                "know."
-            )
-            fix = "write pci_id under nic_models, or set operators.network.firmware to host."
-            yield Finding(what, (at((*path, "model"), nic.model), owner), fix)
-        if not offered_vfs(asked, host, nic):
-            what = f"{host.name} {nic.netdev} needs no VFs, so a template would switch SR-IOV off."
-            fix = "write firmware.num_of_vfs, or set operators.network.firmware to host."
-            yield Finding(what, (at((*path, "vfs"), nic.vfs), owner), fix)
+    by_host = "set operators.network.firmware to host."
+    for host, card, path in list_cards(spec):
+        asked = spec.settings_of(host).firmware
+        if host.role != "worker" or not asked.manage:
+            continue
+        if isinstance(card, HcaPf):
+            what = f"{host.name} {card.pci} (hca_sriov) lacks a model, which a template needs."
+            yield Finding(what, (at((*path, "pci"), card.pci), owner), by_host)
+            continue
+        if card.pf_device is None:
+            what = f"a template needs the PCI device id of a {card.model}, "
+            what += "which Railyard does not know."
+            fix = f"write pci_id under nic_models, or {by_host}"
+            yield Finding(what, (at((*path, "model"), card.model), owner), fix)
+        if not offered_vfs(asked, host, card):
+            what = f"{host.name} {card.netdev} needs no VFs, so a template would switch SR-IOV off."
+            fix = f"write firmware.num_of_vfs, or {by_host}"
+            yield Finding(what, (at((*path, "vfs"), card.vfs), owner), fix)
 
 
 _BY_KEY: Final[Mapping[Part, str]] = {
@@ -155,6 +141,9 @@ _BY_KEY: Final[Mapping[Part, str]] = {
     "gpu_device_plugin": "gpu_device_plugin",
 }
 """Part to the key of `operators` that installs it."""
+_UNASKED: Final[Mapping[Part, str]] = {
+    "trainer": "write theirs if the cluster has it, or none: Railyard installs no Trainer."
+}
 
 
 def check_cluster_part(spec: ClusterSpec) -> Findings:
@@ -164,16 +153,16 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
     installs cannot be `theirs`.
     """
     for part in PARTS:
-        owner = written_owner(spec, part)
-        title = TABLE[part].title
+        owner, title = written_owner(spec, part), TABLE[part].title
         place = at(("kubernetes", "components", part), owner)
         if owner == "none" and needs_part(spec, part):
-            where = (place, *_asking(spec, part))
             fix = "write theirs if the cluster has it, or ours."
+            where = (place, *_asking(spec, part))
             yield Finding(f"{title} is none, but the site needs it.", where, fix)
         elif owner == "ours" and not needs_part(spec, part):
-            what = f"{title} is ours, but this file does not need it."
-            yield Finding(what, (place,), _fix_of_unasked(part))
+            fix = f"add operators.{_BY_KEY.get(part)}, or write theirs or none."
+            fix = fix if part in _BY_KEY else _UNASKED.get(part, "remove the line, or write none.")
+            yield Finding(f"{title} is ours, but this file does not need it.", (place,), fix)
         elif owner == "theirs" and part in _BY_KEY and needs_part(spec, part):
             what = f"{title} is theirs, but operators.{_BY_KEY[part]} installs another."
             fix = f"remove operators.{_BY_KEY[part]}, or write ours."
@@ -190,54 +179,14 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
 
 
 def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
-    if part in _BY_KEY:
-        path: SpecPath = ("operators", _BY_KEY[part], "chart", "version")
-        return (at(path, getattr(spec.operators, _BY_KEY[part]).chart.version),)
-    if part == "mpi_operator":
-        return (at(("jobs", "mpi_operator"), spec.jobs.mpi_operator),)
-    return (at(("pod_network", "mode"), spec.pod_network.mode),)
-
-
-def _fix_of_unasked(part: Part) -> str:
-    if part in _BY_KEY:
-        return f"add operators.{_BY_KEY[part]}, or write theirs or none."
-    if part == "trainer":
-        return "write theirs if the cluster has it, or none: Railyard installs no Trainer."
-    return "remove the line, or write none."
+    key = "jobs.mpi_operator" if part == "mpi_operator" else "pod_network.mode"
+    return places(spec, f"operators.{_BY_KEY[part]}.chart.version" if part in _BY_KEY else key)
 
 
 def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[PlacedNic]:
     for nic in list_nics(spec):
         if nic.host.role == "worker" and (rail is None or nic.nic.rail == rail.name):
             yield nic
-
-
-def _shared_devices(spec: ClusterSpec) -> Findings:
-    network = spec.pod_network
-    if network.mode != "rdma_shared":
-        return
-    path: SpecPath = ("pod_network", "shared_devices")
-    if not network.shared_devices:
-        what = "the shared plugin publishes nothing, because shared_devices is empty."
-        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
-        yield Finding(what, (at(path),), fix)
-    for d, device in enumerate(network.shared_devices):
-        if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
-            what = f"{device.resource} lacks a selector, so the plugin does not start."
-            fix = "add vendors, device_ids, interfaces or link_types."
-            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
-            continue
-        without = [
-            host.name
-            for host in spec.workers
-            if host.nics and not any(takes_nic(device, nic) for nic in host.nics)
-        ]
-        if without:
-            what = (
-                f"{device.resource} selects no card of {', '.join(without)}: no pod gets it there."
-            )
-            fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
-            yield Finding(what, (at((*path, d, "resource"), device.resource),), fix)
 
 
 def check_rail_resource(spec: ClusterSpec) -> Findings:
@@ -264,24 +213,53 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
                 yield Finding(what, (place, nic.at("model")), fix)
 
 
+@also(
+    unique(
+        "pod_network.shared_devices.*.resource",
+        "give each entry a different name.",
+        "two shared devices have the resource {value}.",
+        when=lambda spec: spec.pod_network.mode == "rdma_shared",
+    )
+)
+def check_shared_devices(spec: ClusterSpec) -> Findings:
+    """Each shared resource has a unique name and selects a card on every worker with cards.
+
+    The plugin refuses an entry without selectors. Pods wait for ever for a resource without cards.
+    """
+    network = spec.pod_network
+    if network.mode != "rdma_shared":
+        return
+    if not network.shared_devices:
+        what = "the shared plugin publishes nothing, because shared_devices is empty."
+        fix = "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}."
+        yield Finding(what, places(spec, "pod_network.shared_devices"), fix)
+    for d, device in enumerate(network.shared_devices):
+        hosts = [host for host in spec.workers if host.nics]
+        without = [h.name for h in hosts if not any(takes_nic(device, nic) for nic in h.nics)]
+        if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
+            what = f"{device.resource} lacks a selector, so the plugin does not start."
+            fix = "add vendors, device_ids, interfaces or link_types."
+        elif without:
+            what = f"{device.resource} selects no card of {', '.join(without)}: "
+            what += "no pod gets it there."
+            fix = "correct its selectors; /sys/class/infiniband/*/device/device shows device ids."
+        else:
+            continue
+        yield Finding(what, places(spec, f"pod_network.shared_devices.{d}.resource"), fix)
+
+
 def check_macvlan_master(spec: ClusterSpec) -> Findings:
     """With macvlan, the cards of one rail have the same network device name on all workers.
 
     An attachment names one device for all nodes.
     """
-    if way_of(spec) != "macvlan":
-        return
-    for rail in spec.rails:
+    for rail in spec.rails if way_of(spec) == "macvlan" else ():
         nics = list(_worker_nics(spec, rail))
-        other = next((nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev), None)
-        if other is not None:
-            first = nics[0]
-            yield Finding(
-                f"the card of {rail.name} is {first.nic.netdev} on {first.host.name} and "
-                f"{other.nic.netdev} on {other.host.name}: a macvlan attachment names one device.",
-                (first.at("netdev"), other.at("netdev")),
-                "give them one name (host_defaults.rail_names), or set host_network.",
-            )
+        for other in [nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev][:1]:
+            one, two = (f"{nic.nic.netdev} on {nic.host.name}" for nic in (nics[0], other))
+            what = f"the card of {rail.name} is {one} and {two}: a macvlan attachment names one "
+            fix = "give them one name (host_defaults.rail_names), or set host_network."
+            yield Finding(f"{what}device.", (nics[0].at("netdev"), other.at("netdev")), fix)
 
 
 def check_untagged_port(spec: ClusterSpec) -> Findings:
@@ -290,31 +268,28 @@ def check_untagged_port(spec: ClusterSpec) -> Findings:
     A trunk port would put their untagged frames into another VLAN. If only VFs carry jobs, this is
     a warning.
     """
+    shared = spec.pod_network.mode == "rdma_shared"
     if spec.rdma.transport == "infiniband":
         return
-    if spec.pod_network.mode != "rdma_shared":
-        yield from _addresses_on_trunks(spec)
-        return
-    for port in list_ports(spec):
-        if port.port.mode == "trunk":
-            what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
-            where = (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode))
-            fix = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".'
-            yield Finding(what, where, fix)
-
-
-def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
-    for cable in list_cables(spec):
+    for port in [port for port in list_ports(spec) if port.port.mode == "trunk"] if shared else ():
+        what = f"{port} is a trunk, but pods that share {port.rail} send untagged frames."
+        where = (port.at("mode"), *places(spec, "pod_network.mode"))
+        yield Finding(what, where, f"{_access(port)}.")
+    for cable in list_cables(spec) if not shared else ():
         port, nic = cable.port, cable.nic
         if nic.nic.address is None or port.port.mode != "trunk":
             continue
-        access = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
-        on_card = f"{access}, unless all jobs run on VFs."
-        on_vfs = "remove it: jobs use VFs, whose frames are tagged."
         what = f"{nic} has an address, but {port} is a trunk: untagged frames miss the rail's VLAN."
-        where = (nic.at("address"), port.at("mode"))
-        fix = (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}."
-        yield Finding(what, where, fix, "warning" if nic.nic.vfs else "error")
+        fix, severity = f"{_access(port)}.", "error"
+        if nic.nic.vfs:
+            fix, severity = "remove it: jobs use VFs, whose frames are tagged.", "warning"
+            if spec.containers:
+                fix = f"{_access(port)}, unless all jobs run on VFs."
+        yield Finding(what, (nic.at("address"), port.at("mode")), fix, severity)
+
+
+def _access(port: PlacedPort) -> str:
+    return f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
 
 
 def check_host_device(spec: ClusterSpec) -> Findings:
@@ -323,22 +298,21 @@ def check_host_device(spec: ClusterSpec) -> Findings:
     Of an HCA with VFs the device plugin publishes each VF: a pod that asks for eight devices may
     get all of them from one HCA.
     """
-    mode = spec.pod_network.mode
-    place = at(("pod_network", "mode"), mode)
-    infiniband = mode == "host_device" and spec.rdma.transport == "infiniband"
-    for h, host in enumerate(spec.hosts) if infiniband else ():
+    if spec.pod_network.mode != "host_device":
+        return
+    for h, host in enumerate(spec.hosts) if spec.rdma.transport == "infiniband" else ():
         split = {p: pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
-        if host.role != "worker" or not split:
-            continue
-        published = max(host.hcas - len(split), 0) + sum(split.values())
-        yield Finding(
-            f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes instead: "
-            f"{published} devices, but pods ask for {host.hcas} HCAs.",
-            (place, *(at(("hosts", h, "hca_sriov", p, "vfs"), vfs) for p, vfs in split.items())),
-            "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of each.",
-        )
-    if mode == "host_device" and spec.workers and not hca_count(spec):
-        where = (place, at(("hosts",)))
+        if host.role == "worker" and split:
+            published = max(host.hcas - len(split), 0) + sum(split.values())
+            what = f"{host.name} has VFs on {len(split)} HCAs, which the device plugin publishes "
+            what += f"instead: {published} devices, but pods ask for {host.hcas} HCAs."
+            own = (f"hosts.{h}.hca_sriov.{p}.vfs" for p in split)
+            fix = (
+                "set vfs to 0, or choose sriov with infiniband.rails: a pod then has a VF of each."
+            )
+            yield Finding(what, places(spec, "pod_network.mode", *own), fix)
+    if spec.workers and not hca_count(spec):
+        where = places(spec, "pod_network.mode", "hosts")
         fix = "set hcas of each worker to the number of its InfiniBand adapters."
         yield Finding("the mode is host_device, but the workers lack HCAs.", where, fix)
 
@@ -375,17 +349,15 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
 
     A driver container unloads the host's modules. A cloud's GPU image brings both drivers.
     """
-    operators = spec.operators
-    network, gpu = operators.network, operators.gpu
-    by_operator = network is not None and network.driver == "operator"
+    network, gpu = spec.operators.network, spec.operators.gpu
+    owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
     for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
-        if not by_operator or not driver.is_ofed or spec.cloud is not None:
+        if owners["network"] != "operator" or not driver.is_ofed or spec.cloud is not None:
             continue
         what = f"the hosts' RDMA driver is {driver.shown}, but the network operator loads another."
         owner = places(spec, "operators.network.driver")
         fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
         yield Finding(what, (*owner, at((*path, "kind"), driver.kind)), fix)
-    owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
     for key, owner in owners.items():
         if spec.cloud is not None and owner == "operator":
             what = f"the cloud's image brings the driver, but the {key} operator loads another."
@@ -393,13 +365,7 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
             yield Finding(what, places(spec, f"operators.{key}.driver"), fix)
 
 
-def _plugin_lines(spec: ClusterSpec) -> Findings:
-    yield from known_with(spec, "network", "network operator", NETWORK_OPERATOR, "warning")
-    plugin = ("gpu_device_plugin", "GPU device plugin")
-    yield from known_with(spec, *plugin, GPU_DEVICE_PLUGIN, "warning")
-
-
-def known_with(
+def _known_with(
     spec: ClusterSpec,
     key: str,
     title: str,
@@ -426,9 +392,35 @@ def known_with(
         yield Finding(what, where, fix, "error" if minor < line.lowest else beyond)
 
 
-def _host_cards(spec: ClusterSpec) -> Findings:
-    network, nics = spec.pod_network, [nic for nic in list_nics(spec) if nic.host.role == "worker"]
-    for nic in nics if network.host_network and network.mode == "rdma_shared" else ():
+def check_plugin_version(spec: ClusterSpec) -> Findings:
+    """The release lines of network operator and GPU device plugin are known with this Kubernetes.
+
+    The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
+    line, or a newer Kubernetes, is a warning: no source states that it fails.
+    """
+    yield from _known_with(spec, "network", "network operator", NETWORK_OPERATOR, "warning")
+    plugin = ("gpu_device_plugin", "GPU device plugin")
+    yield from _known_with(spec, *plugin, GPU_DEVICE_PLUGIN, "warning")
+
+
+def check_version_pair(spec: ClusterSpec) -> Findings:
+    """The GPU operator's release line supports the Kubernetes minor.
+
+    The ranges, with their sources, are in components/catalogue/operator_versions.py. A line outside
+    of the catalogue is a warning.
+    """
+    yield from _known_with(spec, "gpu", "GPU operator", GPU_OPERATOR)
+
+
+@also(requires("pod_network.host_network", "pod_network.mode=rdma_shared"))
+def check_host_network(spec: ClusterSpec) -> Findings:
+    """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
+
+    RoCE takes its GID from the card's address.
+    """
+    network = spec.pod_network
+    shares = network.host_network and network.mode == "rdma_shared"
+    for nic in _worker_nics(spec) if shares else ():
         rail = spec.rail(nic.nic.rail)
         part = subnet_of(spec, rail, nic.host) if rail is not None else None
         subnet = part.network if part else rail.subnet if rail else None
@@ -440,55 +432,6 @@ def _host_cards(spec: ClusterSpec) -> Findings:
             what = f"{nic} has {nic.nic.address}, but {rail.name} is {subnet}."
         fix = "give each card an address of its rail's subnet, or remove host_network."
         if nic.host.login == "none":
-            fix = (
-                "write the address that each card has, and waive: {untouched-host: WHY}, "
-                "if the nodes' owner sets it; or remove host_network."
-            )
+            fix = "write the address that each card has, and waive: {untouched-host: WHY}, "
+            fix += "if the nodes' owner sets it; or remove host_network."
         yield Finding(what, (*places(spec, "pod_network.host_network"), nic.at("netdev")), fix)
-
-
-RULES: Final = (
-    rule(
-        "plugin-version",
-        """The release lines of network operator and GPU device plugin are known with this
-        Kubernetes.
-
-        The ranges, with their sources, are in components/catalogue/operator_versions.py. An unknown
-        line, or a newer Kubernetes, is a warning: no source states that it fails.
-        """,
-        _plugin_lines,
-    ),
-    rule(
-        "version-pair",
-        """The GPU operator's release line supports the Kubernetes minor.
-
-        The ranges, with their sources, are in components/catalogue/operator_versions.py. A line
-        outside of the catalogue is a warning.
-        """,
-        lambda spec: known_with(spec, "gpu", "GPU operator", GPU_OPERATOR),
-    ),
-    rule(
-        "host-network",
-        """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
-
-        RoCE takes its GID from the card's address.
-        """,
-        requires("pod_network.host_network", "pod_network.mode=rdma_shared"),
-        _host_cards,
-    ),
-    rule(
-        "shared-devices",
-        """Each shared resource has a unique name and selects a card on every worker with cards.
-
-        The plugin refuses an entry without selectors. Pods wait for ever for a resource without
-        cards.
-        """,
-        unique(
-            "pod_network.shared_devices.*.resource",
-            "give each entry a different name.",
-            "two shared devices have the resource {value}.",
-            when=lambda spec: spec.pod_network.mode == "rdma_shared",
-        ),
-        _shared_devices,
-    ),
-)

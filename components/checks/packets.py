@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Final
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
 
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
@@ -24,23 +23,18 @@ from components.model.cluster import ClusterSpec
 from components.model.units import FULL_RDMA_NEEDS_BYTES, LARGEST_RDMA_MTU, rdma_mtu
 
 
-@dataclass(frozen=True, slots=True)
-class _Hop:
+class _Hop(NamedTuple):
     name: str
     mtu_bytes: int
-    path: SpecPath
-
-    @property
-    def place(self) -> Place:
-        return at(self.path, self.mtu_bytes)
+    place: Place
 
 
 def _hop(
     spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
 ) -> _Hop:
-    if own is None:
-        return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
-    return _Hop(name, own, path)
+    site: int = getattr(spec.rdma, site_key)
+    place = at(("rdma", site_key), site) if own is None else at(path, own)
+    return _Hop(name, own or site, place)
 
 
 def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
@@ -49,8 +43,8 @@ def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
 
 def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
     if nic.nic.vf_mtu_bytes is None:
-        return replace(_pf(spec, nic), name="VF")
-    return _Hop("VF", nic.nic.vf_mtu_bytes, (*nic.path, "vf_mtu_bytes"))
+        return _pf(spec, nic)._replace(name="VF")
+    return _Hop("VF", nic.nic.vf_mtu_bytes, nic.at("vf_mtu_bytes"))
 
 
 def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
@@ -65,32 +59,19 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     retries.
     """
     pod = _hop(spec, "pod", spec.pod_network.mtu_bytes, ("pod_network", "mtu_bytes"))
-    for nic in list_nics(spec):
-        yield from _compare(pod, _vf(spec, nic), _pf(spec, nic))
-    for cable in list_cables(spec):
-        yield from _compare(_pf(spec, cable.nic), _port(spec, cable.port))
-
-
-def _compare(*chain: _Hop) -> Findings:
-    for inner, outer in pairwise(chain):
-        if inner.mtu_bytes > outer.mtu_bytes:
-            yield Finding(
-                f"the {inner.name} MTU {inner.mtu_bytes} exceeds the {outer.name} MTU "
-                f"{outer.mtu_bytes}.",
-                (inner.place, outer.place),
-                f"raise the {outer.name} MTU to {inner.mtu_bytes}, or lower the {inner.name} MTU.",
-            )
+    chains: list[tuple[_Hop, ...]] = [
+        (pod, _vf(spec, nic), _pf(spec, nic)) for nic in list_nics(spec)
+    ]
+    chains += [(_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec)]
+    for (inner, least, near), (outer, most, far) in chain.from_iterable(map(pairwise, chains)):
+        if least > most:
+            what = f"the {inner} MTU {least} exceeds the {outer} MTU {most}."
+            fix = f"raise the {outer} MTU to {least}, or lower the {inner} MTU."
+            yield Finding(what, (near, far), fix)
 
 
 _IPV6_BYTES: Final = 1280
 """Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
-
-
-def _largest(spec: ClusterSpec) -> _Hop:
-    """Return the PF with the largest MTU that its port takes; `mtu-chain` reports others."""
-    cards = ((_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec))
-    fit = (pf for pf, port in cards if pf.mtu_bytes <= port.mtu_bytes)
-    return max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))
 
 
 def check_link_mtu(spec: ClusterSpec) -> Findings:
@@ -99,9 +80,11 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     A smaller MTU silently drops the large packets of every rail that crosses the link.
     """
     numbered = link_addresses(spec)
-    plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
-    reports_site = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
-    card = _largest(spec)
+    cards = [(_pf(spec, each.nic), _port(spec, each.port), each) for each in list_cables(spec)]
+    site = [pf for pf, _, cable in cards if cable.port.port.mtu_bytes is None]
+    reports_site = any(pf.mtu_bytes > spec.rdma.port_mtu_bytes for pf in site)
+    fit = (pf for pf, port, _ in cards if pf.mtu_bytes <= port.mtu_bytes)
+    card = max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))
     for port in list_link_ports(spec):
         if reports_site and port.port.mtu_bytes is None:
             continue  # `mtu-chain` reports `rdma.port_mtu_bytes`
@@ -138,11 +121,9 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
     first: dict[str, _Hop] = {}
     for nic in list_nics(spec):
         vf = _vf(spec, nic)
-        other = first.setdefault(nic.nic.rail, vf)
-        if other.mtu_bytes != vf.mtu_bytes:
-            what = (
-                f"VFs of {nic} have MTU {vf.mtu_bytes}, but others of the rail {other.mtu_bytes}."
-            )
+        other, mtu = first.setdefault(nic.nic.rail, vf), vf.mtu_bytes
+        if other.mtu_bytes != mtu:
+            what = f"VFs of {nic} have MTU {mtu}, but others of the rail {other.mtu_bytes}."
             fix = f"give all NICs of {nic.nic.rail} the same MTU."
             yield Finding(what, (vf.place, other.place), fix)
 
@@ -157,17 +138,16 @@ def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
     if actual is None:
         return
-    dscp, codepoint = actual >> 2, actual & _ECN_BITS
-    if dscp == spec.rdma.dscp and codepoint in _ECN_CAPABLE:
-        return
-    reason = f"it is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
-    what = f"traffic class {actual} is wrong: {reason}; every hop expects {wanted}."
-    fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
-    yield Finding(what, places(spec, "jobs.nccl_ib_tc", "rdma.dscp"), fix)
+    dscp, reason = actual >> 2, _NOT_CAPABLE.get(actual & _ECN_BITS)
+    if dscp != spec.rdma.dscp:
+        reason = f"it is DSCP {dscp}"
+    if reason is not None:
+        what = f"traffic class {actual} is wrong: {reason}; every hop expects {wanted}."
+        fix = f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}."
+        yield Finding(what, places(spec, "jobs.nccl_ib_tc", "rdma.dscp"), fix)
 
 
 _ECN_BITS: Final = 0b11
-_ECN_CAPABLE: Final = frozenset({0b01, 0b10})
 _NOT_CAPABLE: Final = {
     0b00: "switches do not mark its ECN bits `00`",
     0b11: "its ECN bits `11` count as marked",
@@ -194,38 +174,29 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
 
     Equal or swapped thresholds mark everything or nothing.
     """
-    yield from _common_thresholds(spec)
-    for speed, marking in spec.rdma.ecn_by_speed.items():
-        low, high = marking.min_kib, marking.max_kib
-        if low >= high:
-            path = ("rdma", "ecn_by_speed", str(speed))
-            yield Finding(
-                f"at {speed} Gbit/s min_kib {low} is not below max_kib {high}.",
-                (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
-                "make min_kib the smaller one.",
-            )
-    for port in list_all_ports(spec):
-        own = port_marking(spec.rdma, port.switch.os, port.port, 0)
-        low, high = own.min_kib, own.max_kib
-        if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
-            key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
-            what = f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB."
-            where = (at((*port.path, key), low if key == "ecn_min_kib" else high),)
-            yield Finding(what, where, "give the port both thresholds, the smaller one first.")
-
-
-def _common_thresholds(spec: ClusterSpec) -> Findings:
-    """Check the thresholds for all speeds, with recommended values for omitted ones."""
     rdma = spec.rdma
     said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
-    places = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
-    for os in dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if places else ():
-        marking = marking_of(rdma, os)
-        if marking.min_kib >= marking.max_kib:
-            what = f"ECN marking begins at {marking.min_kib} KiB, not below {marking.max_kib} KiB."
-            fix = "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports."
-            yield Finding(what, places, fix)
-            return
+    where = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
+    oses = dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if where else ()
+    common = (marking_of(rdma, os) for os in oses)  # recommended values for omitted ones
+    for each in [each for each in common if each.min_kib >= each.max_kib][:1]:
+        what = f"ECN marking begins at {each.min_kib} KiB, not below {each.max_kib} KiB."
+        fix = "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports."
+        yield Finding(what, where, fix)
+    for speed, each in rdma.ecn_by_speed.items():
+        low, high, path = each.min_kib, each.max_kib, ("rdma", "ecn_by_speed", str(speed))
+        if low >= high:
+            what = f"at {speed} Gbit/s min_kib {low} is not below max_kib {high}."
+            where = (at((*path, "min_kib"), low), at((*path, "max_kib"), high))
+            yield Finding(what, where, "make min_kib the smaller one.")
+    for port in list_all_ports(spec):
+        own = port_marking(rdma, port.switch.os, port.port, 0)
+        low, high = own.min_kib, own.max_kib
+        key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
+        if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
+            what = f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB."
+            fix = "give the port both thresholds, the smaller one first."
+            yield Finding(what, (port.at(key),), fix)
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Findings:
@@ -236,15 +207,15 @@ def check_pfc_priority(spec: ClusterSpec) -> Findings:
     only priority 3.
     """
     rdma = spec.rdma
-    if rdma.host_pfc and rdma.priority in {0, 7}:
+    bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
+    if rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         what = f"PFC on priority {rdma.priority} (DSCP {rdma.dscp}) would pause {content}."
-        fix = "use DSCP 26, which is priority 3, or mode lossy_ecn."
-        yield Finding(what, places(spec, "rdma.dscp", "rdma.mode"), fix)
-        return
-    bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
-    if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
+    elif rdma.priority != ONE_SHOT_PRIORITY and bound:
         what = f"{bound[0].name} makes priority {ONE_SHOT_PRIORITY} lossless, not {rdma.priority}."
+    else:
+        return
+    if rdma.host_pfc:
         fix = "use DSCP 26, which is priority 3, or mode lossy_ecn."
         yield Finding(what, places(spec, "rdma.dscp", "rdma.mode"), fix)
 

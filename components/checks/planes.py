@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
@@ -10,7 +11,7 @@ from components.checks.rows import refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.core.judge import needs
 from components.core.plain_text import has_placeholder
-from components.core.problem import SpecPath
+from components.core.problem import Place
 from components.kubernetes.planes.node_files import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -34,25 +35,22 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     balancers need `kubernetes.virtual_address`, which moves between them. See also cloud-balancer
     and kubespray-balancer.
     """
-    balancers = with_role(spec, "balancer")
-    servers = with_role(spec, "control_plane")
-    places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
+    balancers, servers = with_role(spec, "balancer"), with_role(spec, "control_plane")
+    where = _roles(balancers)
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
         what = f"{len(balancers)} hosts are balancers, but agents and users know one address."
         fix = "set kubernetes.virtual_address and keep two balancers, or keep one."
-        yield Finding(what, places, fix)
+        yield Finding(what, where, fix)
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         what = f"the balancer serves {len(servers)} control-plane hosts, so it only adds a machine."
-        yield Finding(what, places, "use three control-plane hosts, or remove the balancer.")
+        yield Finding(what, where, "use three control-plane hosts, or remove the balancer.")
     bare = len(servers) > _PAIR and not balancers and spec.cloud is None
     if bare and spec.kubespray is None:
-        yield Finding(
-            f"{len(servers)} control-plane hosts lack a balancer: only {servers[0][1].name} would "
-            "be known.",
-            tuple(at(("hosts", number, "role"), host.role) for number, host in servers),
-            "give one more host the role balancer, or use one control-plane host.",
-        )
+        what = f"{len(servers)} control-plane hosts lack a balancer: "
+        what += f"only {servers[0][1].name} would be known."
+        fix = "give one more host the role balancer, or use one control-plane host."
+        yield Finding(what, _roles(servers), fix)
 
 
 def check_virtual_address(spec: ClusterSpec) -> Findings:
@@ -64,43 +62,36 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if shared is None:
         return
-    path: SpecPath = ("kubernetes", "virtual_address", "address")
+    place = at(("kubernetes", "virtual_address", "address"), shared.address)
     balancers = with_role(spec, "balancer")
     if spec.cloud is not None:
         what = f"{shared.address} would move between instances, but a cloud does not allow that."
-        fix = "remove virtual_address, and keep one balancer."
-        yield Finding(what, (at(path, shared.address),), fix)
+        yield Finding(what, (place,), "remove virtual_address, and keep one balancer.")
     elif len(balancers) < _PAIR:
         what = (
             f"the virtual address {shared.address} needs two balancers, but has {len(balancers)}."
         )
-        where = (
-            at(path, shared.address),
-            *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
-        )
-        yield Finding(what, where, "give two hosts the role balancer, or remove virtual_address.")
-    taken = [(name, ssh.address, (*place, "address")) for name, ssh, place in each_ssh(spec)]
+        fix = "give two hosts the role balancer, or remove virtual_address."
+        yield Finding(what, (place, *_roles(balancers)), fix)
+    taken = [(name, ssh.address, (*path, "address")) for name, ssh, path in each_ssh(spec)]
     taken += [(host.name, host.address, ("hosts", h)) for h, host in enumerate(spec.hosts)]
-    owner = next((each for each in taken if each[1] == str(shared.address)), None)
-    if owner is not None:
-        what = f"the virtual address {shared.address} is the address of {owner[0]}."
+    for name, address, path in [each for each in taken if each[1] == str(shared.address)][:1]:
+        what = f"the virtual address {shared.address} is the address of {name}."
         fix = "choose a free address in the network of both balancers."
-        yield Finding(what, (at(path, shared.address), at(owner[2], owner[1])), fix)
+        yield Finding(what, (place, at(path, address)), fix)
 
 
 def check_node_name(spec: ClusterSpec) -> Findings:
     """Each node needs a unique name: two nodes with one name would be one."""
     first: dict[str, int] = {}
     for number, host in enumerate(spec.hosts):
-        place = at(("hosts", number, "node_name"), host.node_name)
         other = first.setdefault(host.node, number)
         if {host.node_name, spec.hosts[other].node_name} != {None} and other != number:
             what = f"{spec.hosts[other].name} and {host.name} are both the node {host.node}."
             fix = "correct one of them: `kubectl get nodes` shows the names."
-            yield Finding(what, (place, at(("hosts", other, "name"), spec.hosts[other].name)), fix)
-
-
-_PATH = ("kubernetes", "alignment")
+            yield Finding(
+                what, places(spec, f"hosts.{number}.node_name", f"hosts.{other}.name"), fix
+            )
 
 
 def check_alignment_owner(spec: ClusterSpec) -> Findings:
@@ -113,12 +104,10 @@ def check_alignment_owner(spec: ClusterSpec) -> Findings:
     if isinstance(plane, ExistingPlane) and plane.alignment is not None:
         values = kubelet_fields(plane.alignment).items()
         fields = ", ".join(f"{key}: {value}" for key, value in values)
-        yield Finding(
-            "kubernetes.alignment is set, but the cluster owns its kubelets.",
-            (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
-            f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
-            "each, remove /var/lib/kubelet/cpu_manager_state, and restart its kubelet.",
-        )
+        what = "kubernetes.alignment is set, but the cluster owns its kubelets."
+        fix = f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
+        fix += "each, remove /var/lib/kubelet/cpu_manager_state, and restart its kubelet."
+        yield Finding(what, places(spec, "kubernetes.alignment", "kubernetes.plane"), fix)
 
 
 def check_alignment_numa(spec: ClusterSpec) -> Findings:
@@ -130,18 +119,16 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
     alignment = spec.kubernetes.alignment if spec.kubernetes else None
     if alignment is None or alignment.policy == "best-effort":
         return
+    which, severity = "may refuse", "warning"
+    if alignment.policy == "single-numa-node":
+        which, severity = "refuses", "error"
     for host in spec.workers:
         nodes = sorted({nic.numa for nic in host.nics if nic.numa >= 0})
         if len(nodes) > 1:
-            always = alignment.policy == "single-numa-node"
-            which = "refuses" if always else "may refuse"
-            yield Finding(
-                f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, but "
-                f"alignment.policy {alignment.policy} {which} pods that use all of them.",
-                places(spec, "kubernetes.alignment.policy"),
-                "write policy: best-effort.",
-                "error" if always else "warning",
-            )
+            what = f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, but "
+            what += f"alignment.policy {alignment.policy} {which} pods that use all of them."
+            where = places(spec, "kubernetes.alignment.policy")
+            yield Finding(what, where, "write policy: best-effort.", severity)
             return
 
 
@@ -155,14 +142,14 @@ def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     if alignment is None:
         return
     text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
-    place = at((*_PATH, "reserved_cpus"), text)
+    where = places(spec, "kubernetes.alignment.reserved_cpus")
     if not cpus or list(cpus) != sorted(set(cpus)):
         what = f"reserved_cpus is {text}, but must name each CPU once, in rising order."
         fix = "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65."
-        yield Finding(what, (place,), fix)
+        yield Finding(what, where, fix)
     elif 0 not in cpus:
         what = f"reserved_cpus is {text}: a job may get CPU 0, which handles the kernel's work."
-        yield Finding(what, (place,), f"reserve it too, with its sibling: 0,{text}.", "warning")
+        yield Finding(what, where, f"reserve it too, with its sibling: 0,{text}.", "warning")
 
 
 def check_api_from(spec: ClusterSpec) -> Findings:
@@ -213,25 +200,19 @@ def check_k3s_secrets(spec: ClusterSpec) -> Findings:
     again. `api_from` can be added at any time.
     """
     plane = spec.k3s
-    if plane is None:
+    if plane is None or (plane.agent_token and plane.secrets_encryption):
         return
-    wanted = {
-        "agent_token": (plane.agent_token, "agent_token: {secret: k3s_agent_token}"),
-        "secrets_encryption": (plane.secrets_encryption, "secrets_encryption: true"),
+    missing = {
+        "agent_token": "agent_token: {secret: k3s_agent_token}",
+        "secrets_encryption": "secrets_encryption: true",
     }
-    missing = {key: line for key, (value, line) in wanted.items() if not value}
-    if missing:
-        later = (
-            "" if plane.api_from else " You can add api_from later; it limits who reaches the API."
-        )
-        yield Finding(
-            f"kubernetes lacks {' and '.join(missing)}.",
-            places(spec, "kubernetes"),
-            f"add {' and '.join(missing.values())} before the first install. An update cannot add "
-            f"{'them' if len(missing) > 1 else 'it'} to a running cluster: waive the rule there."
-            + later,
-            "warning",
-        )
+    missing = {key: line for key, line in missing.items() if not getattr(plane, key)}
+    what = f"kubernetes lacks {' and '.join(missing)}."
+    fix = f"add {' and '.join(missing.values())} before the first install. An update cannot add "
+    fix += f"{'them' if len(missing) > 1 else 'it'} to a running cluster: waive the rule there."
+    if not plane.api_from:
+        fix += " You can add api_from later; it limits who reaches the API."
+    yield Finding(what, places(spec, "kubernetes"), fix, "warning")
 
 
 def check_kubespray_variable(spec: ClusterSpec) -> Findings:
@@ -249,16 +230,18 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
         is_owned_variable,
     )
 
+    release = plane.source.release
     for name, value in plane.extra_vars.items():
+        where = (at(("kubernetes", "extra_vars", name), value),)
         if is_owned_variable(spec, name):
             what = f"extra_vars sets {name}, but Railyard sets that variable itself."
-            fix = "remove it, and change the key of this file that decides it."
-            yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix)
+            yield Finding(
+                what, where, "remove it, and change the key of this file that decides it."
+            )
         left, instead = LEFT.get(name, ("", ""))
-        if left and parse_numbers(plane.source.release) >= parse_numbers(left):
-            what = f"kubespray {plane.source.release} ignores {name}: release {left} removed it."
-            fix = f"write {instead}."
-            yield Finding(what, (at(("kubernetes", "extra_vars", name), value),), fix, "warning")
+        if left and parse_numbers(release) >= parse_numbers(left):
+            what = f"kubespray {release} ignores {name}: release {left} removed it."
+            yield Finding(what, where, f"write {instead}.", "warning")
 
 
 def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
@@ -270,23 +253,25 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
     if plane is None:
         return
     blocks = 2 ** max(plane.node_prefix - plane.pod_cidr.prefixlen, -1)
-    nodes = len(spec.servers) + len(spec.workers)
+    nodes, length = len(spec.servers) + len(spec.workers), plane.node_prefix
     if blocks < nodes:
-        yield Finding(
-            f"{plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix} for {nodes} nodes.",
-            places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix"),
-            "choose a larger pod network, or a longer node_prefix.",
-        )
+        what = f"{plane.pod_cidr} has {int(blocks)} blocks of /{length} for {nodes} nodes."
+        where = places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix")
+        yield Finding(what, where, "choose a larger pod network, or a longer node_prefix.")
 
 
-def _no_servers(spec: ClusterSpec) -> Findings:
+@needs("roles")
+def check_control_plane(spec: ClusterSpec) -> Findings:
+    """The site has at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
         what = "no host is a control_plane, so the cluster has no place to be installed."
         fix = "give one host, or three, the role control_plane."
         yield Finding(what, places(spec, "hosts"), fix)
 
 
-def _few_workers(spec: ClusterSpec) -> Findings:
+@needs("roles")
+def check_worker_count(spec: ClusterSpec) -> Findings:
+    """The site has at least two workers: RDMA is proven between two hosts."""
     count = len(spec.workers)
     if count < _PAIR:
         what = f"RDMA is proven between two workers, but the site has {count}."
@@ -303,23 +288,10 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
     count = len(servers)
     if count and count % 2 == 0:
         what = f"{count} servers survive {(count - 1) // 2} failures, like {count - 1}."
-        fix = f"use {count - 1} or {count + 1}."
-        yield Finding(what, tuple(at(("hosts", h, "role"), host.role) for h, host in servers), fix)
+        yield Finding(what, _roles(servers), f"use {count - 1} or {count + 1}.")
 
 
 RULES: Final = (
-    rule(
-        "control-plane",
-        "The site has at least one control-plane host.",
-        _no_servers,
-        needs=("roles",),
-    ),
-    rule(
-        "worker-count",
-        "The site has at least two workers: RDMA is proven between two hosts.",
-        _few_workers,
-        needs=("roles",),
-    ),
     rule(
         "existing-plane",
         "Railyard installs no servers or balancers of an existing cluster.",
@@ -400,3 +372,7 @@ RULES: Final = (
         ),
     ),
 )
+
+
+def _roles(hosts: Iterable[tuple[int, Host]]) -> tuple[Place, ...]:
+    return tuple(at(("hosts", number, "role"), host.role) for number, host in hosts)

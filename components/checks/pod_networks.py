@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Final
 
-from components.checks.rows import requires, rule, unique
+from components.checks.rows import also, requires, rule, unique
 from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import list_cards
 from components.core.problem import Place, SpecPath
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operators import IbKubernetes
@@ -42,14 +44,28 @@ _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 _NO_INTERFACE: Final = ("pods lack an interface on a rail", "remove routes")
 
 
-def _ib_rails(spec: ClusterSpec) -> Findings:
+@also(
+    unique(
+        "infiniband.rails.*.name infiniband.rails.*.resource infiniband.rails.*.network",
+        "give each rail different names.",
+        "two rails of the fabric have the {key} {value}.",
+        when=lambda spec: spec.kubernetes and spec.rdma.transport == "infiniband",
+        by=lambda each: (each.key, each.value),
+    )
+)
+def check_ib_rail(spec: ClusterSpec) -> Findings:
+    """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
+
+    With `sriov` that HCA needs VFs; with `host_device` it must have none. With IPoIB on shared HCAs
+    the rail names the host's device. Pods of a rail never run on a worker without its HCA.
+    """
     way = way_of(spec)
     if spec.kubernetes is None or spec.rdma.transport != "infiniband":
         return
     if way in _NEEDS_RAILS and not ib_rails(spec):
         what = f"{WAYS[way]} makes a network for each rail, but infiniband.rails is empty."
         fix = "add rails, as {name: rail-0, resource: ib_0, network: ib0}, or use host_device."
-        yield Finding(what, (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)), fix)
+        yield Finding(what, (*places(spec, "pod_network.mode"), at(_RAILS)), fix)
     for r, rail in enumerate(ib_rails(spec)):
         if way == "ipoib" and rail.interface is None:
             what = f"{rail.name} lacks the IPoIB device for the pods' interfaces."
@@ -62,39 +78,37 @@ def _ib_rails(spec: ClusterSpec) -> Findings:
 
 def _ports(spec: ClusterSpec) -> Findings:
     whole = spec.pod_network.mode == "host_device"
-    for h, host in enumerate(spec.hosts):
-        if host.role != "worker" or not host.hcas:
-            continue
-        for r, rail in enumerate(ib_rails(spec)):
-            ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
-            if len(ports) != 1:
-                what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
-                fix = f"write rail: {rail.name} at one port of hca_sriov."
-                yield Finding(what, (at(("hosts", h, "hca_sriov")), where), fix)
-            elif not ports[0].vfs and not whole:
-                place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
-                what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
-                fix = "set vfs, or choose host_device: then a pod has the whole HCA."
-                yield Finding(what, (at(place, 0), where), fix)
+    workers = (
+        (h, host) for h, host in enumerate(spec.hosts) if host.role == "worker" and host.hcas
+    )
+    for (h, host), (r, rail) in product(workers, enumerate(ib_rails(spec))):
+        ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
+        if len(ports) != 1:
+            what = f"{host.name} needs one HCA on {rail.name}, but has {len(ports)}."
+            fix = f"write rail: {rail.name} at one port of hca_sriov."
+            yield Finding(what, (at(("hosts", h, "hca_sriov")), where), fix)
+        elif not ports[0].vfs and not whole:
+            place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
+            what = f"{host.name} {ports[0].pci} lacks VFs for pods on {rail.name}."
+            fix = "set vfs, or choose host_device: then a pod has the whole HCA."
+            yield Finding(what, (at(place, 0), where), fix)
 
 
 def _unknown_rails(spec: ClusterSpec) -> Findings:
-    known = [rail.name for rail in ib_rails(spec)]
-    owners: dict[str, str] = {}
-    for h, host in enumerate(spec.hosts):
-        for p, port in enumerate(host.hca_sriov):
-            place = at(("hosts", h, "hca_sriov", p, "rail"), port.rail)
-            if port.rail is not None and port.rail not in known:
-                what = f"{host.name} {port.pci} is on {port.rail}, but infiniband.rails lacks it."
-                fix = f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails."
-                yield Finding(what, (place, at(_RAILS)), fix)
-            elif port.rail is not None and owners.setdefault(port.pci, port.rail) != port.rail:
-                yield Finding(
-                    f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
-                    "the device plugin selects by PCI address, on all nodes alike.",
-                    (place,),
-                    "number the rails by slot: then an address is one rail everywhere.",
-                )
+    known, owners = [rail.name for rail in ib_rails(spec)], dict[str, str]()
+    for host, port, path in list_cards(spec):
+        place = at((*path, "rail"), port.rail)
+        if not isinstance(port, HcaPf) or port.rail is None:
+            continue
+        if port.rail not in known:
+            what = f"{host.name} {port.pci} is on {port.rail}, but infiniband.rails lacks it."
+            fix = f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails."
+            yield Finding(what, (place, at(_RAILS)), fix)
+        elif owners.setdefault(port.pci, port.rail) != port.rail:
+            what = f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
+            what += "the device plugin selects by PCI address, on all nodes alike."
+            fix = "number the rails by slot: then an address is one rail everywhere."
+            yield Finding(what, (place,), fix)
 
 
 def check_pod_address(spec: ClusterSpec) -> Findings:
@@ -105,32 +119,28 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     MPIJob share one template. On a rail with `leaves` only whereabouts and nv-ipam give the leaf's
     addresses.
     """
-    network, way = spec.pod_network, way_of(spec)
-    ipam = at((*_BLOCK, "ipam"), network.ipam)
-    if spec.kubernetes is None or way not in _ATTACHED:
+    ipam = spec.pod_network.ipam
+    where = places(spec, "pod_network.ipam")
+    if spec.kubernetes is None or way_of(spec) not in _ATTACHED:
         return
     if isinstance(wrong := address_of(spec), Refused):
-        where = (ipam, at(("rdma", "transport"), spec.rdma.transport))
-        yield Finding(f"ipam is {network.ipam}, but {wrong.why}.", where, f"{wrong.instead}.")
+        what = f"ipam is {ipam}, but {wrong.why}."
+        yield Finding(what, (*where, *places(spec, "rdma.transport")), f"{wrong.instead}.")
         return
-    yield from _unserved_rails(spec, ipam)
-    if network.ipam == "static" and spec.jobs.mpi_operator:
-        what = "ipam is static: all workers of an MPIJob would have one address."
-        fix = "set ipam to whereabouts, or mpi_operator to false."
-        yield Finding(what, (ipam, at(("jobs", "mpi_operator"), value=True)), fix)
-
-
-def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
-    network = spec.pod_network
     for r, rail in enumerate(spec.rails):
-        if rail.leaves and (why := _WITHOUT_LEAVES.get(network.ipam)):
-            what = f"ipam is {network.ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
+        if rail.leaves and (why := _WITHOUT_LEAVES.get(ipam)):
+            what = f"ipam is {ipam}, but {rail.name} has {len(rail.leaves)} leaves: {why}."
             fix = "set ipam to whereabouts or nv-ipam, which ask the node."
-            yield Finding(what, (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))), fix)
-        elif network.ipam == "dhcp" and rail.dhcp_server is None:
+            leaves = at(("rails", r, "leaves"), ", ".join(rail.leaves))
+            yield Finding(what, (*where, leaves), fix)
+        elif ipam == "dhcp" and rail.dhcp_server is None:
             what = f"ipam is dhcp, but {rail.name} names no dhcp_server for VLAN {rail.vlan}."
             fix = f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts."
-            yield Finding(what, (ipam, at(("rails", r, "name"), rail.name)), fix)
+            yield Finding(what, (*where, *places(spec, f"rails.{r}.name")), fix)
+    if ipam == "static" and spec.jobs.mpi_operator:
+        what = "ipam is static: all workers of an MPIJob would have one address."
+        fix = "set ipam to whereabouts, or mpi_operator to false."
+        yield Finding(what, (*where, *places(spec, "jobs.mpi_operator")), fix)
 
 
 def check_pod_route(spec: ClusterSpec) -> Findings:
@@ -145,72 +155,46 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
         fix = "remove source_routing."
         yield Finding(what, places(spec, "pod_network.source_routing", "pod_network.mode"), fix)
     for n, route in enumerate(network.routes):
-        path: SpecPath = (*_BLOCK, "routes", n)
-        on_link = route.rail in pod_links(spec)
-        wrong = _on_one_leaf(spec, route) or (None if on_link else _wrong_route(spec, route))
-        wrong = wrong if attached else _NO_INTERFACE
+        wrong = _wrong_route(spec, route) if attached else _NO_INTERFACE
         if wrong is not None:
             what = f"the route to {route.to} over {route.rail} fails: {wrong[0]}."
-            fix = f"{wrong[1]}."
-            yield Finding(what, (at((*path, "to"), route.to), at((*path, "rail"), route.rail)), fix)
-
-
-def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
-    """Report a next hop that pods on other leaves, or behind other routed ports, cannot reach."""
-    rail = spec.rail(route.rail)
-    if route.via is not None and route.rail in pod_links(spec):
-        return "each pod sends by its own switch port", "remove via"
-    if rail is None or not rail.leaves or route.via is None:
-        return None
-    return (
-        f"its next hop {route.via} is on one of the {len(rail.leaves)} leaves of {route.rail}",
-        "remove via: pods use the gateway of their own leaf",
-    )
+            where = places(spec, f"pod_network.routes.{n}.to", f"pod_network.routes.{n}.rail")
+            yield Finding(what, where, f"{wrong[1]}.")
 
 
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
+    """Explain why a route fails, also for pods on other leaves or behind other routed ports."""
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
     gateways = {rail.name: subnets_of(rail)[0].gateway for rail in spec.rails}
     subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
+    rail, ipam = spec.rail(route.rail), spec.pod_network.ipam
+    if route.rail in pod_links(spec):
+        why = "each pod sends by its own switch port"
+        return (why, "remove via") if route.via is not None else None
+    if rail is not None and rail.leaves and route.via is not None:
+        why = f"its next hop {route.via} is on one of the {len(rail.leaves)} leaves of {route.rail}"
+        return why, "remove via: pods use the gateway of their own leaf"
     if subnet is None:
         known = ", ".join(subnets) or "none: give a rail a subnet"
         return f"{route.rail} is not a rail with addresses", f"rails with addresses are {known}"
-    if spec.pod_network.ipam == "dhcp":
-        return "with ipam: dhcp the server gives routes", "remove it, and set it there"
-    if spec.pod_network.ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
-        return (
-            f"nv-ipam uses only the rail's gateway, but via is {via or 'empty'}",
-            "give the rail a gateway and remove via, or set ipam to whereabouts",
-        )
-    if via is None or via not in subnet:
-        wrong = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} lacks a gateway"
-        return wrong, f"write via with an address of {subnet}"
-    if route.to.overlaps(subnet):
-        return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
-    return None
+    why, fix = "", ""
+    if ipam == "dhcp":
+        why, fix = "with ipam: dhcp the server gives routes", "remove it, and set it there"
+    elif ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
+        why = f"nv-ipam uses only the rail's gateway, but via is {via or 'empty'}"
+        fix = "give the rail a gateway and remove via, or set ipam to whereabouts"
+    elif via is None or via not in subnet:
+        why = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} lacks a gateway"
+        fix = f"write via with an address of {subnet}"
+    elif route.to.overlaps(subnet):
+        why, fix = f"it leads into {subnet}, the rail itself", "correct to, or remove it"
+    return (why, fix) if why else None
 
 
 _EXCLUDING = ("whereabouts", "nv-ipam")
 """The address managers that Railyard can give exclusions."""
 _LEAST = 4
 """Size of a subnet with one address besides the network's, the broadcast's and the probe's."""
-
-
-def _pools(spec: ClusterSpec) -> Findings:
-    if not draws_blocks(spec):
-        return
-    from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
-
-    network, pooled = spec.pod_network, {rail.name for rail in pooled_rails(spec)}
-    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec, pooled)}
-    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
-    for (name, _), (path, subnet) in small:
-        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
-        fix = "give the rail a larger subnet."
-        yield Finding(what, (at(path, subnet), at((*_BLOCK, "ipam"), network.ipam)), fix)
-    for pool in () if small else plan_pools(spec):
-        path, _ = listed[pool.rail, pool.leaf]
-        yield from _pool(spec, pool, path)
 
 
 def _subnets(
@@ -225,25 +209,47 @@ def _subnets(
             yield rail.name, "", ("infiniband", "rails", r, "subnet"), rail.subnet
 
 
+@also(requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"))
+def check_pod_pool(spec: ClusterSpec) -> Findings:
+    """Each worker gets a separate block of each rail's subnet, with an address for each VF.
+
+    nv-ipam gives blocks of one size, from the first address on, until the next one would hold the
+    broadcast address. Reserved addresses in a block (gateway, cards, the bandwidth test's server,
+    `exclusions`) are lost for its pods.
+    """
+    if not draws_blocks(spec):
+        return
+    from components.pod_network.pools import plan_pools, pooled_rails  # noqa: PLC0415 - slow, rare
+
+    pooled = {rail.name for rail in pooled_rails(spec)}
+    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec, pooled)}
+    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
+    for (name, _), (path, subnet) in small:
+        what = f"{name} has {subnet.num_addresses} addresses in {subnet}: pods get none."
+        where = (at(path, subnet), *places(spec, "pod_network.ipam"))
+        yield Finding(what, where, "give the rail a larger subnet.")
+    for pool in () if small else plan_pools(spec):
+        path, _ = listed[pool.rail, pool.leaf]
+        yield from _pool(spec, pool, path)
+
+
 def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
     size, nodes = spec.pod_network.addresses_per_node, len(pool.nodes)
     blocks = [*islice(pool.blocks(), nodes)]
-    where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
+    first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
     if len(blocks) < nodes:
+        what = f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block}, but "
+        what += f"{nodes} workers need one each."
         fit = (pool.subnet.num_addresses - 2) // nodes
         fits = f"set addresses_per_node to {fit} or less, or " if fit >= pool.needs else ""
-        yield Finding(
-            f"{pool.subnet} of {pool.rail} has {len(blocks)} blocks of {pool.block}, but {nodes} "
-            "workers need one each.",
-            where,
-            f"{fits}give the rail a larger subnet.",
-        )
-        return
-    first, free = min(blocks, key=lambda block: block[1], default=(None, pool.needs))
-    if free < pool.needs:
+        fix = f"{fits}give the rail a larger subnet."
+    elif free < pool.needs:
         what = f"the block {first} of {pool.rail} has {free} free addresses for {pool.needs} pods."
         fix = f"set addresses_per_node to {pool.needs + pool.block - free} or more."
-        yield Finding(what, where, fix)
+    else:
+        return
+    where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
+    yield Finding(what, where, fix)
 
 
 def check_pod_exclusion(spec: ClusterSpec) -> Findings:
@@ -254,20 +260,21 @@ def check_pod_exclusion(spec: ClusterSpec) -> Findings:
     network = spec.pod_network
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
     for n, each in enumerate(network.exclusions):
-        path: SpecPath = (*_BLOCK, "exclusions", n)
         last, subnet = each.last or each.first, subnets.get(each.rail)
-        where = (at((*path, "first"), each.first), at((*path, "rail"), each.rail))
         if network.ipam not in _EXCLUDING or not uses_multus(spec):
             given = f"ipam is {network.ipam}" if uses_multus(spec) else "pods lack interfaces"
             what = f"exclusions work with whereabouts and nv-ipam, but {given}."
-            yield Finding(what, where, "remove exclusions.")
+            fix = "remove exclusions."
         elif subnet is None:
+            what = f"{each.rail} is not a rail with addresses."
             fix = f"rails with addresses are {', '.join(subnets) or 'none: give a rail a subnet'}."
-            yield Finding(f"{each.rail} is not a rail with addresses.", where, fix)
         elif each.first not in subnet or last not in subnet or each.first > last:
             what = f"{each.first} to {last} is outside of {subnet}, the subnet of {each.rail}."
             fix = "correct first and last: from the lower to the higher, both in the subnet."
-            yield Finding(what, where, fix)
+        else:
+            continue
+        path = f"pod_network.exclusions.{n}"
+        yield Finding(what, places(spec, f"{path}.first", f"{path}.rail"), fix)
 
 
 def check_multus_owner(spec: ClusterSpec) -> Findings:
@@ -275,21 +282,21 @@ def check_multus_owner(spec: ClusterSpec) -> Findings:
 
     Its policy also brings the reference plugins; Railyard then omits its own DaemonSets for them.
     """
-    network = spec.pod_network
-    if network.multus != "operator" or spec.kubernetes is None:
+    if spec.pod_network.multus != "operator" or spec.kubernetes is None:
         return
-    place = at((*_BLOCK, "multus"), network.multus)
     if spec.operators.network is None:
-        where = (place, at(("operators", "network")))
+        what, other = "operators.network is not set", "operators.network"
         fix = "add operators.network, or set multus to install."
-        yield Finding("multus is operator, but operators.network is not set.", where, fix)
     elif not uses_multus(spec):
-        what = "multus is operator, but pods have no networks that it could attach."
-        yield Finding(what, (place, at((*_BLOCK, "mode"), network.mode)), "remove multus.")
+        what, other = "pods have no networks that it could attach", "pod_network.mode"
+        fix = "remove multus."
     elif written_owner(spec, "multus") == "theirs":
-        where = (place, *places(spec, "kubernetes.components.multus"))
-        what = "multus is operator, but kubernetes.components says theirs."
-        yield Finding(what, where, "remove one of the two.")
+        what, other = "kubernetes.components says theirs", "kubernetes.components.multus"
+        fix = "remove one of the two."
+    else:
+        return
+    where = places(spec, "pod_network.multus", other)
+    yield Finding(f"multus is operator, but {what}.", where, fix)
 
 
 def _not_carried(spec: ClusterSpec) -> Findings:
@@ -337,55 +344,36 @@ def _rail_partition(
         fix = "add it to infiniband.partitions, or correct the name."
         yield Finding(what, (where, at(("infiniband", "partitions"))), fix)
         return
+    workers = [host for host in spec.workers if rail_ports(host, rail)]
+    lacking = [h.name for h in workers if partition.membership_of(h.name) is None]
     if (wrong := _why_not_joined(spec, fabric, partition, keys)) is not None:
         what = f"VFs of {rail.name} cannot join the partition {partition.name}: {wrong[0]}."
         yield Finding(what, (where,), f"{wrong[1]}.")
-        return
-    if keys is None:
-        yield from _lacking_members(spec, rail, partition, where)
+    elif keys is None and lacking:
+        what = f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} lacks them."
+        fix = f"add {', '.join(lacking)} to the members of {partition.name}."
+        yield Finding(what, (where,), fix)
 
 
 def _why_not_joined(
     spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
 ) -> tuple[str, str] | None:
-    external = fabric.subnet_manager == "external"
+    external, why, fix = fabric.subnet_manager == "external", "", ""
     if way_of(spec) != "sriov":
-        return (
-            f"with {WAYS[way_of(spec)]} the partition is that of the host's port or device",
-            "remove partition; with IPoIB name the partition's device: interface: ibs0f0.8101",
-        )
-    if vfs_by_operator(spec):
-        return (
-            "the SR-IOV network operator gives VFs other GUIDs at each boot",
-            "set operators.network.vfs to host",
-        )
-    if external and keys is None and fabric.ufm is None:
-        return (
-            "the subnet manager is external, but the file does not say how to reach it",
-            "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes",
-        )
-    if not external and keys is not None:
-        return (
-            "ib-kubernetes only talks to UFM, but the switches run the subnet manager",
-            "remove ib_kubernetes: Railyard puts the VFs there itself",
-        )
-    if keys is None and partition.members == "all":
-        return ("its members are all, which may leave out VFs", "list its members")
-    return None
-
-
-def _lacking_members(
-    spec: ClusterSpec, rail: IbRail, partition: IbPartition, where: Place
-) -> Findings:
-    lacking = [
-        host.name
-        for host in spec.workers
-        if rail_ports(host, rail) and partition.membership_of(host.name) is None
-    ]
-    if lacking:
-        what = f"{', '.join(lacking)} use VFs on {rail.name}, but {partition.name} lacks them."
-        fix = f"add {', '.join(lacking)} to the members of {partition.name}."
-        yield Finding(what, (where,), fix)
+        why = f"with {WAYS[way_of(spec)]} the partition is that of the host's port or device"
+        fix = "remove partition; with IPoIB name the partition's device: interface: ibs0f0.8101"
+    elif vfs_by_operator(spec):
+        why = "the SR-IOV network operator gives VFs other GUIDs at each boot"
+        fix = "set operators.network.vfs to host"
+    elif external and keys is None and fabric.ufm is None:
+        why = "the subnet manager is external, but the file does not say how to reach it"
+        fix = "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes"
+    elif not external and keys is not None:
+        why = "ib-kubernetes only talks to UFM, but the switches run the subnet manager"
+        fix = "remove ib_kubernetes: Railyard puts the VFs there itself"
+    elif keys is None and partition.members == "all":
+        why, fix = "its members are all, which may leave out VFs", "list its members"
+    return (why, fix) if why else None
 
 
 RULES: Final = (
@@ -415,32 +403,5 @@ RULES: Final = (
             "it moves a VF's device into its pod",
             "remove rdma_isolation, or choose sriov.",
         ),
-    ),
-    rule(
-        "ib-rail",
-        """Each rail of an InfiniBand fabric is one HCA of every worker, with unique names.
-
-        With `sriov` that HCA needs VFs; with `host_device` it must have none. With IPoIB on shared
-        HCAs the rail names the host's device. Pods of a rail never run on a worker without its HCA.
-        """,
-        unique(
-            "infiniband.rails.*.name infiniband.rails.*.resource infiniband.rails.*.network",
-            "give each rail different names.",
-            "two rails of the fabric have the {key} {value}.",
-            when=lambda spec: spec.kubernetes and spec.rdma.transport == "infiniband",
-            by=lambda each: (each.key, each.value),
-        ),
-        _ib_rails,
-    ),
-    rule(
-        "pod-pool",
-        """Each worker gets a separate block of each rail's subnet, with an address for each VF.
-
-        nv-ipam gives blocks of one size, from the first address on, until the next one would hold
-        the broadcast address. Reserved addresses in a block (gateway, cards, the bandwidth test's
-        server, `exclusions`) are lost for its pods.
-        """,
-        requires("pod_network.addresses_per_node", "pod_network.ipam=nv-ipam"),
-        _pools,
     ),
 )

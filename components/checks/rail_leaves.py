@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network
+from itertools import product
 from typing import Final
 
-from components.checks.rows import rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
     Cable,
@@ -38,8 +38,6 @@ from components.reading.wording import did_you_mean
 
 _SMALLEST: Final = 30
 """Prefix length of a subnet for one machine and its gateway."""
-
-
 _NAMED: Final = 2
 """Number of names in a sentence; the others are counted."""
 
@@ -113,26 +111,21 @@ def is_routed(switch: Switch) -> bool:
 
 def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     seen: set[str] = set()
+    taken = [each.subnet for each in rail.leaves.values()]
+    prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
+    parts = rail.subnet.subnets(new_prefix=prefix)
+    free = next((part for part in parts if not any(map(part.overlaps, taken))), None)
     for port in list_ports(spec):
         leaf = port.switch.name
         if port.rail != rail.name or leaf in rail.leaves or leaf in seen:
             continue
         seen.add(leaf)
-        part = _free_part(rail)
-        yield Finding(
-            f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on {leaf}.",
-            (port.place, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
-            f"add to its leaves {_part_text(leaf, part)}."
-            if part
-            else f"give the rail a larger subnet, and {leaf} a part.",
-        )
-
-
-def _free_part(rail: Rail) -> IPv4Network | None:
-    taken = [each.subnet for each in rail.leaves.values()]
-    prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
-    parts = rail.subnet.subnets(new_prefix=prefix)
-    return next((part for part in parts if not any(map(part.overlaps, taken))), None)
+        what = f"{port.port.to} is plugged into {leaf}, but {rail.name} lacks a subnet on {leaf}."
+        where = (port.place, at(("rails", r, "leaves"), ", ".join(rail.leaves)))
+        fix = f"give the rail a larger subnet, and {leaf} a part."
+        if free:
+            fix = f"add to its leaves {_part_text(leaf, free)}."
+        yield Finding(what, where, fix)
 
 
 def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
@@ -191,31 +184,24 @@ def check_spine_link(spec: ClusterSpec) -> Findings:
     holders, units, tiers = switches_of_rails(spec), units_of(spec), tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
     named: set[tuple[str, str]] = set()
-    for spine in (name for name, tier in tiers.items() if tier > LEAF):
-        under = leaves_below(spec)[spine]
+    uppers = [name for name, tier in tiers.items() if tier > LEAF]
+    for spine, rail in product(uppers, spec.rails):
+        under, is_upper = leaves_below(spec)[spine], tiers[spine] > SPINE
         unit = frozenset[str]().union(*(units[leaf] for leaf in under))
-        for rail in spec.rails:
-            on = [leaf for leaf in rail.leaves if leaf in holders[rail.name]]
-            on = [leaf for leaf in on if leaf in unit or tiers[spine] > SPINE]
-            linked = [leaf for leaf in on if leaf in under]
-            lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in named]
-            if linked and tiers[spine] > SPINE:
-                # One link to a unit serves all of its leaves: report it once.
-                lacking = [*{units[leaf]: leaf for leaf in reversed(lacking)}.values()][::-1]
-            for leaf in lacking if linked else ():
-                named |= {(spine, each) for each in (leaf, *units[leaf]) if tiers[spine] > SPINE}
-                named.add((spine, leaf))
-                yield _missing_link(spine, leaf, rail, linked, numbers[spine], tiers[spine])
-
-
-def _missing_link(
-    spine: str, leaf: str, rail: Rail, linked: Sequence[str], number: int, tier: int
-) -> Finding:
-    what = "link to" if tier == SPINE else "way down to"
-    far = leaf if tier == SPINE else f"a spine of {leaf}"
-    what = f"{spine} lacks a {what} {leaf}, but has links to {in_words(linked)} for {rail.name}."
-    fix = f"write a link with mode: routed between {spine} and {far}, at both ends."
-    return Finding(what, (at(("switches", number, "name"), spine),), fix, "warning")
+        on = [leaf for leaf in rail.leaves if leaf in holders[rail.name]]
+        on = [leaf for leaf in on if leaf in unit or is_upper]
+        linked = [leaf for leaf in on if leaf in under]
+        lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in named]
+        if linked and is_upper:
+            # One link to a unit serves all of its leaves: report it once.
+            lacking = [*{units[leaf]: leaf for leaf in reversed(lacking)}.values()][::-1]
+        for leaf in lacking if linked else ():
+            named |= {(spine, each) for each in (leaf, *(units[leaf] if is_upper else ()))}
+            way, far = ("way down", f"a spine of {leaf}") if is_upper else ("link", leaf)
+            what = f"{spine} lacks a {way} to {leaf}, but has links to {in_words(linked)} for "
+            where = places(spec, f"switches.{numbers[spine]}.name")
+            fix = f"write a link with mode: routed between {spine} and {far}, at both ends."
+            yield Finding(f"{what}{rail.name}.", where, fix, "warning")
 
 
 def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
@@ -240,11 +226,8 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     # `routed-link` reports ports that cannot be routed.
     cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
     yield from _unused_pod_addresses(spec)
-    pods, taken = _without_links(spec, cables), dict[str, Cable]()
-    if pods is not None:
-        yield pods
-    for cable in cables if pods is None else ():
-        yield from _card(spec, cable, taken)
+    pods = [*_without_links(spec, cables)]
+    yield from pods or _cards(spec, cables)
     names = {cable.port.rail for cable in cables}
     for r, rail in enumerate(spec.rails):
         key = "leaves" if rail.leaves else "gateway"
@@ -259,25 +242,23 @@ def is_able_to_route(switch: Switch) -> bool:
 
 
 def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
-    for nic in list_nics(spec):
+    in_pods = spec.kubernetes and not spec.pod_network.host_network
+    for nic in [nic for nic in list_nics(spec) if nic.nic.pod_address is not None]:
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
-        if nic.nic.pod_address is None or (
-            on_routed and (spec.kubernetes and not spec.pod_network.host_network)
-        ):
-            continue
         why, fix = "its switch port is not routed", "remove pod_address."
         if on_routed:
             why = "pods lack VFs"
         elif not spec.switches:
             why = "only a switch of the file can have routed ports to cards"
             fix = "remove pod_address, and let those switches carry the rail as a VLAN."
-        yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
+        if not (on_routed and in_pods):
+            yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
 
 
-def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
-    """Report everything that pods on VFs lack behind routed ports in one message, or None."""
+def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Findings:
+    """Report everything that pods on VFs lack behind routed ports in one message."""
     if not cables or (spec.kubernetes is None or spec.pod_network.host_network):
-        return None
+        return
     first, network = cables[0], spec.pod_network
     cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
     plain = [cable.nic for cable in cables if cable.nic.host.role != "worker"]
@@ -296,18 +277,13 @@ def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
         *_some("a port in a VLAN", others, "rail"),
         *_some("no address", [n for n in plain if n.nic.address is None], "address"),
     ]
-    if not found:
-        return None
-    rail, faults = spec.rail(first.port.rail), ", ".join(text for text, _ in found)
-    start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
-    return Finding(
-        f"{first.port} is routed: each card needs one VF, and its pod an address, but {faults}.",
-        (at((*first.port.path, "mode"), "routed"), *(place for _, place in found)),
-        "set pod_network to {mode: sriov, ipam: nv-ipam}, and write vfs: 1 and pod_address at each "
-        f"card of the rail: {start + 1}, {start + 3} and so on (the ports get the others). Or set "
-        "pod_network to {mode: rdma_shared, host_network: true}, with address in place of "
-        "pod_address. Or use mode: trunk. BGP with hosts is not supported.",
-    )
+    if found:
+        rail, faults = spec.rail(first.port.rail), ", ".join(text for text, _ in found)
+        start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
+        what = f"{first.port} is routed: each card needs one VF, and its pod an address, but "
+        where = (first.port.at("mode"), *(place for _, place in found))
+        fix = _TO_PODS.format(one=start + 1, two=start + 3)
+        yield Finding(f"{what}{faults}.", where, fix)
 
 
 def _some(what: str, nics: list[PlacedNic], key: str) -> Iterator[tuple[str, Place]]:
@@ -316,36 +292,49 @@ def _some(what: str, nics: list[PlacedNic], key: str) -> Iterator[tuple[str, Pla
         yield f"{names} {what}", nics[0].at(key)
 
 
-def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
-    nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
-    who, key = ("pod", "pod_address") if nic.nic.pod_address else ("card", "address")
-    where = (at((*port.path, "mode"), "routed"), nic.at(key))
-    address = link_address(nic.nic)
-    if rail is None or address is None:
-        return  # `host-network` and `container-hosts` require an address
-    named = f"{port}"
-    network, _ = link_of(address)
-    other = taken.setdefault(str(network), cable)
-    if not network.subnet_of(rail.subnet):
-        yield Finding(
-            f"the {who} at {named} has {address}, which is not in {rail.subnet} of {rail.name}.",
-            (*where, at(("rails", spec.rails.index(rail), "subnet"), rail.subnet)),
-            "choose every second address of that subnet.",
-        )
-    elif other is not cable:
-        what = f"the {who} at {named} has {address}, but {other.port} already uses {network}."
-        fix = f"give each {who} on a routed port every second address, in a separate /31."
-        yield Finding(what, (*where, other.nic.at(key)), fix)
+_TO_PODS: Final = (
+    "set pod_network to {{mode: sriov, ipam: nv-ipam}}, and write vfs: 1 and pod_address at each "
+    "card of the rail: {one}, {two} and so on (the ports get the others). Or set pod_network to "
+    "{{mode: rdma_shared, host_network: true}}, with address in place of pod_address. Or use mode: "
+    "trunk. BGP with hosts is not supported."
+)
 
 
-def _unused_link_addresses(spec: ClusterSpec) -> Findings:
-    for port in list_all_ports(spec):
-        if port.port.address is not None and (port.port.peer is None or port.port.mode != "routed"):
-            what, fix = "leads to a host", "remove address: the port follows the card's address."
-            if port.port.peer is not None:
-                what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
+def _cards(spec: ClusterSpec, cables: list[Cable]) -> Findings:
+    taken: dict[IPv4Network, Cable] = {}
+    for cable in cables:
+        nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
+        who, key = ("pod", "pod_address") if nic.nic.pod_address else ("card", "address")
+        where = (port.at("mode"), nic.at(key))
+        address = link_address(nic.nic)
+        if rail is None or address is None:
+            continue  # `host-network` and `container-hosts` require an address
+        network, _ = link_of(address)
+        other = taken.setdefault(network, cable)
+        what = f"the {who} at {port} has {address}, "
+        if not network.subnet_of(rail.subnet):
+            what += f"which is not in {rail.subnet} of {rail.name}."
+            where = (*where, *places(spec, f"rails.{spec.rails.index(rail)}.subnet"))
+            yield Finding(what, where, "choose every second address of that subnet.")
+        elif other is not cable:
+            what += f"but {other.port} already uses {network}."
+            fix = f"give each {who} on a routed port every second address, in a separate /31."
+            yield Finding(what, (*where, other.nic.at(key)), fix)
+
+
+def check_link_address(spec: ClusterSpec) -> Findings:
+    """A link with an address is routed, and its /31 is in no other network.
+
+    If two links share a network, or one is within a rail's subnet, packets go to the wrong switch.
+    """
+    for port in [port for port in list_all_ports(spec) if port.port.address is not None]:
+        what, fix = "leads to a host", "remove address: the port follows the card's address."
+        if port.port.peer is not None:
+            what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
+        if port.port.peer is None or port.port.mode != "routed":
             what = f"{port} {what}, but only routed links have an address."
             yield Finding(what, (port.at("address"),), fix)
+    yield from _link_networks(spec)
 
 
 def _link_networks(spec: ClusterSpec) -> Findings:
@@ -355,35 +344,21 @@ def _link_networks(spec: ClusterSpec) -> Findings:
         ends = [end for end in (link.one, link.other) if end.port.address is not None]
         if not ends or {link.one.port.mode, link.other.port.mode} != {"routed"}:
             continue
-        places = [at((*where[end.key].path, "address"), end.port.address) for end in ends]
+        placed = [where[end.key].at("address") for end in ends]
         network, far = link_of(ends[0].port.address or IPv4Address(0))
         one, other = (f"{end.switch.name} {end.name}" for end in (link.one, link.other))
         if len(ends) > 1 and ends[1].port.address != far:
             pair = f"{link.one.port.address} and {link.other.port.address}"
             what = f"the link {one} to {other} needs both addresses of a /31, but has {pair}."
             fix = f"remove the second address: it follows from the first, and is {far}."
-            yield Finding(what, tuple(places), fix)
+            yield Finding(what, tuple(placed), fix)
             continue
         what = f"the link from {one} has the network {network}, which"
-        holder, place = taken.setdefault(network, (ends[0], places[0]))
-        if place is not places[0]:
+        holder, place = taken.setdefault(network, (ends[0], placed[0]))
+        if place is not placed[0]:
             what = f"{what} {holder.switch.name} {holder.name} also has."
             fix = "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on."
-            yield Finding(what, (places[0], place), fix)
+            yield Finding(what, (placed[0], place), fix)
         elif why := _why_taken(spec, network):
             fix = "choose unused addresses, for example of 10.254.0.0/16."
-            yield Finding(f"{what} {why}.", (places[0],), fix)
-
-
-RULES: Final = (
-    rule(
-        "link-address",
-        """A link with an address is routed, and its /31 is in no other network.
-
-        If two links share a network, or one is within a rail's subnet, packets go to the wrong
-        switch.
-        """,
-        _unused_link_addresses,
-        _link_networks,
-    ),
-)
+            yield Finding(f"{what} {why}.", (placed[0],), fix)

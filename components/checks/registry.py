@@ -14,27 +14,10 @@ from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
 _MODULES: Final = (
-    "packets",
-    "cabling",
-    "links",
-    "routing",
-    "rail_leaves",
-    "capability",
-    "lacks",
-    "addresses",
-    "access",
-    "machines",
-    "drivers",
-    "gpu_drivers",
-    "kernel",
-    "pod_networks",
-    "operators",
-    "software",
-    "planes",
-    "jobs",
-    "cloud",
-    "infiniband",
-)
+    "packets", "cabling", "links", "routing", "rail_leaves", "capability", "lacks", "addresses",
+    "access", "machines", "drivers", "gpu_drivers", "kernel", "pod_networks", "operators",
+    "software", "planes", "jobs", "cloud", "infiniband",
+)  # fmt: skip
 """The modules of this folder with rules, in the order of the reference."""
 
 
@@ -134,13 +117,9 @@ The lab's plugins are stand-ins, its passphrase is public, and `make clean` dele
 
 def rule_pages() -> Mapping[str, str]:
     """The name of each rule and the text of its page, in the order of the reference."""
-    every = (*RULES, *FILE_RULES, *UPDATE_RULES)
-    return {each.name: _page(each.name, each.text.strip()) for each in every}
-
-
-def _page(name: str, text: str) -> str:
-    why = NEVER_WAIVED.get(name)
-    return f"{text}\n\nIt cannot be waived: {why}." if why else text
+    pages = {each.name: each.text.strip() for each in (*RULES, *FILE_RULES, *UPDATE_RULES)}
+    ends = {name: f"\n\nIt cannot be waived: {why}." for name, why in NEVER_WAIVED.items()}
+    return {name: text + ends.get(name, "") for name, text in pages.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,44 +179,33 @@ def _why_not(rule: str) -> str | None:
     return f"the waiver names {rule!r}, which is no rule.{did_you_mean(rule, names)}"
 
 
-_BY_REASON: Final[Mapping[str, frozenset[str]]] = {
-    "it protects secrets, host keys, or who may reach the site": frozenset(
-        {
-            "host-key",
-            "credentials",
-            "hypervisor-access",
-            "registry-login",
-            "jump-host",
-            "exec-reach",
-            "agent-token",
-        }
-        | {"external-partition", "watch-secrets"}
+_BY_REASON: Final[Mapping[str, str]] = {
+    "it protects secrets, host keys, or who may reach the site": (
+        "host-key credentials hypervisor-access registry-login jump-host exec-reach agent-token "
+        "external-partition watch-secrets"
     ),
-    "without it an update can cut off its own way to a device": frozenset(
-        {"management-port", "partition-key", "port-function", "api-from"}
+    "without it an update can cut off its own way to a device": (
+        "management-port partition-key port-function api-from"
     ),
-    "it holds what an update may interrupt": frozenset(
-        {"exec-disruptive", "max-unavailable", "ports-drain", "wave-order"}
+    "it holds what an update may interrupt": (
+        "exec-disruptive max-unavailable ports-drain wave-order"
     ),
-    "its values become parts of commands and of file names": frozenset(
-        {"resource-name", "network-name", "driver-package"}
-        | {"partition-name", "image-download", "container-image"}
+    "its values become parts of commands and of file names": (
+        "resource-name network-name driver-package partition-name image-download container-image"
     ),
-    "parts of another maker would get values that mean nothing there": frozenset({"other-vendor"}),
-    "no file has a checksum of zeros": frozenset({"checksum-zeros"}),
-    "Railyard cannot plan a site that breaks it": frozenset(
-        {"port-target", "nic-rail", "link-ends", "switch-transport"}
-        | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
-        | {"duplicate-nic", "node-address", "subnet-overlap", "routed-port"}
-        | {"subnet-size", "cluster-networks", "host-group"}
-        | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
-        | {"hypervisor-name", "vm-devices", "passthrough-device"}
-        | {"pf-address", "payload-choice", "container-hosts", "control-plane", "host-login"}
-        | {"instance-type", "cloud-hosts", "fabric-transport"}
-        | {"ib-partition", "partition-member", "deepspeed-workers", "driver-tag"}
+    "parts of another maker would get values that mean nothing there": "other-vendor",
+    "no file has a checksum of zeros": "checksum-zeros",
+    "Railyard cannot plan a site that breaks it": (
+        "port-target nic-rail link-ends switch-transport exec-system duplicate-name duplicate-vlan "
+        "duplicate-address duplicate-nic node-address subnet-overlap routed-port subnet-size "
+        "cluster-networks host-group macvlan-master host-network esxi-release vm-host "
+        "hypervisor-name vm-devices passthrough-device pf-address payload-choice container-hosts "
+        "control-plane host-login instance-type cloud-hosts fabric-transport ib-partition "
+        "partition-member deepspeed-workers driver-tag"
     ),
 }
+"""Reason to the rules that no site may waive for it."""
 NEVER_WAIVED: Final[Mapping[str, str]] = {
-    rule: why for why, rules in _BY_REASON.items() for rule in sorted(rules)
+    rule: why for why, rules in _BY_REASON.items() for rule in sorted(rules.split())
 }
 """Rule to the reason. The rules on the file decide how it is read, and cannot be waived either."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final
 
 from components.checks.rail_leaves import in_words, is_able_to_route, is_routed, suggest_leaves
-from components.checks.rows import rule, unique
+from components.checks.rows import also, unique
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.judge import needs
@@ -28,23 +27,6 @@ from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.rails import pools_of
-
-
-def _routed(spec: ClusterSpec) -> Findings:
-    numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
-    for index, switch in enumerate(spec.switches):
-        routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
-        if routed and switch.routing is None and is_able_to_route(switch):
-            what = f"port {routed[0]} of {switch.name} is routed, but {switch.name} lacks routing."
-            where = (at(("switches", index, "ports", routed[0], "mode"), "routed"),)
-            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, different on each switch."
-            yield Finding(what, where, fix)
-    for name, (index, routing) in numbered.items():
-        why = _why_no_identifier(spec, name, routing.router_id)
-        if why is not None:
-            where = places(spec, f"switches.{index}.routing.router_id")
-            fix = "choose an unused address, for example 10.255.0.1."
-            yield Finding(f"the router_id of {name}, {routing.router_id}, {why}.", where, fix)
 
 
 def _cautions(spec: ClusterSpec) -> Findings:
@@ -84,30 +66,50 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
     return f"is the address of {link[0]} on its link {link[1]}" if link else None
 
 
+@needs("switches")
+@also(unique("switches.*.routing.router_id", "give each switch a different address."))
+def check_routing(spec: ClusterSpec) -> Findings:
+    """A switch with routed links has `routing`, with AS numbers that allow every path.
+
+    Each leaf needs a different number: BGP refuses a route that has passed the same number before.
+    All spines above a leaf share one, and so do all super-spines above them: BGP uses several paths
+    at once only if they passed the same numbers. The spines of two scalable units need different
+    ones. A router's identifier is unique, and outside of other networks. Both ends of a link use
+    BFD, or neither. A warning names unproven parts of a system's BGP.
+    """
+    for s, switch in enumerate(spec.switches):
+        routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
+        if routed and switch.routing is None and is_able_to_route(switch):
+            what = f"port {routed[0]} of {switch.name} is routed, but {switch.name} lacks routing."
+            where = (at(("switches", s, "ports", routed[0], "mode"), "routed"),)
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, different on each switch."
+            yield Finding(what, where, fix)
+        own = switch.routing.router_id if switch.routing else None
+        if own is not None and (why := _why_no_identifier(spec, switch.name, own)):
+            where = places(spec, f"switches.{s}.routing.router_id")
+            fix = "choose an unused address, for example 10.255.0.1."
+            yield Finding(f"the router_id of {switch.name}, {own}, {why}.", where, fix)
+    yield from find_wrong_numbers(spec)
+    yield from _one_sided(spec)
+    yield from _cautions(spec)
+
+
 def _one_sided(spec: ClusterSpec) -> Findings:
     """Report BFD on only one end of a link: its session stays down, and detects nothing."""
     indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
+    uses = {s.name: s.routing is not None and s.routing.bfd for s in spec.switches}
     seen: set[tuple[str, str]] = set()
     for link in list_links(spec):
-        with_it, without = sorted((link.one.switch, link.other.switch), key=_has_no_bfd)
+        ends = (link.one.switch, link.other.switch)
+        with_it, without = sorted(ends, key=lambda each: not uses[each.name])
         pair = (with_it.name, without.name)
         if link.one.port.mode != "routed" or pair in seen or without.routing is None:
             continue
-        if _has_no_bfd(without) and not _has_no_bfd(with_it):
+        if uses[with_it.name] and not uses[without.name]:
             seen.add(pair)
-            what = (
-                f"{with_it.name} uses BFD on its links to {without.name}, but {without.name} "
-                "does not."
-            )
-            where = tuple(
-                at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
-                for each in (with_it, without)
-            )
-            yield Finding(what, where, "write bfd: true on both switches, or on neither.")
-
-
-def _has_no_bfd(switch: Switch) -> bool:
-    return switch.routing is None or not switch.routing.bfd
+            what = f"{pair[0]} uses BFD on its links to {pair[1]}, but {pair[1]} does not."
+            where = (at(("switches", indexes[name], "routing", "bfd"), uses[name]) for name in pair)
+            yield Finding(what, tuple(where), "write bfd: true on both switches, or on neither.")
 
 
 @needs("switches")
@@ -121,23 +123,24 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
     switches = {switch.name: switch for switch in spec.switches}
     for r, rail in enumerate(spec.rails):
         routed = [name for name in holders[rail.name] if switches[name].routing is not None]
-        where = (at(("rails", r, "gateway"), rail.gateway),)
+        where = places(spec, f"rails.{r}.gateway")
         if rail.leaves:
             yield from _leaf_gateways(spec, r, rail)
         elif len(routed) > 1:
-            yield Finding(
+            what = (
                 f"{rail.name} is on routed leaves ({' and '.join(routed)}), which need a gateway "
-                "each.",
-                where,
-                f"{'replace gateway by' if rail.gateway else 'add'} "
-                f"{suggest_leaves(rail, routed)}.",
             )
-        elif rail.gateway is None:
-            if routed:
-                what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
-                fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
-                yield Finding(what, where, fix)
-        elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
+            fix = (
+                f"{'replace gateway by' if rail.gateway else 'add'} {suggest_leaves(rail, routed)}."
+            )
+            yield Finding(f"{what}each.", where, fix)
+        elif rail.gateway is None and routed:
+            what = f"{routed[0]} is routed, but {rail.name} lacks a gateway."
+            fix = f"set gateway to a free address, such as {rail.subnet.network_address + 1}."
+            yield Finding(what, where, fix)
+        elif rail.gateway is not None and (
+            why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]])
+        ):
             fix = "use the first address of the subnet on one routed leaf, or remove gateway."
             yield Finding(f"the gateway of {rail.name}, {rail.gateway}, {why}.", where, fix)
 
@@ -236,21 +239,14 @@ def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
             found = _by_number(climbed, numbers)
             if len(found) > 1 and frozenset(climbed) not in seen:
                 seen.add(frozenset(climbed))
-                yield _uneven(leaf, tier, found, numbers)
+                firsts = {names[0]: asn for asn, names in found.items()}
+                ways = in_words([f"over {name} with asn {asn}" for name, asn in firsts.items()])
+                what = f"{leaf} goes {ways}: BGP uses only paths with equal numbers together."
+                all_of = "super-spines" if tier > SPINE else "spines above a leaf"
+                fix = f"give all {all_of} the same asn."
+                yield Finding(what, _places(firsts, numbers), fix)
             upper = (far for name in climbed for far in above(spec, name))
             climbed, tier = tuple(dict.fromkeys(upper)), tier + 1
-
-
-def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbers) -> Finding:
-    firsts = {names[0]: asn for asn, names in found.items()}
-    ways = [f"over {name} with asn {asn}" for name, asn in firsts.items()]
-    return Finding(
-        f"{leaf} goes {in_words(ways)}: BGP uses only paths with equal numbers together.",
-        _places(firsts, numbers),
-        "give all super-spines the same asn."
-        if tier > SPINE
-        else "give all spines above a leaf the same asn.",
-    )
 
 
 def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
@@ -268,24 +264,3 @@ def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
             what = f"{in_words([first, *apart])} share asn {asn}: each refuses the other's routes."
             fix = "give the spines of each scalable unit a different number: 65001, 65002."
             yield Finding(what, _places([first, *apart], numbers), fix)
-
-
-RULES: Final = (
-    rule(
-        "routing",
-        """A switch with routed links has `routing`, with AS numbers that allow every path.
-
-        Each leaf needs a different number: BGP refuses a route that has passed the same number
-        before. All spines above a leaf share one, and so do all super-spines above them: BGP uses
-        several paths at once only if they passed the same numbers. The spines of two scalable units
-        need different ones. A router's identifier is unique, and outside of other networks. Both
-        ends of a link use BFD, or neither. A warning names unproven parts of a system's BGP.
-        """,
-        _routed,
-        unique("switches.*.routing.router_id", "give each switch a different address."),
-        find_wrong_numbers,
-        _one_sided,
-        _cautions,
-        needs=("switches",),
-    ),
-)

@@ -10,17 +10,18 @@ some sites, `also` names further places.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import wraps
 from inspect import cleandoc
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, cast
 
 from components.checks.rule import Check, Findings, Rule, place_of, places, value_of
-from components.core.problem import Finding, Place, Severity, SpecPath, render_path
+from components.core.problem import Finding, Place, SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean, show_value
 
-When = Callable[[ClusterSpec], object]
-"""Whether a row applies to a site."""
+When = Callable[[ClusterSpec], object] | None
+"""Whether a row applies to a site; None: to each."""
 
 
 class Value(NamedTuple):
@@ -65,8 +66,13 @@ class Value(NamedTuple):
         return f"{key}{owner} is {shown or ('not set' if self.value is None else 'set')}"
 
 
-def values(spec: ClusterSpec, keys: str) -> list[Value]:
+_P = ParamSpec("_P")
+
+
+def values(spec: ClusterSpec, keys: str, when: When = None) -> list[Value]:
     """Return the values that the keys name, without those that the file leaves out."""
+    if when is not None and not when(spec):
+        return []
     return [each for pattern in keys.split() for each in _walk(spec, pattern)]
 
 
@@ -106,69 +112,68 @@ def _beside(value: Value, keys: str) -> Value:
 
 def rule(name: str, text: str, *checks: Check, needs: tuple[str, ...] = ()) -> Rule:
     """Make a rule of rows and functions."""
-
-    def check(spec: ClusterSpec) -> Findings:
-        return chain.from_iterable(each(spec) for each in checks)
-
-    return Rule(check, name, cleandoc(text), frozenset(needs))
+    return Rule(_joined(checks), name, cleandoc(text), frozenset(needs))
 
 
+def also(*rows: Check) -> Callable[[Check], Check]:
+    """Put rows before the function of a rule: `@also(unique("hosts.*.name", "rename one."))`."""
+    return lambda check: wraps(check)(_joined((*rows, check)))
+
+
+def _joined(checks: Iterable[Check]) -> Check:
+    return lambda spec: chain.from_iterable(each(spec) for each in checks)
+
+
+def _row(find: Callable[Concatenate[ClusterSpec, _P], Findings]) -> Callable[_P, Check]:
+    """Make a form of rows from a function of a site and the cells of a row."""
+
+    @wraps(find)
+    def form(*cells: _P.args, **named: _P.kwargs) -> Check:
+        return lambda spec: find(spec, *cells, **named)
+
+    return form
+
+
+@_row
 def unique(
+    spec: ClusterSpec,
     keys: str,
     fix: str,
     what: str = "{one} and {other} have the same {key}: {value}.",
     *,
-    when: When | None = None,
+    when: When = None,
     by: Callable[[Value], Hashable] = lambda each: each.value,
-    severity: Severity = "error",
-) -> Check:
+) -> Findings:
     """No two of the values are equal."""
-
-    def check(spec: ClusterSpec) -> Findings:
-        first: dict[Hashable, Value] = {}
-        for each in values(spec, keys) if when is None or when(spec) else ():
-            other = first.setdefault(by(each), each)
-            if other.path != each.path:
-                words = {"key": each.key, "value": each.place.value or ""}
-                one, two = other.owner, each.owner
-                if one == two and "{one}" in what and other.path[:-1] != each.path[:-1]:
-                    # Two NICs with one PCI address also have one default name.
-                    one, two = render_path(other.path[:-1]), render_path(each.path[:-1])
-                text = what.format(one=one, other=two, **words)
-                yield Finding(text, (each.place, other.place), fix, severity)
-
-    return check
+    first: dict[Hashable, Value] = {}
+    for each in values(spec, keys, when):
+        other = first.setdefault(by(each), each)
+        if other.path != each.path:
+            words = {"key": each.key, "value": each.place.value or ""}
+            one, two = other.owner, each.owner
+            if one == two and "{one}" in what and other.path[:-1] != each.path[:-1]:
+                # Two NICs with one PCI address also have one default name.
+                one, two = render_path(other.path[:-1]), render_path(each.path[:-1])
+            yield Finding(what.format(one=one, other=two, **words), (each.place, other.place), fix)
 
 
+@_row
 def requires(
-    given: str,
-    needed: str,
-    why: str = "",
-    fix: str = "",
-    *,
-    when: When | None = None,
-    severity: Severity = "error",
-) -> Check:
+    spec: ClusterSpec, given: str, needed: str, why: str = "", fix: str = "", when: When = None
+) -> Findings:
     """A value needs another one; `a=` means that it must be left out."""
     key, _, choices = given.partition("=")
     other, equals, wanted = needed.partition("=")
-
-    def check(spec: ClusterSpec) -> Findings:
-        for each in values(spec, key) if when is None or when(spec) else ():
-            if not _is_given(each.value, choices):
-                continue
-            beside = _beside(each, other)
-            fits = _is_given(beside.value, wanted) if wanted or not equals else not beside.value
-            if not fits:
-                end = f": {why}" if why else ""
-                able = wanted.replace("|", " or ")
-                default = f"remove {each.key}, or {'set' if able or not equals else 'remove'} "
-                default += f"{beside.key}{f' to {able}' if able else ''}."
-                what = f"{each.said}, but {beside.said}{end}."
-                where = (each.place,) if beside.value is None else (each.place, beside.place)
-                yield Finding(what, where, fix or default, severity)
-
-    return check
+    for each in values(spec, key, when):
+        beside = _beside(each, other)
+        fits = _is_given(beside.value, wanted) if wanted or not equals else not beside.value
+        if _is_given(each.value, choices) and not fits:
+            end = f": {why}" if why else ""
+            able = wanted.replace("|", " or ")
+            default = f"remove {each.key}, or {'set' if able or not equals else 'remove'} "
+            default += f"{beside.key}{f' to {able}' if able else ''}."
+            where = (each.place,) if beside.value is None else (each.place, beside.place)
+            yield Finding(f"{each.said}, but {beside.said}{end}.", where, fix or default)
 
 
 def _is_given(value: object, choices: str) -> bool:
@@ -177,63 +182,38 @@ def _is_given(value: object, choices: str) -> bool:
     return value is not None and value is not False and value not in ((), {}, "")
 
 
+@_row
 def refuse(
-    given: str,
-    what: str,
-    fix: str,
-    *,
-    also: str = "",
-    when: When | None = None,
-    severity: Severity = "error",
-) -> Check:
+    spec: ClusterSpec, given: str, what: str, fix: str, also: str = "", when: When = None
+) -> Findings:
     """A value is wrong on some sites."""
     key, _, choices = given.partition("=")
-
-    def check(spec: ClusterSpec) -> Findings:
-        for each in values(spec, key) if when is None or when(spec) else ():
-            if _is_given(each.value, choices):
-                words = {"owner": each.owner, "key": each.key, "value": each.place.value}
-                where = (each.place, *places(spec, *also.split()))
-                yield Finding(what.format(**words), where, fix.format(**words), severity)
-
-    return check
+    for each in values(spec, key, when):
+        if _is_given(each.value, choices):
+            words = {"owner": each.owner, "key": each.key, "value": each.place.value}
+            where = (each.place, *places(spec, *also.split()))
+            yield Finding(what.format(**words), where, fix.format(**words))
 
 
-def known(
-    keys: str,
-    names: str,
-    what: str,
-    fix: str = "",
-    *,
-    when: When | None = None,
-    severity: Severity = "error",
-) -> Check:
+@_row
+def known(spec: ClusterSpec, keys: str, names: str, what: str, fix: str = "") -> Findings:
     """Each value is one of the names: `known("hosts.*.group", "host_groups.*.name", …)`."""
-
-    def check(spec: ClusterSpec) -> Findings:
-        listed = [str(each.value) for each in values(spec, names)]
-        for each in values(spec, keys) if when is None or when(spec) else ():
-            if each.value not in listed:
-                hint = did_you_mean(str(each.value), listed)
-                default = f"choose one of: {', '.join(listed) or '(the file defines none)'}."
-                text = f"{what.format(owner=each.owner, value=each.value)}{hint}"
-                yield Finding(text, (each.place,), fix or default, severity)
-
-    return check
+    listed = [str(each.value) for each in values(spec, names)]
+    for each in values(spec, keys):
+        if each.value not in listed:
+            hint = did_you_mean(str(each.value), listed)
+            default = f"choose one of: {', '.join(listed) or '(the file defines none)'}."
+            text = f"{what.format(owner=each.owner, value=each.value)}{hint}"
+            yield Finding(text, (each.place,), fix or default)
 
 
-def at_most(
-    keys: str, limit: str, what: str = "", fix: str = "", *, when: When | None = None
-) -> Check:
+@_row
+def at_most(spec: ClusterSpec, keys: str, limit: str, what: str = "", fix: str = "") -> Findings:
     """Each value is at most another one of the same entries."""
-
-    def check(spec: ClusterSpec) -> Findings:
-        for each in values(spec, keys) if when is None or when(spec) else ():
-            most = _beside(each, limit)
-            if most.value is not None and each.value > most.value:
-                words = {"owner": each.owner, "value": each.value, "most": most.value}
-                text = what.format(**words) if what else f"{each.said}, but {most.said}."
-                text_fix = (fix or "set {key} to {most} or less.").format(key=each.key, **words)
-                yield Finding(text, (each.place, most.place), text_fix)
-
-    return check
+    for each in values(spec, keys):
+        most = _beside(each, limit)
+        if most.value is not None and each.value > most.value:
+            words = {"owner": each.owner, "value": each.value, "most": most.value}
+            text = what.format(**words) if what else f"{each.said}, but {most.said}."
+            text_fix = (fix or "set {key} to {most} or less.").format(key=each.key, **words)
+            yield Finding(text, (each.place, most.place), text_fix)

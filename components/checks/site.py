@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +72,7 @@ def group_problems(problems: Iterable[Finding], spec: ClusterSpec | None) -> tup
     for problem in sorted(problems, key=lambda p: (p.line, p.rule, _counted_up(p.what))):
         what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
-    joined = [_join(group) for group in groups.values()]
+    joined = [_join(group) if group[1:] else group[0] for group in groups.values()]
     return tuple(sorted(joined, key=lambda p: (p.rule not in CAUSES, p.line, p.rule)))
 
 
@@ -99,39 +100,26 @@ def _shape(text: str, names: frozenset[str]) -> str:
 
     def shaped(word: re.Match[str]) -> str:
         found = word[0]
-        if found in names or all(part in names for part in _PART.split(found)):
-            return "@"
-        return "@" if _target(found, names) else found
+        # A link's end such as `leaf-01:1/31` has a port that contains a slash.
+        parts = (found.partition(":")[::2], _PART.split(found))
+        named = found in names or any(names.issuperset(each) for each in parts)
+        return "@" if named else found
 
     return _WORD.sub(shaped, _INDEX.sub("[]", text))
 
 
-def _target(word: str, names: frozenset[str]) -> bool:
-    """Whether a word is a link's end such as `leaf-01:1/31`, whose port contains a slash."""
-    switch, colon, port = word.partition(":")
-    return bool(colon) and switch in names and port in names
-
-
 def _join(group: Sequence[Finding]) -> Finding:
+    """Join a group; the others of it are counted in words: `31 more ports`."""
     first, more = group[0], len(group) - 1
-    if not more:
-        return first
     where = tuple(dict.fromkeys(place for problem in group for place in problem.where))
-    text = f"{first.what.removesuffix('.')} (and {_counted(group)})."
-    return replace(first, what=text, where=where, more=more)
-
-
-def _counted(group: Sequence[Finding]) -> str:
-    """The others of a group in words: `31 more ports`."""
-    first, more = group[0], len(group) - 1
     path = first.where[0].path if first.where else ()
     # Count in the innermost list or mapping; if all share one place, there is no count.
     kinds = [key for key in map(str, path[:-1]) if key in _NOUNS]
-    alone = len({problem.where[:1] for problem in group}) <= more
-    if not kinds or alone:
-        return f"{more} more like it"
-    one, several = _NOUNS[kinds[-1]]
-    return f"{more} more {one if more == 1 else several}"
+    counted = "more like it"
+    if kinds and len({problem.where[:1] for problem in group}) > more:
+        counted = f"more {_NOUNS[kinds[-1]][more > 1]}"
+    text = f"{first.what.removesuffix('.')} (and {more} {counted})."
+    return replace(first, what=text, where=where, more=more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +208,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     The default of `lock` is the one next to the file.
     """
     spec = loaded.spec or loaded.partial
-    found = [*loaded.marks]
-    found += [each for each in loaded.problems if not _follows(each, loaded)]
+    found = [*loaded.marks, *(each for each in loaded.problems if not _follows(each, loaded))]
     waived: tuple[Waived, ...] = ()
     pins, refused = (lock, ()) if lock else read_lock(loaded.path)
     found += refused
@@ -232,8 +219,7 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
         kept, waived = waive(spec, own)
         found += [*kept, *named("waiver", check_waiver(spec, waived if loaded.spec else None))]
     located = (loaded.places.locate_all(problem) for problem in found)
-    joined = group_problems(located, spec)
-    problems = tuple(_at_its_entry(problem) for problem in joined)
+    problems = tuple(map(_at_its_entry, group_problems(located, spec)))
     wrong = any(problem.severity == "error" for problem in problems)
     unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
     read = None if wrong else loaded.spec
@@ -273,11 +259,8 @@ def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Fin
 
 def _is_consequence(problem: Finding, loaded: Loaded) -> bool:
     """Whether a rule only found a value that replaced a wrong one."""
-    return any(
-        _touches(place.path, left_out, loaded)
-        for place in problem.where
-        for left_out in loaded.left_out
-    )
+    pairs = product(problem.where, loaded.left_out)
+    return any(_touches(place.path, left_out, loaded) for place, left_out in pairs)
 
 
 def _lacks_hosts(problem: Finding) -> bool:
@@ -292,15 +275,13 @@ def _follows(problem: Finding, loaded: Loaded) -> bool:
     The system of a switch decides the names of its ports, and a misspelt key also counts as
     missing.
     """
-    if not problem.where:
-        return False
-    path = problem.where[0].path
+    path = problem.where[0].path if problem.where else ()
     if path[:1] == ("switches",) and path[2:3] == ("ports",):
         return (*path[:2], "os") in loaded.left_out
     return problem.rule == "missing-key" and any(
         each.rule == "unknown-key"
         and each.where[0].path[:-1] == path[:-1]
-        and each.wanted in {path[-1], "template"}
+        and each.wanted in {*path[-1:], "template"}
         for each in loaded.problems
     )
 

@@ -23,7 +23,7 @@ from components.catalogue.version_pairs import (
     conflicts_of,
     driver_tag,
 )
-from components.checks.rows import refuse, requires, rule
+from components.checks.rows import also, refuse, requires, rule
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.judge import needs
@@ -76,12 +76,12 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
     if brought is not None and not nri_works(f"containerd://{brought}"):
         good = ", ".join(first for first, each in CONTAINERD[installer].items() if each == "2.1")
         newer = "remove it" if own else f"take {installer} {good} or later"
-        yield Finding(
-            f"{installer} {release} brings containerd {brought}, but the GPU operator's container "
-            "toolkit works with 1.7.30, a later 1.7, or 2.1 and later.",
-            places(spec, path, "operators.gpu"),
-            f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the toolkit.",
+        what = f"{installer} {release} brings containerd {brought}, but the GPU operator's "
+        what += "container toolkit works with 1.7.30, a later 1.7, or 2.1 and later."
+        fix = (
+            f"{newer}, or set host_defaults.toolkit: {{kind: present}} for hosts with the toolkit."
         )
+        yield Finding(what, places(spec, path, "operators.gpu"), fix)
 
 
 def check_k3s_cni(spec: ClusterSpec) -> Findings:
@@ -149,33 +149,26 @@ def check_driver_tag(spec: ClusterSpec) -> Findings:
     operator = spec.operators.network
     if operator is None:
         return
-    path: SpecPath = ("operators", "network", "driver_tag")
-    if operator.driver == "host":
-        if operator.driver_tag is not None:
-            what = f"driver_tag is {operator.driver_tag}, but the hosts own the RDMA driver."
-            fix = "remove driver_tag, or set operators.network.driver to operator."
-            yield Finding(what, (at(path, operator.driver_tag),), fix)
-        return
-    if container_tag(operator) is not None:
-        return
     release = operator.chart.version.removeprefix("v")
-    seen = DRIVER_TAGS.get(release)
-    known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
-    hint = f" {seen.tag} is reported, but not confirmed." if seen is not None else ""
-    yield Finding(
-        f"Railyard does not know the driver container of network operator {release}.{hint}",
-        places(spec, "operators.network.chart.version", "operators.network.driver"),
-        f"write it as operators.network.driver_tag, take a release of {known}, or set driver to "
-        "host.",
-    )
+    if operator.driver == "host" and operator.driver_tag is not None:
+        what = f"driver_tag is {operator.driver_tag}, but the hosts own the RDMA driver."
+        fix = "remove driver_tag, or set operators.network.driver to operator."
+        yield Finding(what, places(spec, "operators.network.driver_tag"), fix)
+    elif operator.driver != "host" and container_tag(operator) is None:
+        seen, what = (
+            DRIVER_TAGS.get(release),
+            "Railyard does not know the driver container of network ",
+        )
+        what += (
+            f"operator {release}.{f' {seen.tag} is reported, but not confirmed.' if seen else ''}"
+        )
+        known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
+        where = places(spec, "operators.network.chart.version", "operators.network.driver")
+        fix = f"write it as operators.network.driver_tag, take a release of {known}, or set driver "
+        yield Finding(what, where, f"{fix}to host.")
 
 
 _ZEROS: Final = "0" * 64
-
-
-_PINNED: Final = (
-    "remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints."
-)
 
 
 _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
@@ -188,9 +181,9 @@ def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     """
     for path in _zeros(spec, ()):
         name = str(path[-1])
-        where = (at(path, _ZEROS),)
-        fix = _UFM if path[0] == "infiniband" else _PINNED.format(name=name)
-        yield Finding(f"{name} is all zeros, but no file has that checksum.", where, fix)
+        fix = f"remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints."
+        what = f"{name} is all zeros, but no file has that checksum."
+        yield Finding(what, (at(path, _ZEROS),), _UFM if path[0] == "infiniband" else fix)
 
 
 def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
@@ -261,28 +254,17 @@ def check_registry_docker(spec: ClusterSpec) -> Findings:
     docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     if registry is None or not (docker or spec.containers is not None):
         return
-    if registry.ca is None and registry.login is None and not registry.insecure:
-        return
-    yield Finding(
-        f"{registry.address} sets ca, login or insecure, but Docker reads its own files.",
-        places(spec, "sources.registry.address"),
-        "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and remove "
-        "ca, login and insecure, or use container_runtime: containerd.",
-    )
+    if registry.ca is not None or registry.login is not None or registry.insecure:
+        what = f"{registry.address} sets ca, login or insecure, but Docker reads its own files."
+        fix = "configure it in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and "
+        fix += "remove ca, login and insecure, or use container_runtime: containerd."
+        yield Finding(what, places(spec, "sources.registry.address"), fix)
 
 
 def _pushes_unnamed(spec: ClusterSpec) -> bool:
     own = spec.containers
     builds = own is not None and own.build is not None and own.login is None
     return own is not None and builds and registry_of(own.image) in _CLOSED
-
-
-def _bare_cards(spec: ClusterSpec) -> Findings:
-    for each in list_nics(spec) if spec.containers is not None else ():
-        if each.host.role == "worker" and each.nic.address is None:
-            rail = each.nic.rail
-            what = f"{each.host.name}'s card on {rail} lacks an address, which a container needs."
-            yield Finding(what, (at(each.path),), f"give it a free address of {rail}'s subnet.")
 
 
 RULES: Final = (
@@ -349,18 +331,24 @@ RULES: Final = (
             fix="add mofed_version.",
         ),
     ),
-    rule(
-        "container-hosts",
-        """Containers run under Docker, and their cards have addresses.
-
-        In the host's network RoCE v2 needs an IPv4 address on the card itself.
-        """,
-        requires(
-            "containers",
-            "host_defaults.docker",
-            "containers run under Docker",
-            "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit.",
-        ),
-        _bare_cards,
-    ),
 )
+
+
+@also(
+    requires(
+        "containers",
+        "host_defaults.docker",
+        "containers run under Docker",
+        "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit.",
+    )
+)
+def check_container_hosts(spec: ClusterSpec) -> Findings:
+    """Containers run under Docker, and their cards have addresses.
+
+    In the host's network RoCE v2 needs an IPv4 address on the card itself.
+    """
+    for each in list_nics(spec) if spec.containers is not None else ():
+        if each.host.role == "worker" and each.nic.address is None:
+            rail = each.nic.rail
+            what = f"{each.host.name}'s card on {rail} lacks an address, which a container needs."
+            yield Finding(what, (at(each.path),), f"give it a free address of {rail}'s subnet.")

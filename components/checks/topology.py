@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from components.checks.rule import at
 from components.core.problem import Place, SpecPath
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic
@@ -104,7 +104,7 @@ def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlo
 def block_path(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
     """Return the place of a host's setting: at its group, or for all hosts."""
     for g, group in enumerate(spec.host_groups):
-        if group.name == host.group and getattr(group, key) is not None:
+        if group.name == host.group and getattr(group, key, None) is not None:
             return ("host_groups", g, key)
     return ("host_defaults", key)
 
@@ -119,10 +119,11 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
     )
 
 
-def nics_by_host(spec: ClusterSpec) -> Iterator[list[PlacedNic]]:
-    """Yield the NICs of each host that has NICs; by mistake two hosts can share one name."""
-    for _, nics in groupby(list_nics(spec), key=lambda nic: nic.path[:2]):
-        yield list(nics)
+def list_cards(spec: ClusterSpec) -> Iterator[tuple[Host, Nic | HcaPf, SpecPath]]:
+    """Yield each port of each host: its NICs, then its InfiniBand ports."""
+    for h, host in enumerate(spec.hosts):
+        yield from ((host, nic, ("hosts", h, "nics", n)) for n, nic in enumerate(host.nics))
+        yield from ((host, pf, ("hosts", h, "hca_sriov", p)) for p, pf in enumerate(host.hca_sriov))
 
 
 @once

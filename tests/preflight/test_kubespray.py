@@ -11,7 +11,7 @@ from components.checks.site import load_checked_site
 from components.core.problem import Finding
 from components.kubernetes.kubespray.tree import tree_digest
 from components.model.cluster import ClusterSpec
-from components.model.kubespray import KubespraySource
+from components.model.kubernetes import KubespraySource
 from components.plan.make import make_plan
 from components.preflight.run import look_at_kubespray
 from components.preflight.wants import HostWants, wants_of
