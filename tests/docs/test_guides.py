@@ -72,7 +72,7 @@ def test_a_line_of_ours_that_no_guide_is_about_needs_no_reason() -> None:
     [
         ("examples/quantum-ib", "host kernel.acs=off"),
         ("examples/quantum-ib", "helm network-operator nfd.enabled=false"),
-        ("examples/quantum-ib", "env NCCL_IB_HCA==$list"),
+        ("examples/quantum-ib", "env NCCL_IB_HCA==$hcas"),
         ("examples/quantum-ib", "mpirun --mca coll_hcoll_enable 0"),
         ("examples/quantum-ib", "all_reduce_perf -e 2G"),
         ("examples/quantum-ib", "MPIJob Worker.resources.limits.nvidia.com/hostdev=8"),
