@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from ipaddress import AddressValueError, IPv4Address
@@ -80,10 +81,9 @@ def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
 
 
 def _address_order(text: str) -> tuple[int, str]:
-    try:
+    with suppress(AddressValueError):
         return int(IPv4Address(text)), ""
-    except AddressValueError:
-        return 1 << 32, text
+    return 1 << 32, text
 
 
 def _entries(spec: ClusterSpec) -> list[str]:
@@ -96,7 +96,7 @@ def _entries(spec: ClusterSpec) -> list[str]:
     lines: list[str] = []
     for host in spec.workers:
         lines += [
-            f"Host {_names(host)}",
+            f"Host {host.name} {host.address}",
             f"  HostName {host.address}",
             f"  HostKeyAlias {host.name}",
             f"  BindAddress {OWN}",
@@ -106,16 +106,12 @@ def _entries(spec: ClusterSpec) -> list[str]:
     return lines
 
 
-def _names(host: Host) -> str:
-    return f"{host.name} {host.address}"
-
-
 def _host_config(spec: ClusterSpec) -> list[str]:
     """Our part of a host's ~/.ssh/config.
 
     It comes first in the file, because the first value of an option wins.
     """
-    everyone = " ".join(_names(host) for host in spec.workers)
+    everyone = " ".join(f"{host.name} {host.address}" for host in spec.workers)
     return [
         *_entries(spec),
         f"Host {everyone}",
@@ -201,9 +197,12 @@ def shell_words(command: tuple[str, ...]) -> str:
 
 
 @cache
+def _file(folder: str, name: str) -> str:
+    return resources.files("components.containers").joinpath(folder, name).read_text("utf-8")
+
+
 def _script(name: str) -> str:
-    folder = resources.files("components.containers").joinpath("scripts")
-    return strip_comments(folder.joinpath(f"{name}.sh").read_text("utf-8"))
+    return strip_comments(_file("scripts", f"{name}.sh"))
 
 
 def _search() -> str:
@@ -228,11 +227,6 @@ _PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
 """Verb to the script parts at its beginning, in order."""
 _NAME_LINE: Final = "container=mpicont #"
 """The line of the forced command that names its container."""
-
-
-@cache
-def _file(folder: str, name: str) -> str:
-    return resources.files("components.containers").joinpath(folder, name).read_text("utf-8")
 
 
 def dockerfile_text() -> str:
@@ -334,15 +328,12 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
     """Plan the containers of a site without Kubernetes; None for a site with it.
 
     The stack, by default the cluster's name, names the folder of the records on the hosts.
-
-    Raises:
-        Bug: The site has no worker; the check `worker-count` refuses that before.
     """
     containers = spec.containers
     if containers is None:
         return None
     if not spec.workers:
-        raise Bug("a payload needs a worker")
+        raise Bug("a payload needs a worker")  # the check `worker-count` refuses that before
     stack = stack or spec.name
     planned = [_container(spec, containers, host, stack) for host in spec.workers]
     first = spec.workers[0]
@@ -372,16 +363,29 @@ def _login_store(host: Host, stack: str, registry: str, login: RegistryLogin) ->
 
 
 def _store(host: Host, stack: str, work: str, file: str, secret: str) -> RemoteStep:
-    head = {"stack": stack, "file": file}
+    made = _step(host, work, "store", {"stack": stack, "file": file}, {}, STORE_DEADLINE_S)
+    return replace(made, secret_stdin=secret)
+
+
+_UNDO: Final[Mapping[Verb, Verb]] = {
+    "store": "store_undo",
+    "build": "build_undo",
+    "converge": "undo",
+}
+Lines = Mapping[str, str]
+
+
+def _step(
+    host: Host, work: str, verb: Verb, head: Lines, desired: Lines, deadline_s: float
+) -> RemoteStep:
     return RemoteStep(
         name=f"{host.name}-{work}",
         endpoint=host_endpoint(host),
         dialect="sh",
-        desired="",
-        apply=containers_call("store", **head),
-        undo=containers_call("store_undo", **head),
-        deadline_s=STORE_DEADLINE_S,
-        secret_stdin=secret,
+        desired=HostState(desired).render(),
+        apply=containers_call(verb, **head),
+        undo=containers_call(_UNDO[verb], **head),
+        deadline_s=deadline_s,
     )
 
 
@@ -417,15 +421,7 @@ def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: st
     lines |= _registry(build.base, build.login, "base_")
     lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
     head = _head(containers, host, stack)
-    return RemoteStep(
-        name=f"{host.name}-image",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState(lines).render(),
-        apply=containers_call("build", **head),
-        undo=containers_call("build_undo", **head),
-        deadline_s=BUILD_DEADLINE_S,
-    )
+    return _step(host, "image", "build", head, lines, BUILD_DEADLINE_S)
 
 
 def container_flags(containers: Containers) -> str:
@@ -477,19 +473,11 @@ def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str
     desired = desired_state(spec, containers, host)
     head, peers = _head(containers, host, stack), peer_list(spec)
     more = {**_registry(containers.image, containers.login), "peers": peers.digest, "stack": stack}
-    step = RemoteStep(
-        name=f"{host.name}-container",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState({**desired.values, **more}).render(),
-        apply=containers_call("converge", **head),
-        undo=containers_call("undo", **head),
-        deadline_s=CONTAINER_DEADLINE_S,
-        reads=(peers,),
-    )
+    lines = {**desired.values, **more}
+    step = _step(host, "container", "converge", head, lines, CONTAINER_DEADLINE_S)
     return Watched(
         device=f"{host.name} container",
-        step=step,
+        step=replace(step, reads=(peers,)),
         desired=desired,
         observe=containers_call("observe", **head),
         parameters=PARAMETERS,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -82,7 +82,6 @@ def parse_request(text: str) -> RebootRequest:
 
 Verb = Literal["observe", "converge", "undo", "reboot", "place"]
 _PARTS: Final = ("input", "reading", "writing")
-_VERBS: Final[tuple[Verb, ...]] = ("observe", "converge", "undo", "reboot", "place")
 
 
 @cache
@@ -98,7 +97,7 @@ def hypervisor_tool() -> Tool:
     ESXi logs root in directly and lacks `sudo`. Its older releases also lack a `timeout` with the
     usual options, so the tool ends itself after `deadline_s=`, and reports what it has done.
     """
-    verbs = {verb: _file(verb) for verb in _VERBS}
+    verbs = {verb: _file(verb) for verb in get_args(Verb)}
     return assemble("hypervisor", tuple(map(_file, _PARTS)), verbs)
 
 
@@ -181,9 +180,8 @@ def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[Hyper
 
 
 def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPlan:
-    endpoint = hypervisor_endpoint(hypervisor)
+    endpoint = endpoint_of(hypervisor.name, "host", hypervisor.ssh)  # root logs in by key
     desired = desired_state(hypervisor)
-    deadline_s = EDIT_DEADLINE_S + hypervisor.shutdown_s * len(hypervisor.vms)
     converge = RemoteStep(
         name=f"{hypervisor.name}-hypervisor",
         endpoint=endpoint,
@@ -191,25 +189,32 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         desired=HostState({**desired.values, **_parameters(spec, hypervisor, stack)}).render(),
         apply=hypervisor_call("converge"),
         undo=hypervisor_call("undo"),
-        deadline_s=deadline_s,
+        deadline_s=EDIT_DEADLINE_S + hypervisor.shutdown_s * len(hypervisor.vms),
     )
-    guests = [(vm, _guest(spec, vm)) for vm in hypervisor.vms]
-    ats = any(host.nics and spec.settings_of(host).firmware.ats for _, host in guests)
+    guests = [_guest(spec, vm) for vm in hypervisor.vms]
+    ats = any(host.nics and spec.settings_of(host).firmware.ats for host in guests)
     # The steps of `plan_hosts` that write and prove a card's firmware setting.
-    firmware = [f"{host.name}-{end}" for _, host in guests for end in ("host", "ats")]
+    firmware = [f"{host.name}-{end}" for host in guests for end in ("host", "ats")]
+    ends = [(host_endpoint(host), tuple(nic.pci for nic in host.nics)) for host in guests]
+    request = RebootRequest(
+        endpoint=endpoint,
+        stack=stack,
+        settings=desired.values,
+        order=tuple(vm.name for vm in hypervisor.vms),
+        guests=tuple(Guest(end) for end, _ in ends),
+        reboots=spec.disruption.reboots,
+        power_off=hypervisor.power_off,
+        shutdown_s=hypervisor.shutdown_s,
+    )
     return HypervisorPlan(
         name=hypervisor.name,
         endpoint=endpoint,
         desired=desired,
         watched=Watched(hypervisor.name, converge, desired, hypervisor_call("observe"), PARAMETERS),
-        reboot=RebootStep(
-            f"{hypervisor.name}-reboot",
-            _request(spec, hypervisor, stack, asked=False),
-            (converge.name,),
-        ),
+        reboot=RebootStep(f"{hypervisor.name}-reboot", request, (converge.name,)),
         firmware_reboot=RebootStep(
             f"{hypervisor.name}-firmware-reboot",
-            _request(spec, hypervisor, stack, asked=True),
+            replace(request, guests=tuple(Guest(end, cards) for end, cards in ends)),
             (converge.name, *firmware),
         )
         if ats
@@ -232,28 +237,6 @@ def _guest(spec: ClusterSpec, vm: VirtualMachine) -> Host:
     if host is None:
         raise Bug(f"virtual machine {vm.name} is not a host, but the checks let it pass")
     return host
-
-
-def _request(
-    spec: ClusterSpec, hypervisor: Hypervisor, stack: str, *, asked: bool
-) -> RebootRequest:
-    hosts = [_guest(spec, vm) for vm in hypervisor.vms]
-    cards = {host.name: tuple(nic.pci for nic in host.nics) if asked else () for host in hosts}
-    return RebootRequest(
-        endpoint=hypervisor_endpoint(hypervisor),
-        stack=stack,
-        settings=desired_state(hypervisor).values,
-        order=tuple(vm.name for vm in hypervisor.vms),
-        guests=tuple(Guest(host_endpoint(host), cards[host.name]) for host in hosts),
-        reboots=spec.disruption.reboots,
-        power_off=hypervisor.power_off,
-        shutdown_s=hypervisor.shutdown_s,
-    )
-
-
-def hypervisor_endpoint(hypervisor: Hypervisor) -> Endpoint:
-    """Address, pinned key and secret names of one hypervisor; root logs in by key."""
-    return endpoint_of(hypervisor.name, "host", hypervisor.ssh)
 
 
 def desired_state(hypervisor: Hypervisor) -> HostState:
@@ -297,8 +280,6 @@ def _machine(vm: VirtualMachine) -> dict[str, str]:
 
 _AT_BOOT: Final = ("runtime", "current_owner")
 """Settings that take effect only at a boot of the hypervisor."""
-_NO_STOP: Final = ("power",)
-"""Settings of a virtual machine that can change while it runs."""
 
 
 def reboots_refused(
@@ -323,37 +304,22 @@ def reboots_refused(
 
 
 def _of_hypervisor(plan: HypervisorPlan, observed: Mapping[str, HostState]) -> Iterator[str]:
-    seen = observed.get(plan.name)
-    if seen is not None:
-        yield from _boots(plan, seen)
-        yield from _stops(plan, seen)
-    if plan.firmware_reboot is None:
-        return
-    for guest in plan.firmware_reboot.request.guests:
-        facts = observed.get(guest.endpoint.device)
-        for card in guest.cards if facts else ():
-            key = f"nic.{card}.ats"
-            now = facts.values.get(key, "on") if facts else "on"
-            if now != "on":
+    seen = observed[plan.name].values if plan.name in observed else {}
+    wanted = sorted(plan.desired.values.items())
+    differing = [(key, seen[key], value) for key, value in wanted if seen.get(key, value) != value]
+    for key, actual, value in differing:
+        if key.rpartition(".")[2] in _AT_BOOT:
+            yield f"{plan.name} would be rebooted: {key} is {actual}, want {value}"
+    for key, actual, value in differing:
+        parts = key.split(".", 2)
+        if parts[0] == "vm" and parts[2] != "power" and seen.get(f"vm.{parts[1]}.power") == "on":
+            change = f"{parts[2]} is {actual}, want {value}"
+            yield f"{parts[1]} on {plan.name} would be shut down: {change}"
+    for guest in plan.firmware_reboot.request.guests if plan.firmware_reboot else ():
+        facts = observed.get(guest.endpoint.device, HostState({})).values
+        for card in guest.cards:
+            if (now := facts.get(f"nic.{card}.ats", "on")) != "on":
                 yield (
                     f"{plan.name} would be rebooted: ATS_ENABLED of {card} in"
                     f" {guest.endpoint.device} is {now}, want on"
                 )
-
-
-def _boots(plan: HypervisorPlan, seen: HostState) -> Iterator[str]:
-    for key, wanted in sorted(plan.desired.values.items()):
-        actual = seen.values.get(key, wanted)
-        if key.rpartition(".")[2] in _AT_BOOT and actual != wanted:
-            yield f"{plan.name} would be rebooted: {key} is {actual}, want {wanted}"
-
-
-def _stops(plan: HypervisorPlan, seen: HostState) -> Iterator[str]:
-    for key, wanted in sorted(plan.desired.values.items()):
-        actual = seen.values.get(key, wanted)
-        parts = key.split(".", 2)
-        if parts[0] != "vm" or parts[2] in _NO_STOP or actual == wanted:
-            continue
-        if seen.values.get(f"vm.{parts[1]}.power") == "on":
-            change = f"{parts[2]} is {actual}, want {wanted}"
-            yield f"{parts[1]} on {plan.name} would be shut down: {change}"

@@ -62,8 +62,14 @@ class Reboot:
         if abs(self._boot_time(state) - before) < SAME_BOOT_S:
             self._go_down(before)
             state = self._wait_for_boot(before)
-        self._come_back()
-        self._prove(self.look())
+        guests_s = len(self.request.order) * STOP_DEADLINE_S
+        self.done += self._on_host("resume", guests_s + STOP_DEADLINE_S).splitlines()
+        self._wait_for_guests()
+        if left := self.pending(self.look()):
+            raise self._stuck(
+                f"was rebooted, and still: {'; '.join(left)}. Firmware that says 'Please power"
+                " cycle machine' is not loaded by a warm reboot: switch the power off and on"
+            )
         self._on_host("forget", STOP_DEADLINE_S)
         return {
             "boot_after": _stamp(self._boot_time(state)),
@@ -78,11 +84,8 @@ class Reboot:
         """The hypervisor's settings, its uptime, and the mark of an unfinished reboot."""
         state = parse_state(self._on_host("read", OBSERVE_DEADLINE_S)).values
         if not state.get("uptime_us", "").isdecimal():
-            raise DeviceError(
-                self._stuck(
-                    "gave an incomplete answer: its session ended, or its uptime is missing"
-                )
-            )
+            what = "gave an incomplete answer: its session ended, or its uptime is missing"
+            raise self._stuck(what)
         return state
 
     def pending(self, state: Mapping[str, str]) -> list[str]:
@@ -140,45 +143,20 @@ class Reboot:
             if self._boot_time(state) - before > SAME_BOOT_S:
                 self.done.append("rebooted")
                 return state
-        raise DeviceError(
-            self._stuck(
-                f"did not come back within {self.request.deadline_s:g} s; last seen: {last}"
-            )
-        )
-
-    def _come_back(self) -> None:
-        guests_s = len(self.request.order) * STOP_DEADLINE_S
-        self.done += self._on_host("resume", guests_s + STOP_DEADLINE_S).splitlines()
-        self._wait_for_guests()
+        limit_s = self.request.deadline_s
+        raise self._stuck(f"did not come back within {limit_s:g} s; last seen: {last}")
 
     def _wait_for_guests(self) -> None:
         for guest in self.request.guests:
-            self._wait_for_guest(guest)
-
-    def _wait_for_guest(self, guest: Guest) -> None:
-        ends_at_s = self.now() + GUEST_DEADLINE_S
-        while True:
-            try:
-                self.run(guest.endpoint, "true", "", OBSERVE_DEADLINE_S)
-            except UnreachableError as error:
-                if self.now() > ends_at_s:
-                    words = str(error).splitlines()[0]
-                    raise DeviceError(
-                        self._stuck(f"runs, but its guest does not: {words}")
-                    ) from None
-                self.pause(POLL_S)
-            else:
-                return
-
-    def _prove(self, state: Mapping[str, str]) -> None:
-        left = self.pending(state)
-        if left:
-            raise DeviceError(
-                self._stuck(
-                    f"was rebooted, and still: {'; '.join(left)}. Firmware that says 'Please power"
-                    " cycle machine' is not loaded by a warm reboot: switch the power off and on"
-                )
-            )
+            ends_at_s, answers = self.now() + GUEST_DEADLINE_S, False
+            while not answers:
+                try:
+                    answers = bool(self.run(guest.endpoint, "true", "", OBSERVE_DEADLINE_S))
+                except UnreachableError as error:
+                    if self.now() > ends_at_s:
+                        words = str(error).splitlines()[0]
+                        raise self._stuck(f"runs, but its guest does not: {words}") from None
+                    self.pause(POLL_S)
 
     def _on_host(self, action: str, deadline_s: float, more: str = "") -> str:
         parameters = {
@@ -194,7 +172,7 @@ class Reboot:
         answer = run_call(self.run, endpoint, call, stdin, deadline_s, ash=True)
         if answer.exit_status:
             words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
-            raise DeviceError(self._stuck(f"stopped at {action}: {words}"))
+            raise self._stuck(f"stopped at {action}: {words}")
         return answer.stdout
 
     def _denied(self, pending: list[str]) -> str:
@@ -205,8 +183,8 @@ class Reboot:
             "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
         )
 
-    def _stuck(self, what: str) -> str:
-        return (
+    def _stuck(self, what: str) -> DeviceError:
+        return DeviceError(
             f"{self.request.endpoint.where} {what}\n"
             f"  done   {', '.join(self.done) or 'nothing'}\n"
             "  next   check its console, then run the update again: it continues from this point"

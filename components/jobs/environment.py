@@ -115,11 +115,8 @@ def find_rail_hcas(
 ) -> tuple[str, ...]:
     """A program behind the search for the shared cards of the rails, among all of the node.
 
-    Its arguments are those of `on_devices`.
-
-    Raises:
-        SpecError: Jobs run in the host's network, and a rail's card is named differently on two
-            workers: one script serves all workers.
+    Its arguments are those of `on_devices`. SpecError: jobs run in the host's network, and a
+    rail's card is named differently on two workers, which one script serves.
     """
     rails = kind.rails_of(spec) if kind else spec.rails
     names = [f"net{index}" for index in range(1, len(rails) + 1)]
@@ -199,16 +196,22 @@ def mpirun_command(
     The hostfile is named because Open MPI 5 ignores the variable that the operator sets, and would
     then run all ranks in the launcher.
     """
-    infiniband = spec.rdma.transport == "infiniband"
-    port = ssh_port(spec, host_network=spec.pod_network.host_network)
+    in_host = spec.pod_network.host_network
+    port = ssh_port(spec, host_network=in_host)
+    # MPI's own messages stay off the rails; the host's network has no separate pod interface.
+    keys = () if in_host else ("oob_tcp_if_include", "btl_tcp_if_include")
+    words = ["=".join(pair) for pair in job_environment(spec).items()]
+    if spec.jobs.programs != Programs():
+        # A program outside of PATH seldom has its libraries where the loader looks.
+        words += [name for name in ("PATH", "LD_LIBRARY_PATH") if name not in spec.jobs.env]
     return (
         spec.jobs.programs.mpirun or "mpirun",
         "--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile", "-np", str(ranks),
         "--bind-to", "none", "--tag-output", "--mca", "plm_rsh_args", ssh_options(port),
-        *_pod_network_only(spec),
+        *(word for key in keys for word in ("--mca", key, POD_INTERFACE)),
         *_NO_HCOLL,
-        *(() if infiniband else _MPI_OVER_TCP),
-        *_exports(spec),
+        *(() if spec.rdma.transport == "infiniband" else _MPI_OVER_TCP),
+        *(part for word in words for part in ("-x", word)),
         *on_devices(spec, program, kind),
     )  # fmt: skip
 
@@ -220,19 +223,3 @@ def launch_command(command: tuple[str, ...], *, twice: bool = False) -> tuple[st
     """
     name = "mpi_compare" if twice else "mpi_launch"
     return ("/bin/sh", "-c", job_script(name), name, *command)
-
-
-def _exports(spec: ClusterSpec) -> tuple[str, ...]:
-    words = ["=".join(pair) for pair in job_environment(spec).items()]
-    if spec.jobs.programs != Programs():
-        # A program outside of PATH seldom has its libraries where the loader looks.
-        words += [name for name in ("PATH", "LD_LIBRARY_PATH") if name not in spec.jobs.env]
-    return tuple(part for word in words for part in ("-x", word))
-
-
-def _pod_network_only(spec: ClusterSpec) -> tuple[str, ...]:
-    """Keep MPI's own messages off the rails; the host's network has no separate pod interface."""
-    if spec.pod_network.host_network:
-        return ()
-    keys = ("oob_tcp_if_include", "btl_tcp_if_include")
-    return tuple(word for key in keys for word in ("--mca", key, POD_INTERFACE))

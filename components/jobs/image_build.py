@@ -43,11 +43,7 @@ Tell = Callable[[str], None]
 
 
 def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
-    """The builder that the user named, or the first one on the path (None: PATH).
-
-    Raises:
-        UsageError: No builder, or not the wanted one, is installed.
-    """
+    """The named builder, or the first one on the path (None: PATH); UsageError if none is there."""
     names: list[Builder] = [each for each in BUILDERS if wanted is None or wanted == each]
     found: Builder | None = next((each for each in names if shutil.which(each, path=path)), None)
     if found is None:
@@ -55,15 +51,10 @@ def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
         raise UsageError(
             f"image: no builder: {missing} {'is' if wanted else 'are'} not on PATH.\n"
             "  fix    install docker, podman, buildah or nerdctl, or build"
-            f" {context_name()} on another machine: {wanted or 'docker'} build --build-arg"
-            " BASE=<name>@sha256:<digest> -t <registry>/<name>:<tag> <that folder>"
+            f" components/jobs/images/probe on another machine: {wanted or 'docker'} build "
+            "--build-arg BASE=<name>@sha256:<digest> -t <registry>/<name>:<tag> <that folder>"
         )
     return found
-
-
-def context_name() -> str:
-    """The folder of the image's recipe, for people."""
-    return "components/jobs/images/probe"
 
 
 @contextmanager
@@ -74,11 +65,7 @@ def context_folder() -> Generator[Path]:
 
 
 def check_name(name: str, what: str) -> str:
-    """Check that a name has a fixed tag.
-
-    Raises:
-        UsageError: It floats: its tag is missing or `latest`.
-    """
+    """Check that a name has a fixed tag; UsageError if its tag is missing or `latest`."""
     if is_floating(name):
         raise UsageError(
             f"image: {what} {name} is not pinned: another image may have its name tomorrow.\n"
@@ -97,9 +84,7 @@ class BuildRoom:
     def pin(self, base: str) -> str:
         """Pin the base by its digest; pull it to learn the digest if the name lacks one.
 
-        Raises:
-            UsageError: The base floats.
-            DeviceError: The builder could not get it, or shows no digest.
+        UsageError: the base floats. DeviceError: the builder could not get it, or shows no digest.
         """
         if "@sha256:" in check_name(base, "--base"):
             return base
@@ -129,11 +114,7 @@ class BuildRoom:
         self._call(["push", tag], f"push {tag}", tag)
 
     def _call(self, words: Sequence[str], aim: str, image: str, *, quiet: bool = False) -> str:
-        """Run the builder, and pass on each line as it comes.
-
-        Raises:
-            DeviceError: It failed; the reason is in its output.
-        """
+        """Run the builder, and pass on each line as it comes; DeviceError if it fails."""
         lines: list[str] = []
         with subprocess.Popen(
             [self.builder, *words],

@@ -18,6 +18,7 @@ from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
 from components.kubernetes.manifest import (
     Body,
     Manifest,
+    head_of,
     load_vendored,
     login_manifests,
     make_manifest,
@@ -82,11 +83,7 @@ def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
 
 
 def deepspeed_kind(spec: ClusterSpec, sample: DeepSpeed) -> WorkerKind:
-    """The workers that DeepSpeed's jobs run on.
-
-    Raises:
-        SpecError: The site has too few of one kind.
-    """
+    """The workers that DeepSpeed's jobs run on; SpecError if the site has too few of one kind."""
     kind = fitting_kind(spec, sample.workers, sample.gpus)
     if kind is None:
         raise SpecError(
@@ -132,9 +129,7 @@ def _volume(sample: DeepSpeed) -> Body:
     if sample.nfs_server is not None:
         source = {"nfs": {"server": sample.nfs_server, "path": sample.path}}
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"{sample.claim}-pv"},
+        **head_of("PersistentVolume", f"{sample.claim}-pv"),
         "spec": {
             "storageClassName": STORAGE_CLASS,
             "capacity": {"storage": f"{sample.capacity_gib}Gi"},
@@ -148,9 +143,7 @@ def _volume(sample: DeepSpeed) -> Body:
 
 def _claim(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": sample.claim, "namespace": spec.pod_network.namespace},
+        **head_of("PersistentVolumeClaim", sample.claim, spec.pod_network.namespace),
         "spec": {
             "storageClassName": STORAGE_CLASS,
             "volumeName": f"{sample.claim}-pv",
@@ -182,16 +175,14 @@ def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200)
     text = text.replace(f"{name}-{RUN}", name)
     return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": spec.pod_network.namespace},
+        **head_of("ConfigMap", name, spec.pod_network.namespace),
         "data": {"job.yaml": text},
     }
 
 
 def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
     labels: JsonObject = {"app.kubernetes.io/name": "tensorboard"}
-    metadata: JsonObject = {"name": "tensorboard", "namespace": spec.pod_network.namespace}
+    named = ("tensorboard", spec.pod_network.namespace)
     container: JsonObject = {
         "name": "tensorboard",
         "image": sample.image,
@@ -200,9 +191,7 @@ def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
         "volumeMounts": [{"name": "data", "mountPath": sample.mount_path, "readOnly": True}],
     }
     deployment: Body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
+        **head_of("Deployment", *named, "apps/v1"),
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
@@ -213,9 +202,7 @@ def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
         },
     }
     service: Body = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata,
+        **head_of("Service", *named),
         "spec": {
             "selector": labels,
             "ports": [{"port": TENSORBOARD_PORT, "targetPort": TENSORBOARD_PORT}],
@@ -245,8 +232,15 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     own = spec.jobs.own_pods
     if own is None:
         return ()
-    spaces = own_namespaces(spec)
-    bodies = [(space, body) for space in spaces for body in _config_maps(spec, space)]
+    spaces = own.namespaces or (spec.pod_network.namespace,)
+    data: dict[str, JsonObject] = {ENVIRONMENT: {**job_environment(spec)}}
+    if script := on_rails_script(spec):
+        data[SCRIPTS] = {ON_RAILS: script}
+    bodies: list[tuple[str, Body]] = [
+        (space, {**head_of("ConfigMap", name, space), "data": each})
+        for space in spaces
+        for name, each in data.items()
+    ]
     if own.admission:
         bodies += [("", _policy(spec)), ("", _binding(spaces))]
     return tuple(
@@ -255,35 +249,10 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     )
 
 
-def own_namespaces(spec: ClusterSpec) -> tuple[str, ...]:
-    """The namespaces that get these objects."""
-    own = spec.jobs.own_pods
-    given = own.namespaces if own else ()
-    return given or (spec.pod_network.namespace,)
-
-
-def _config_maps(spec: ClusterSpec, namespace: str) -> list[Body]:
-    environment: JsonObject = {**job_environment(spec)}
-    found = [_config_map(ENVIRONMENT, namespace, environment)]
-    script = on_rails_script(spec)
-    if script:
-        found.append(_config_map(SCRIPTS, namespace, {ON_RAILS: script}))
-    return found
-
-
 def on_rails_script(spec: ClusterSpec) -> str:
     """The program that finds the pod's RDMA devices, then runs its arguments; empty for VFs."""
     words = on_devices(spec, ())
     return f"#!/bin/sh\n{words[_SH_C]}" if len(words) > _SH_C else ""
-
-
-def _config_map(name: str, namespace: str, data: JsonObject) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
-        "data": data,
-    }
 
 
 def _policy(spec: ClusterSpec) -> Body:
@@ -302,9 +271,7 @@ def _policy(spec: ClusterSpec) -> Body:
     patch: JsonObject = {"expression": " + ".join(patches)}
     mutation: JsonObject = {"patchType": "JSONPatch", "jsonPatch": patch}
     return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": ENVIRONMENT},
+        **head_of("MutatingAdmissionPolicy", ENVIRONMENT, version=_ADMISSION),
         "spec": {
             # A pod without the traffic class would harm the traffic of others.
             "failurePolicy": "Fail",
@@ -320,9 +287,7 @@ def _binding(namespaces: tuple[str, ...]) -> Body:
     names: list[JsonValue] = [*namespaces]
     here: JsonObject = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}
     return {
-        "apiVersion": _ADMISSION,
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": ENVIRONMENT},
+        **head_of("MutatingAdmissionPolicyBinding", ENVIRONMENT, version=_ADMISSION),
         "spec": {
             "policyName": ENVIRONMENT,
             "matchResources": {"namespaceSelector": {"matchExpressions": [here]}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -99,7 +100,11 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
 
 
 def rail_pod(
-    spec: ClusterSpec, workers: MpiWorkers, own: JsonObject, container: JsonObject
+    spec: ClusterSpec,
+    workers: MpiWorkers,
+    own: JsonObject,
+    container: JsonObject,
+    **more: JsonValue,
 ) -> JsonObject:
     """The pod template of a job's workers: on the rails, and one on a node.
 
@@ -121,6 +126,7 @@ def rail_pod(
         "topologyKey": "kubernetes.io/hostname",
     }
     pod: JsonObject = {
+        **more,
         "affinity": {
             "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
             "podAntiAffinity": {_REQUIRED: [apart]},
@@ -140,8 +146,10 @@ def rail_pod(
     return outside_meshes(template)
 
 
-def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObject:
-    """A container with GPUs on the rails, and the environment of jobs."""
+def rail_container(
+    spec: ClusterSpec, workers: MpiWorkers, name: str, own: Sequence[JsonValue] = ()
+) -> JsonObject:
+    """A container with GPUs on the rails, the environment of jobs, and variables of its own."""
     limits = make_limits(workers.attachment.resources, workers.gpus) | _own_cpus(spec)
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
@@ -149,7 +157,8 @@ def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObj
     ]
     if file := spec.jobs.topology_file:
         mounts.insert(1, {"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True})
-    more: JsonObject = {"env": env_list(job_environment(spec)), "volumeMounts": mounts}
+    env = [*env_list(job_environment(spec)), *own]
+    more: JsonObject = {"env": env, "volumeMounts": mounts}
     return make_container(workers.image, name, limits) | more
 
 
@@ -159,6 +168,11 @@ def _own_cpus(spec: ClusterSpec) -> JsonObject:
     if alignment is None:
         return {}
     return {"cpu": str(alignment.job_cpus), "memory": f"{alignment.job_memory_gib}Gi"}
+
+
+def _all_of(spec: ClusterSpec, kind: WorkerKind, image: str) -> MpiWorkers:
+    attachment = pod_attachment(spec, kind.rails_of(spec))
+    return MpiWorkers(image, len(kind.hosts), kind.gpus, attachment, kind.nodes)
 
 
 def launched_job(
@@ -174,13 +188,7 @@ def launched_job(
 
     `twice` runs it again over TCP afterwards.
     """
-    workers = MpiWorkers(
-        image=image,
-        count=len(kind.hosts),
-        gpus=kind.gpus,
-        attachment=pod_attachment(spec, kind.rails_of(spec)),
-        nodes=kind.nodes,
-    )
+    workers = _all_of(spec, kind, image)
     port = ssh_port(spec, host_network=workers.attachment.host_network)
     launcher: JsonObject = {
         "name": "launcher",
@@ -199,6 +207,8 @@ _NODE: Final = "node"
 _INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _GROUP: Final = "trainer.kubeflow.org"
 _TRAINER: Final = f"{_GROUP}/v1alpha1"
+_ONCE: Final[Mapping[str, JsonValue]] = {"restartPolicy": "Never"}
+"""A rank that begins again would wait for the others."""
 
 
 def torch_objects(
@@ -218,14 +228,10 @@ def torch_objects(
     One pod on each worker has all its GPUs. The form `job` is a headless Service and an Indexed
     Job; `trainjob` is a runtime of the site's own and a TrainJob.
     """
-    workers = MpiWorkers(
-        image=image,
-        count=len(kind.hosts),
-        gpus=kind.gpus,
-        attachment=pod_attachment(spec, kind.rails_of(spec)),
-        nodes=kind.nodes,
-    )
-    container = rail_container(spec, workers, _NODE)
+    workers = _all_of(spec, kind, image)
+    job = f"{name}-{RUN}"
+    env = _pet_env(workers, f"{job}-0.{job}") if form == "job" else []
+    container = rail_container(spec, workers, _NODE, env)
     container["command"] = [*on_devices(spec, ("torchrun", *program), kind)]
     made = _indexed if form == "job" else _trained
     return made(spec, name, workers, container)
@@ -236,11 +242,8 @@ def _indexed(
 ) -> tuple[Body, ...]:
     job = f"{name}-{RUN}"
     own: JsonObject = {"batch.kubernetes.io/job-name": job}
-    set_env = container["env"]
-    more = _pet_env(workers, f"{job}-0.{job}")
-    container["env"] = [*(set_env if isinstance(set_env, list) else ()), *more]
     # Pods of an Indexed Job are called JOB-INDEX; the Service gives them names.
-    template = _pod(spec, workers, own, container, subdomain=job)
+    template = rail_pod(spec, workers, own, container, **_ONCE, subdomain=job)
     service: Body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -260,21 +263,6 @@ def _indexed(
         },
     }
     return service, body
-
-
-def _pod(
-    spec: ClusterSpec,
-    workers: MpiWorkers,
-    own: JsonObject,
-    container: JsonObject,
-    **more: JsonValue,
-) -> JsonObject:
-    """Make a pod that never restarts: a rank that begins again would wait for the others."""
-    template = rail_pod(spec, workers, own, container)
-    pod = template["spec"]
-    ends: JsonObject = {"restartPolicy": "Never", **more}
-    template["spec"] = ends | (pod if isinstance(pod, dict) else {})
-    return template
 
 
 def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
@@ -298,21 +286,21 @@ def _trained(
         "name": _NODE,
         "template": {
             "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {"backoffLimit": 0, "template": _pod(spec, workers, own, container)},
+            "spec": {
+                "backoffLimit": 0,
+                "template": rail_pod(spec, workers, own, container, **_ONCE),
+            },
         },
     }
     runtime: Body = {
         "apiVersion": _TRAINER,
         "kind": "TrainingRuntime",
-        "metadata": make_metadata(spec, name),
+        "metadata": make_metadata(spec, name, **{f"{_GROUP}/framework": "torch"}),
         "spec": {
             "mlPolicy": {"numNodes": workers.count, "torch": {}},
             "template": {"spec": {"replicatedJobs": [replicated]}},
         },
     }
-    metadata = runtime["metadata"]
-    if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):
-        labels["trainer.kubeflow.org/framework"] = "torch"
     train: Body = {
         "apiVersion": _TRAINER,
         "kind": "TrainJob",

@@ -73,12 +73,12 @@ def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
     return _BODIES.validate_json(text)
 
 
-def make_metadata(spec: ClusterSpec, name: str) -> JsonObject:
+def make_metadata(spec: ClusterSpec, name: str, **labels: JsonValue) -> JsonObject:
     """The metadata of an object of a run."""
     return {
         "name": f"{name}-{RUN}",
         "namespace": spec.pod_network.namespace,
-        "labels": {PART_OF: ACCEPTANCE},
+        "labels": {PART_OF: ACCEPTANCE, **labels},
     }
 
 
@@ -146,11 +146,8 @@ def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0
 
 
 def _tolerant(spec: ClusterSpec, template: JsonObject) -> JsonObject:
-    more, pod = tolerations(spec), template["spec"]
-    if not more or not isinstance(pod, dict):
-        return template
-    tolerant: JsonObject = {**pod, **more}
-    return {**template, "spec": tolerant}
+    pod = template["spec"]
+    return {**template, "spec": {**pod, **tolerations(spec)} if isinstance(pod, dict) else pod}
 
 
 def ssh_port(spec: ClusterSpec, *, host_network: bool) -> int:

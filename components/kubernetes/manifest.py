@@ -92,6 +92,12 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
     return Manifest(resource_name, str(body["apiVersion"]), kind, body, group)
 
 
+def head_of(kind: str, name: str, namespace: str = "", version: str = "v1") -> Body:
+    """The keys with which every object begins."""
+    place: Body = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **place}}
+
+
 def repaired(body: Body, note: str) -> Body:
     """The body with its repair note, if it has one."""
     return _annotated(body, {**annotations_of(body), REPAIR: note}) if note else body
