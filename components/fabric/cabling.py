@@ -234,27 +234,21 @@ def find_routing_faults(
         return (RoutingFault("switch", what, form.sessions, "unread"),)
     known = links.ends.keys() if applied is None else applied.neighbors.keys()
     ends = {name: end for name, end in links.ends.items() if name in known}
-    found = [*_lost(links, ends, seen, links.bfd if applied is None else applied.bfd)]
+    found: list[RoutingFault] = []
+    for name, end in ends.items():
+        watched = name in links.bfd and (applied is None or name in applied.bfd)
+        if what := _fault(end, seen.neighbors.get(name), watched=watched):
+            fix = form.bfd_sessions if "BFD" in what else form.session.format(name)
+            found.append(RoutingFault(f"port {end.port}", what, fix))
+    if seen.bfd_unread and links.bfd:
+        what = f"whether BFD is up is not known: {seen.bfd_unread}"
+        found.append(RoutingFault("switch", what, form.bfd_sessions, "unsaid"))
     if seen.routes_unread and links.networks:
         what = f"which next hops are in use is not known: {seen.routes_unread}"
         found.append(RoutingFault("switch", what, form.routes, "unsaid"))
     lost = {each.where for each in found}
     whole = {end.port: end.to for end in ends.values() if f"port {end.port}" not in lost}
     return (*found, *(() if seen.routes is None else _narrow(links, seen.routes, whole)))
-
-
-def _lost(
-    links: RoutedLinks, ends: Mapping[str, FarEnd], seen: Sessions, bfd: Collection[str]
-) -> Iterator[RoutingFault]:
-    form = system_of(links.os).routed
-    for name, end in ends.items():
-        watched = name in links.bfd and name in bfd
-        if what := _fault(end, seen.neighbors.get(name), watched=watched):
-            fix = form.bfd_sessions if "BFD" in what else form.session.format(name)
-            yield RoutingFault(f"port {end.port}", what, fix)
-    if seen.bfd_unread and links.bfd:
-        what = f"whether BFD is up is not known: {seen.bfd_unread}"
-        yield RoutingFault("switch", what, form.bfd_sessions, "unsaid")
 
 
 def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:

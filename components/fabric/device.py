@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from textwrap import shorten
 from typing import Final, Literal
 
@@ -33,7 +34,6 @@ from components.fabric.moves import (
     SwitchEvidence,
     describe_moves,
     dump_evidence,
-    join_outcomes,
     previous_of,
 )
 from components.fabric.parts import (
@@ -42,7 +42,6 @@ from components.fabric.parts import (
     Sessions,
     recorded_identity,
     refuse_other,
-    refuse_other_stack,
 )
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
@@ -174,7 +173,10 @@ def run_apply(
             with leaving as names:
                 done.append(step.change(edit.wanted, partial(edit.part, later), last=not later))
             drained += names or ()
-    return step.render(join_outcomes(done), request.desired, drained)
+    stopped = tuple(chain.from_iterable(each.interrupts for each in done))
+    lines = tuple(chain.from_iterable(each.lines for each in done))
+    outcome = Outcome(done[0].before, done[-1].after, lines, stopped)
+    return step.render(outcome, request.desired, drained)
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:
@@ -275,8 +277,7 @@ def _exchange(
 def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> Identity | None:
     """Ask which switch it is, and refuse another one, or one of another stack."""
     who = exchange.who(system_of(request.os).identity)
-    refuse_other(request.endpoint.where, who, was, request.serial)
-    refuse_other_stack(request.endpoint.where, who, request.stack)
+    refuse_other(request.endpoint.where, who, was, request.serial, request.stack)
     return who
 
 
@@ -290,9 +291,8 @@ class _Step:
     """Traffic leaves the switch before it changes."""
 
     def _prove(self, exchange: Exchange) -> None:
-        last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
-        baseline = self.request.baseline
-        was = last or (baseline.identity if baseline else None)
+        last, baseline = self.environ.get(PREVIOUS_OUTPUT, "").strip(), self.request.baseline
+        was = recorded_identity(last) or (baseline.identity if baseline else None)
         self.who = _prove(self.request, exchange, was)
 
     def find_stopped(self, edit: Edit) -> tuple[str, ...]:
@@ -420,29 +420,21 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
             f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and "
             f"{OUTPUT_VARIABLE} the output of the exec"
         )
-    output = environ[OUTPUT_VARIABLE]
-    saving = request.judges.kind == "save"
-    refusal = driver_of(request.os).find_refusal(output)
+    output, saving = environ[OUTPUT_VARIABLE], request.judges.kind == "save"
+    refusal, end = driver_of(request.os).find_refusal(output), _UNSAVED if saving else _MAYBE_SENT
     if refusal is not None:
-        raise DeviceError(
-            f"{request.endpoint.where} refused {'to save' if saving else 'a line of the exec'}\n"
-            f"  switch  {refusal}\n{_result(saving=saving)}"
-        )
-    if not saving and not is_expected(request.os, output):
-        raise DeviceError(
-            f"{request.endpoint.where} answered the exec with a text that tells no success\n"
-            f"  switch  {output.strip() or 'nothing'}\n{_result(saving=False)}"
-        )
-    device, desired = request.endpoint.device, request.desired
-    return dump_evidence(SwitchEvidence(device, (), 0, (), saved=saving, desired=desired))
+        fault = f"refused {'to save' if saving else 'a line of the exec'}"
+    elif saving or is_expected(request.os, output):
+        device, desired = request.endpoint.device, request.desired
+        return dump_evidence(SwitchEvidence(device, (), 0, (), saved=saving, desired=desired))
+    else:
+        fault, refusal = "answered the exec with a text that tells no success", output.strip()
+    raise DeviceError(f"{request.endpoint.where} {fault}\n  switch  {refusal or 'nothing'}\n{end}")
 
 
-def _result(*, saving: bool) -> str:
-    if saving:
-        return "  result  it is in force and not saved; the next update sends and saves it again"
-    return (
-        "  result  not saved: a reboot restores the previous configuration. Accepted lines may be "
-        "in force\n"
-        "  fix     correct the lines that the switch refused, then update again: the whole text is "
-        "sent once more"
-    )
+_UNSAVED: Final = "  result  it is in force and not saved; the next update sends and saves it again"
+_MAYBE_SENT: Final = (
+    "  result  not saved: a reboot restores the previous configuration. Accepted lines may be in "
+    "force\n  fix     correct the lines that the switch refused, then update again: the whole text "
+    "is sent once more"
+)

@@ -258,7 +258,11 @@ def preview_switch(
     head = f"{plan.name}: {counted(count, 'setting')} will change"
     lines = [head, *group_settings(moved | dropped, port_order(plan))]
     edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
-    lines += [*_effects(plan, edit, seen, allowed), *_unproven(plan, moved)]
+    lines += _effects(plan, edit, seen, allowed)
+    for pattern, why in system_of(plan.os).unproven.items():
+        if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
+            said = f"UNPROVEN lines for {', '.join(names)}: {why}"
+            lines.append(f"{said}; the reading after it decides")
     if plan.timed_restore_s is None:
         lines.append(_NO_TIMER.format(driver_of(plan.os).title))
     return "\n  ".join(lines)
@@ -283,12 +287,6 @@ def render_waves(
             kind = " (canary)" if number < canary else ""
             lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
     return tuple(lines) if len(waves) > 1 else ()
-
-
-def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for pattern, why in system_of(plan.os).unproven.items():
-        if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
-            yield f"UNPROVEN lines for {', '.join(names)}: {why}; the reading after it decides"
 
 
 def _stopped(text: str) -> str:
@@ -333,7 +331,9 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
     if found := interrupting(effects):
         yield f"{head}: {interrupted_words(plan, found)}"
         if allowed == "drain":
-            yield _drain_words(plan.name, edit.drain(seen))
+            drain, name = edit.drain(seen), plan.name
+            why = f"no traffic is sent away from {name} first: {drain}"
+            yield why if isinstance(drain, str) else f"traffic leaves {name} first ({drain.title})"
     yield from _class_words(plan, effects)
 
 
@@ -342,9 +342,3 @@ def _class_words(
 ) -> Iterator[str]:
     if moved := [change for change, effect in effects.items() if effect is Effect.CLASS]:
         yield f"{CHANGES_CLASS}{against}: {interrupted_words(plan, moved)}"
-
-
-def _drain_words(name: str, drain: Drain | str) -> str:
-    if isinstance(drain, str):
-        return f"no traffic is sent away from {name} first: {drain}"
-    return f"traffic leaves {name} first ({drain.title})"

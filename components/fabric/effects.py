@@ -119,14 +119,11 @@ def find_effects(
 
     A port carries nothing while it is down, and a subnet manager manages nothing while it is off.
     """
-    changes = (each for each in find_changes(actual, target) if not _is_idle(each.where, actual))
+    is_off = actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
+    idle = {f"port {name}" for name, port in actual.ports.items() if port.admin_up is False}
+    idle |= {"subnet manager"} if is_off else set()
+    changes = (each for each in find_changes(actual, target) if each.where not in idle)
     return {each: effect for each in changes if (effect := effect_of(system, each))}
-
-
-def _is_idle(where: str, actual: SwitchState) -> bool:
-    if where == "subnet manager":
-        return actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
-    return actual.ports.get(where.removeprefix("port "), _NO_PORT).admin_up is False
 
 
 def interrupting(effects: Mapping[Difference, Effect]) -> tuple[Difference, ...]:

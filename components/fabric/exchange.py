@@ -41,7 +41,6 @@ MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
 Aim = Callable[[base.Reading], SwitchState]
 """From the reading of a switch to its wanted state."""
-PutBack = Callable[..., DeviceError]
 ParsedT = TypeVar("ParsedT")
 
 
@@ -105,24 +104,19 @@ class Exchange:
         Raises:
             DeviceError: An answer cannot be read; the text holds it.
         """
-        splits = None
-        if wanted.splits and self.driver.by_hand:
+        splits, driver, answers = None, self.driver, dict[str, str]()
+        if wanted.splits and driver.by_hand:
             names = self.list_ports()
             splits = find_splits(wanted.splits, names)
             wanted = without_missing(wanted, names)
-        answers = self._ask_for(wanted, each=each)
-        reading = self._parsed(lambda: self.driver.parse(answers, wanted))
+        while not each and (command := driver.whole_command(answers, wanted)) is not None:
+            answers[command] = self._peek(command)
+        rest = driver.read_commands(wanted) if each else driver.rest_commands(answers, wanted)
+        answers |= self._ask(rest)
+        reading = self._parsed(lambda: driver.parse(answers, wanted))
         if splits is None:
             return reading
         return replace(reading, state=reading.state.model_copy(update={"splits": splits}))
-
-    def _ask_for(self, wanted: SwitchState, *, each: bool) -> dict[str, str]:
-        driver, answers = self.driver, dict[str, str]()
-        if each:
-            return self._ask(driver.read_commands(wanted))
-        while (command := driver.whole_command(answers, wanted)) is not None:
-            answers[command] = self._peek(command)
-        return answers | self._ask(driver.rest_commands(answers, wanted))
 
     def record(self, wanted: SwitchState) -> SwitchState:
         """Read the values that undo will restore.
@@ -234,7 +228,8 @@ class Exchange:
             wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
             before = self.read(wanted)
         put_back, taken = partial(self._put_back, before, wanted, aim(before)), list[str]()
-        self._candidate.look_at(before.state)
+        guard = self.driver.guard
+        self._candidate.saves_itself = guard is not None and guard.saves_itself(before.state)
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
@@ -260,7 +255,10 @@ class Exchange:
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
-                self._save(taken)
+                self._keep(taken)
+                self._saving = True
+                if self.driver.save:
+                    self._send_line(self.driver.save, taken)
                 words = describe_changes(stopped)
                 return Outcome(before.state, reading.state, base.flatten(sent), words)
             effects = find_effects(self.driver.system, reading.state, aim(reading))
@@ -277,7 +275,7 @@ class Exchange:
         raise StoppedError(f"took every line and still differs\n  missing {lines}")
 
     def _interrupted(
-        self, error: KeyboardInterrupt, put_back: PutBack, taken: Sequence[str]
+        self, error: KeyboardInterrupt, put_back: Callable[..., DeviceError], taken: Sequence[str]
     ) -> InterruptedRunError:
         """Put the previous values back, unless a second signal says not to."""
         why = f"was interrupted ({str(error) or 'SIGINT'})"
@@ -332,12 +330,6 @@ class Exchange:
             self._candidate.stage = stage
             raise
         self._candidate.stage = stage
-
-    def _save(self, taken: list[str]) -> None:
-        self._keep(taken)
-        self._saving = True
-        if self.driver.save:
-            self._send_line(self.driver.save, taken)
 
     def _send_line(self, line: str, taken: list[str]) -> None:
         self.altered = True

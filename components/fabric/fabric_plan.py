@@ -175,10 +175,13 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     queues = plan_queues(spec, switch, intent.port)
     ports = {name: _plan_port(spec, switch, name, port) for name, port in queues.items()}
     vlans = {vlan for port in ports.values() for vlan in named_vlans(port)}
+    # One length for the switch: a port without a length counts with the system's default.
+    said = [] if system.cable_per_port else [each.cable_length_m for each in switch.ports.values()]
+    lengths = [length or system.default_cable_m for length in said] if any(said) else []
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
-            "roce_cable_m": _longest_cable(switch),
+            "roce_cable_m": max(lengths, default=None),
             "adaptive_routing": any(each.adaptive_routing for each in queues.values()) or None,
             **plan_routing(spec, switch),
             "splits": None if splits_by_speed(system) else plan_splits(switch),
@@ -186,15 +189,6 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         }
     )
     return with_repairs(state, system, spec.guards, spec.rdma)
-
-
-def _longest_cable(switch: Switch) -> int | None:
-    """One length for the switch: a port without a length counts with the system's default."""
-    system = system_of(switch.os)
-    lengths = [port.cable_length_m for port in switch.ports.values()]
-    if system.cable_per_port or not any(lengths):
-        return None
-    return max(length or system.default_cable_m for length in lengths)
 
 
 def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) -> PortState:

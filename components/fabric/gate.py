@@ -111,7 +111,10 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
     A link or session whose shared settings change is not missed, as the other end may change in a
     later wave; nor are neighbours if the change takes Onyx' one-shot back, and LLDP with it.
     """
-    changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
+    changed, kept = {*_changed_ports(outcome)}, set[str]()
+    old, new = (state.bgp or BgpState() for state in (outcome.before, outcome.after))
+    if old.asn == new.asn and outcome.before.addresses == outcome.after.addresses:
+        kept = {name for name, asn in old.neighbors.items() if new.neighbors.get(name) == asn}
     down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
     yield from (f"port {port} was up and is down" for port in sorted(down - changed))
     is_silent = not now.neighbours and outcome.before.roce != outcome.after.roce
@@ -150,14 +153,6 @@ def _changed_ports(outcome: Outcome) -> Iterator[str]:
         old, new = was.get(name, PortState()), now.get(name, PortState())
         if new.admin_up is False or any(getattr(old, x) != getattr(new, x) for x in _SHARED):
             yield name
-
-
-def _kept_sessions(outcome: Outcome) -> set[str]:
-    """The neighbours whose session this change does not touch."""
-    was, now = (state.bgp or BgpState() for state in (outcome.before, outcome.after))
-    if was.asn != now.asn or outcome.before.addresses != outcome.after.addresses:
-        return set()
-    return {name for name, number in was.neighbors.items() if now.neighbors.get(name) == number}
 
 
 @dataclass(slots=True)

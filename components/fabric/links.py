@@ -126,23 +126,33 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
         Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
         switch each, the others at most `disruption.switches.max_unavailable`.
     """
-    limits = spec.disruption.switch_waves
-    partners: dict[str, list[int]] = {}
-    for number, group in enumerate(_groups(spec)):
+    near: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
+    for link in list_links(spec):
+        one, other = link.one.switch.name, link.other.switch.name
+        near[one].add(other)
+        near[other].add(one)
+    # From sets of switches, so 1,000 hosts on the same leaves cost as much as one.
+    leaves = {*leaves_of_hosts(spec).values()}
+    groups = {frozenset({one, other}) for one, far in near.items() for other in far}
+    groups |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
+    groups |= {frozenset(each.name for each in spec.sm_switches), *leaves}
+    groups |= {*_redundant_spines(near, frozenset[str]().union(*leaves))}
+    limits, partners = spec.disruption.switch_waves, dict[str, list[int]]()
+    for number, group in enumerate(groups):
         for name in group:
             partners.setdefault(name, []).append(number)
     waves: list[list[str]] = []
     taken: list[set[int]] = []  # the groups with a switch in each wave
     for switch in spec.switches:
-        groups = partners.get(switch.name, [])
+        own = partners.get(switch.name, [])
         for number in range(len(waves) + 1):
             if number == len(waves):
                 waves.append([])
                 taken.append(set())
             room = 1 if number < limits.canary else limits.max_unavailable
-            if len(waves[number]) < room and taken[number].isdisjoint(groups):
+            if len(waves[number]) < room and taken[number].isdisjoint(own):
                 waves[number].append(switch.name)
-                taken[number].update(groups)
+                taken[number].update(own)
                 break
     return tuple(map(tuple, waves))
 
@@ -157,23 +167,6 @@ def leaves_of_hosts(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
             if slash and port.peer is None and spec.host(host) is not None:
                 found.setdefault(host, set()).add(switch.name)
     return {host: frozenset(names) for host, names in found.items()}
-
-
-def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
-    """Groups of switches: at most one of each group may be out of service at a time.
-
-    They are made from sets of switches, so 1,000 hosts on the same leaves cost as much as one.
-    """
-    near: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
-    for link in list_links(spec):
-        one, other = link.one.switch.name, link.other.switch.name
-        near[one].add(other)
-        near[other].add(one)
-    found = {frozenset({one, other}) for one, far in near.items() for other in far}
-    found |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
-    found |= {frozenset(each.name for each in spec.sm_switches)}
-    leaves = {*leaves_of_hosts(spec).values()}
-    return found | leaves | {*_redundant_spines(near, frozenset[str]().union(*leaves))}
 
 
 def _redundant_spines(

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -61,10 +60,6 @@ class Candidate:
 
     saves_itself: bool = False
     """The switch saves each applied change without a further line."""
-
-    def look_at(self, state: SwitchState) -> None:
-        """Learn from a reading how this switch keeps changes."""
-        self.saves_itself = self.guard is not None and self.guard.saves_itself(state)
 
     @property
     def kept(self) -> str:
@@ -268,13 +263,6 @@ def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
         + "\n  fix    compare its release with docs/reference/rules.md#switch-release, which lists "
         "the supported releases; if yours is listed, report this answer"
     )
-
-
-def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """The joint outcome of several runs, one after the other."""
-    lines = chain.from_iterable(each.lines for each in outcomes)
-    interrupts = chain.from_iterable(each.interrupts for each in outcomes)
-    return Outcome(outcomes[0].before, outcomes[-1].after, (*lines,), (*interrupts,))
 
 
 @dataclass(frozen=True, slots=True)

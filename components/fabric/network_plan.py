@@ -13,7 +13,6 @@ from components.fabric.systems import system_of
 from components.fabric.systems.ranges import port_key
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
-from components.model.hosts import Host
 from components.model.infiniband import IbPartition, Membership, Ufm
 from components.model.owners import guids_by_pods
 from components.model.places import link_address, link_of, subnets_of, vf_guids
@@ -37,8 +36,7 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
     mtu = (f"{MTU_WORD}{spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
     addresses: Addresses = {form.loopback: (loopback,)}
     addresses |= {name: (address, *mtu) for name, (address, _) in gateways.items()}
-    cards = dict(_card_links(spec, switch))
-    neighbors = _neighbors(spec, switch)
+    cards, neighbors = dict(_card_links(spec, switch)), _neighbors(spec, switch)
     return {
         "addresses": addresses | _port_addresses(spec, switch, cards),
         "bgp": BgpState(
@@ -189,13 +187,12 @@ _AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
 
 def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
     same = {key: getattr(partition, key) for key in ("pkey", "ipoib", "mtu_bytes", "rate_gbit_s")}
-    return PartitionState(**same, members=_members(spec, partition))
-
-
-def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]:
     if partition.members == "all":
-        return {ALL_PORTS: partition.membership}
-    found: dict[str, MemberKind] = {}
+        return PartitionState(**same, members={ALL_PORTS: partition.membership})
+    # A subnet manager knows each VF, so the VFs that pods get in this partition are members too.
+    fabric, members = spec.infiniband, dict[str, MemberKind]()
+    with_vfs = fabric.rails if fabric and not guids_by_pods(spec) else ()
+    rails = {rail.name for rail in with_vfs if rail.partition == partition.name}
     for member in partition.members:
         host = spec.host(member.host)
         if host is None or not host.hca_guids:
@@ -205,16 +202,7 @@ def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]
             )
         membership = member.membership or partition.membership
         kind = _AT_INDEX_0[membership] if partition.index0 else membership
-        found |= dict.fromkeys(
-            (*member.ports_of(host.hca_guids), *_vf_guids(spec, partition, host)), kind
-        )
-    return found
-
-
-def _vf_guids(spec: ClusterSpec, partition: IbPartition, host: Host) -> tuple[str, ...]:
-    """The VFs of a member that pods get in this partition: a subnet manager knows each VF."""
-    if spec.infiniband is None or guids_by_pods(spec):
-        return ()
-    rails = {rail.name for rail in spec.infiniband.rails if rail.partition == partition.name}
-    ports = (port for port in host.hca_sriov if port.rail in rails)
-    return tuple(guid for port in ports for guid in vf_guids(spec.name, host, port))
+        ports = (port for port in host.hca_sriov if port.rail in rails)
+        vfs = (guid for port in ports for guid in vf_guids(spec.name, host, port))
+        members |= dict.fromkeys((*member.ports_of(host.hca_guids), *vfs), kind)
+    return PartitionState(**same, members=members)

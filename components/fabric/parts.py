@@ -36,11 +36,6 @@ def is_default(native: Mapping[str, str], key: str) -> bool:
     return native.get(key) == DEFAULT
 
 
-def is_written(native: Mapping[str, str], key: str) -> bool:
-    """Whether the setting was recorded with a line for it."""
-    return native.get(key) == WRITTEN
-
-
 def write_list(words: Iterable[str]) -> str:
     """Words as one text."""
     return write_text(tuple(words))
@@ -240,7 +235,12 @@ def fold_ports(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     ports = cast("Mapping[str, _Port]", state.get("ports", {}))
     if len(ports) <= 1:
         return dict(state)
-    common = _common([*ports.values()])
+    # The most common value of each key that every port has, so no port gains a key.
+    common: dict[str, JsonValue] = {}
+    for key in next(iter(ports.values())):
+        if all(key in port for port in ports.values()):
+            texts = Counter(json.dumps(port[key], sort_keys=True) for port in ports.values())
+            common[key] = json.loads(texts.most_common(1)[0][0])
     own: dict[str, JsonValue] = {
         name: {key: value for key, value in port.items() if common.get(key, _OTHER) != value}
         for name, port in ports.items()
@@ -249,16 +249,6 @@ def fold_ports(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 _OTHER: Final = ("no value of JSON",)
-
-
-def _common(ports: list[_Port]) -> dict[str, JsonValue]:
-    """The most common value of each key that every port has, so no port gains a key."""
-    found: dict[str, JsonValue] = {}
-    for key in ports[0]:
-        if all(key in port for port in ports):
-            texts = Counter(json.dumps(port[key], sort_keys=True) for port in ports)
-            found[key] = json.loads(texts.most_common(1)[0][0])
-    return found
 
 
 def spread_ports(state: object) -> object:
@@ -360,29 +350,23 @@ def _commands(*fields: Field | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(field.command for field in fields if field is not None))
 
 
-def refuse_other(where: str, now: Identity | None, was: Identity | None, serial: str) -> None:
-    """Refuse another switch, by its serial number; the one in the file wins over the recorded one.
+def refuse_other(
+    where: str, now: Identity | None, was: Identity | None, serial: str, stack: str
+) -> None:
+    """Refuse another switch, and a switch of another stack, before the first write.
 
     Raises:
-        DeviceError: It has another serial number.
+        DeviceError: It has another serial number than in the file, or else than recorded; or it has
+            the mark of another stack, which the text names.
     """
     wanted, source = (serial, "the file says") if serial else (was.serial if was else "", "it was")
-    if now is None or not now.serial or not wanted or now.serial == wanted:
-        return
-    raise DeviceError(
-        f"{where}: this is another switch: its serial number is {now.serial}, and {source}"
-        f" {wanted}. Nothing was changed.\n"
-        f"  fix    correct its `ssh`; or, if it was replaced, write `serial: {now.serial}` for it:"
-        " docs/howto/rename-and-replace.md"
-    )
-
-
-def refuse_other_stack(where: str, now: Identity | None, stack: str) -> None:
-    """End a step before its first write if another stack manages the switch.
-
-    Raises:
-        DeviceError: The switch has the mark of another stack; the text names it.
-    """
+    if now and now.serial and wanted and now.serial != wanted:
+        raise DeviceError(
+            f"{where}: this is another switch: its serial number is {now.serial}, and {source}"
+            f" {wanted}. Nothing was changed.\n"
+            f"  fix    correct its `ssh`; or, if it was replaced, write `serial: {now.serial}` for "
+            "it: docs/howto/rename-and-replace.md"
+        )
     for other in now.stacks if now and stack else ():
         if other != stack:
             raise DeviceError(f"{where}: {other_stack_text(stack, other)}")

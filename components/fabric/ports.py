@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 from components.catalogue.switches.switch_model import Split
 from components.catalogue.switches.systems import recommended
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
-from components.fabric.systems.base import ByHand, Change, Driver, Unsettable
+from components.fabric.systems.base import Change, Driver, Unsettable
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
@@ -118,31 +117,26 @@ CLASSES: Final = range(8)
 def with_repairs(
     state: SwitchState, system: SwitchSystem, guards: Guards, rdma: Rdma
 ) -> SwitchState:
-    """The desired state with the repairs that the file wants; unchanged without repairs.
+    """The desired state with the repairs that the file wants, to the factory's values.
 
     The rules refuse a kind that the system cannot repair.
     """
-    kinds = [kind for kind in sorted(system.repairs) if guards.way(kind) == "repair"]
+    kinds = [kind for kind in system.repairs if guards.way(kind) == "repair"]
     if not kinds:
         return state
     first = system.driver.factory_state(tuple(state.ports)).ports
     ports: dict[str, PortState] = {}
     for name, port in state.ports.items():
-        wanted = (_repair(kind, port, first[name], rdma).items() for kind in kinds)
-        ports[name] = port.model_copy(update=dict(chain(*wanted)))
+        wanted: dict[str, object] = {}
+        if "switch.rewrite" in kinds:
+            wanted["rewrite_dscp"] = first[name].rewrite_dscp
+        if "switch.ecn_elsewhere" in kinds:
+            wanted["ecn"] = dict.fromkeys(CLASSES) | port.ecn
+        # If the file plans PFC, we already manage its priorities.
+        if "switch.pfc_elsewhere" in kinds and rdma.mode == "lossy_ecn":
+            wanted |= {key: getattr(first[name], key) for key in ("pfc", "pfc_priorities")}
+        ports[name] = port.model_copy(update=wanted)
     return state.model_copy(update={"ports": ports})
-
-
-def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    """Further settings to want of a port, with the factory's values."""
-    if kind == "switch.rewrite":
-        return {"rewrite_dscp": first.rewrite_dscp}
-    if kind == "switch.ecn_elsewhere":
-        return {"ecn": dict.fromkeys(CLASSES) | port.ecn}
-    # If the file plans PFC, we already manage its priorities.
-    pfc = {"switch.pfc_elsewhere": ("pfc", "pfc_priorities")}[kind]
-    keys = pfc if rdma.mode == "lossy_ecn" else ()
-    return {key: getattr(first, key) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,19 +247,17 @@ Splits = dict[str, tuple[str, ...]]
 
 def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
     """How the ports in `wanted` are split, from the names of all ports."""
-    return {whole: _parts(whole, parts, names) for whole, parts in wanted.items()}
-
-
-def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[str, ...]:
-    if whole in names and whole not in parts:
-        return (whole,)
-    first, second = port_key(parts[0]), port_key(parts[1])
-    # If parts are named after their lanes, the next port begins where the last part ends.
-    step = second[-1] - first[-1]
-    end = first[-1] + step * len(parts) if whole in parts else 9
-    place = {(*first[:-1], number) for number in range(first[-1], end)}
-    found = (name for name in names if port_key(name) in place)
-    return tuple(sorted(found, key=port_key)) or (whole,)
+    splits: Splits = {whole: (whole,) for whole in wanted}
+    for whole, parts in wanted.items():
+        if whole not in names or whole in parts:
+            first, second = port_key(parts[0]), port_key(parts[1])
+            # If parts are named after their lanes, the next port begins where the last part ends.
+            step = second[-1] - first[-1]
+            end = first[-1] + step * len(parts) if whole in parts else 9
+            place = {(*first[:-1], number) for number in range(first[-1], end)}
+            found = (name for name in names if port_key(name) in place)
+            splits[whole] = tuple(sorted(found, key=port_key)) or (whole,)
+    return splits
 
 
 def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
@@ -298,20 +290,18 @@ def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> 
         # We never join ports that a person split.
         if len(parts) > 1 and held.get(whole, parts) != parts:
             by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
-    if by_count:
-        raise Unsettable("; ".join(_words(driver.by_hand, by_count)))
-
-
-def _words(by_hand: ByHand, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
+    words: list[str] = []
     for (has, wants), wholes in by_count.items():
         is_now = f"split in {has}" if has > 1 else "whole"
-        lines = (line.format(whole=wholes[0], parts=wants) for line in by_hand.lines)
+        lines = (line.format(whole=wholes[0], parts=wants) for line in driver.by_hand.lines)
         more = f"; then repeat the line for {_and_more(wholes[1:])}" if wholes[1:] else ""
-        yield (
+        words.append(
             f"port {_and_more(wholes)} is {is_now}, and the file wants it split in {wants}. No "
-            f"update splits it: {by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
+            f"update splits it: {driver.by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
             f"{more}; save, and update again"
         )
+    if words:
+        raise Unsettable("; ".join(words))
 
 
 def _and_more(names: list[str]) -> str:

@@ -201,21 +201,6 @@ _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
 """The switch's own interface in a VLAN: no port."""
 
 
-def _of_switch(
-    classes: Guarded, system: SwitchSystem, found: SwitchState, wanted: SwitchState
-) -> Iterator[tuple[str, _Hit]]:
-    case = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
-    yield from (("switch.rewrite", hit) for hit in _rewrite(case))
-    maps = _map_hits(case, found.dscp_classes or {}, "class")
-    yield from (("switch.dscp_map", hit) for hit in maps)
-    others = found.others or OtherPorts()
-    for vlan in wanted.vlans:
-        ports = [name for name in others.by_vlan.get(vlan, ()) if not _SVI.fullmatch(name)]
-        if names := ", ".join(dict.fromkeys((*ports, *others.of_all))):
-            hit = _Hit(f"vlan_{vlan}_ports", names, "those of the file", BREAKS["foreign"], vlan)
-            yield "switch.foreign_ports", hit
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """One look at a switch, and what its settings are held against."""
@@ -242,14 +227,31 @@ def find_foreign_settings(classes: Guarded | None, look: Look) -> tuple[ForeignS
         if not any((where, name) in ours for name in (hit.setting, *hit.keys)):
             ports = alike.setdefault((kind, hit), [])
             ports += [where.removeprefix("port ")] if where != "switch" else []
-    return tuple(_beside(look, kind, hit, ports) for (kind, hit), ports in alike.items())
+    findings: list[ForeignSetting] = []
+    for (kind, hit), ports in alike.items():
+        where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
+        text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
+        share = "".join(filter(str.isdigit, hit.harmless)) or "12"
+        fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
+        fix += "; repeat for the other ports" if len(ports) > 1 else ""
+        differs = Difference(where, hit.setting, hit.actual, hit.harmless)
+        findings.append(ForeignSetting(kind, differs, hit.breaks, fix))
+    return tuple(findings)
 
 
 def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
     """Place, kind and hit, of the switch and then of each port."""
     system, found = system_of(look.os), look.found
-    for kind, hit in _of_switch(classes, system, found, look.wanted):
-        yield "switch", kind, hit
+    whole = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
+    yield from (("switch", "switch.rewrite", hit) for hit in _rewrite(whole))
+    maps = _map_hits(whole, found.dscp_classes or {}, "class")
+    yield from (("switch", "switch.dscp_map", hit) for hit in maps)
+    others = found.others or OtherPorts()
+    for vlan in look.wanted.vlans:
+        ports = [name for name in others.by_vlan.get(vlan, ()) if not _SVI.fullmatch(name)]
+        if names := ", ".join(dict.fromkeys((*ports, *others.of_all))):
+            hit = _Hit(f"vlan_{vlan}_ports", names, "those of the file", BREAKS["foreign"], vlan)
+            yield "switch", "switch.foreign_ports", hit
     paused = found.pfc_priorities if found.pfc_enabled else ()
     for name, wanted in look.wanted.ports.items():
         port = found.ports.get(name, PortState())
@@ -257,18 +259,6 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
         yield from (
             (f"port {name}", kind, hit) for kind, rule in OF_PORTS.items() for hit in rule(case)
         )
-
-
-def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> ForeignSetting:
-    """Ports with the same hit share one finding."""
-    where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
-    text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
-    share = "".join(filter(str.isdigit, hit.harmless)) or "12"
-    fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
-    fix += "; repeat for the other ports" if len(ports) > 1 else ""
-    return ForeignSetting(
-        kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix
-    )
 
 
 BREAKS: Final[Mapping[str, str]] = {

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from components.core.errors import Bug
 from components.core.settings import drop, join, natives, overlay, restore, unite, without
 from components.fabric.effects import describe_changes, find_effects, interrupting
+from components.fabric.parts import Frozen
 from components.fabric.state import MTU_WORD, PortState, SwitchState, list_vlans
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Reading, Script, flatten
@@ -29,10 +28,8 @@ LONGEST: Final = 131_071
 """Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
 
 
-class ExecPlan(BaseModel):
+class ExecPlan(Frozen):
     """The texts of one switch. Each is one exec request; none holds a secret."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     apply: str
     save: str
@@ -143,22 +140,17 @@ FACTORY_VLAN: Final = 1
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     """The state of a switch after an apply: the wanted settings, and foreign ones."""
     joined = join(actual, desired)
-    ports = {
-        name: _joined_port(actual.ports.get(name, PortState()), port, joined.ports[name])
-        for name, port in desired.ports.items()
-    }
+    ports: dict[str, PortState] = {}
+    for name, port in desired.ports.items():
+        # A new mode removes the list of VLANs; a class that gets a share stops being strict.
+        both, changes = joined.ports[name], dict[str, object]()
+        if actual.ports.get(name, PortState()).mode != port.mode:
+            changes["trunk_vlans"] = port.trunk_vlans
+        if both.strict_classes is not None:
+            shared = {*port.class_shares} - {*(port.strict_classes or ())}
+            changes["strict_classes"] = without(both.strict_classes, tuple(shared))
+        ports[name] = both.model_copy(update=changes)
     return joined.model_copy(update={"ports": ports})
-
-
-def _joined_port(actual: PortState, desired: PortState, joined: PortState) -> PortState:
-    """A new mode removes the list of VLANs; a class that gets a share stops being strict."""
-    changes: dict[str, object] = {}
-    if actual.mode != desired.mode:
-        changes["trunk_vlans"] = desired.trunk_vlans
-    if joined.strict_classes is not None:
-        shared = {*desired.class_shares} - {*(desired.strict_classes or ())}
-        changes["strict_classes"] = without(joined.strict_classes, tuple(shared))
-    return joined.model_copy(update=changes)
 
 
 def target_of_restore(
@@ -329,23 +321,16 @@ def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchSt
 def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
     """The settings that an edit no longer wants, and gives back."""
     gone = drop(previous, desired)
-    ports = {
-        name: _dropped_port(gone.ports.get(name, PortState()), port, desired.ports[name])
-        if name in desired.ports
-        else port
-        for name, port in previous.ports.items()
-    }
+    ports = dict(previous.ports)
+    for name in desired.ports.keys() & ports.keys():
+        # A new mode removes the list of VLANs; dropped shares restore the strict classes too.
+        left, changes = gone.ports.get(name, PortState()), dict[str, object]()
+        if desired.ports[name].mode not in {None, ports[name].mode}:
+            changes["trunk_vlans"] = None
+        if left.class_shares and left.strict_classes is None:
+            changes["strict_classes"] = ()
+        ports[name] = left.model_copy(update=changes)
     was, now = previous.splits or {}, desired.splits or {}
     splits = {whole: parts for whole, parts in was.items() if now.get(whole) != parts}
-    left = {name: port for name, port in ports.items() if port != PortState()}
-    return gone.model_copy(update={"splits": splits or None, "ports": left})
-
-
-def _dropped_port(gone: PortState, previous: PortState, desired: PortState) -> PortState:
-    """A new mode removes the list of VLANs; dropped shares restore the strict classes too."""
-    changes: dict[str, object] = {}
-    if desired.mode not in {None, previous.mode}:
-        changes["trunk_vlans"] = None
-    if gone.class_shares and gone.strict_classes is None:
-        changes["strict_classes"] = ()
-    return gone.model_copy(update=changes)
+    ports = {name: port for name, port in ports.items() if port != PortState()}
+    return gone.model_copy(update={"splits": splits or None, "ports": ports})

@@ -22,7 +22,7 @@ from components.fabric.parts import (
     show_pkey,
 )
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Answer, Change, Driver, Reading, Unreadable, Unsettable
+from components.fabric.systems.base import Answer, Change, Driver, Reading, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.remote.session_profile import SessionProfile
 
@@ -72,11 +72,16 @@ class UfmDriver(Driver):
         """Read what `read_commands` asked for."""
         if wanted.ib is None:
             return Reading(SwitchState())
-        try:
-            found = dict(_partitions(_PKEYS.validate_json(answers[READ])))
-        except ValueError as error:
-            why = "it is not a list of partitions with their GUIDs"
-            raise Unreadable(READ, answers[READ], why) from error
+        with Answer(READ, answers[READ]).reading("it is not a list of partitions with their GUIDs"):
+            found: dict[str, PartitionState] = {}
+            for key, each in _PKEYS.validate_json(answers[READ]).items():
+                kinds = {
+                    guid.guid.lower().removeprefix("0x"): guid.membership + _AT_0 * guid.index0
+                    for guid in each.guids
+                }
+                members, pkey = _KINDS.validate_python(kinds), int(key, 16)
+                own = PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
+                found |= {show_pkey(pkey): own} if pkey != MANAGEMENT else {}
         state = IbState(node=wanted.ib.node, partitions=found)
         if SM_CONF in answers:
             engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
@@ -109,17 +114,6 @@ class UfmDriver(Driver):
         return SwitchState(ib=IbState(node="", adaptive_routing=True))
 
 
-def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:
-    for key, each in found.items():
-        kinds = {
-            guid.guid.lower().removeprefix("0x"): f"{guid.membership}{_AT_0 if guid.index0 else ''}"
-            for guid in each.guids
-        }
-        members = _KINDS.validate_python(kinds)
-        if (pkey := int(key, 16)) != MANAGEMENT:
-            yield show_pkey(pkey), PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
-
-
 def _key(partition: PartitionState) -> str:
     """As UFM itself writes it, without leading zeros."""
     return f"0x{partition.pkey:x}"
@@ -140,7 +134,12 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
             yield _request("POST", "add", after, index0=False)
         return
     elif was.ipoib != bool(after.ipoib):
-        yield from _set_all(after)
+        # One request replaces all; it is the only published one that changes `ip_over_ib`.
+        whole = {guid: kind for guid, kind in after.members.items() if not kind.endswith(_AT_0)}
+        first = whole or after.members
+        said = [first[guid].removesuffix(_AT_0) for guid in sorted(first)]
+        yield _request("PUT", "", after, guids=sorted(first), memberships=said, index0=not whole)
+        yield from _added(after, {g: k for g, k in after.members.items() if g not in first})
         return
     kinds = after.members.items()
     yield from _added(after, {g: k for g, k in kinds if was.members.get(g) != k})
@@ -151,15 +150,6 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
 def _request(method: str, tail: str, after: PartitionState, **more: object) -> str:
     body = {"pkey": _key(after), **more, "ip_over_ib": bool(after.ipoib)}
     return f"{method} {PKEYS}/{tail} {json.dumps(body)}"
-
-
-def _set_all(after: PartitionState) -> Iterator[str]:
-    """One request replaces all; it is the only published one that changes `ip_over_ib`."""
-    whole = {guid: kind for guid, kind in after.members.items() if not kind.endswith(_AT_0)}
-    first = whole or after.members
-    kinds = [first[guid].removesuffix(_AT_0) for guid in sorted(first)]
-    yield _request("PUT", "", after, guids=sorted(first), memberships=kinds, index0=not whole)
-    yield from _added(after, {g: k for g, k in after.members.items() if g not in first})
 
 
 def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:

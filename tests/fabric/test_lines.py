@@ -8,6 +8,7 @@ import pytest
 
 from components.core.difference import Difference
 from components.core.errors import Bug
+from components.fabric.effects import effect_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import flatten
@@ -52,7 +53,7 @@ def test_an_error_in_an_output_is_found(system: str, output: str, refusal: str |
 def test_what_interrupts_traffic(
     system: str, where: str, setting: str, was: str, now: str, *, breaks: bool
 ) -> None:
-    assert driver_of(system).interrupts(Difference(where, setting, was, now)) is breaks
+    assert effect_of(system, Difference(where, setting, was, now)).interrupts is breaks
 
 
 @pytest.mark.parametrize("system", ["mlnxos", "ufm"])

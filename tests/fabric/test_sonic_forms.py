@@ -12,7 +12,7 @@ import pytest
 
 from components.fabric.state import Neighbour
 from components.fabric.systems import sonic as counters
-from components.fabric.systems.base import PauseCounters, Unreadable
+from components.fabric.systems.base import Answer, PauseCounters, Unreadable
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from lab.switches.sonic.show import table
 from tests.fabric.sonic_lab import make_switch, talk
@@ -40,7 +40,7 @@ def test_storms() -> None:
 
 def test_queues_and_drops() -> None:
     told = answers()
-    found = counters.parse_counters(told, ["Ethernet0"])["Ethernet0"]
+    found = counters.port_counters("Ethernet0", told)
     queues = json.loads(told[counters.QUEUES])["Ethernet0"]
     sent = {tc: (each.rx_bytes, each.tx_bytes) for tc, each in found.by_priority.items()}
     assert sent == {
@@ -71,7 +71,7 @@ def answers() -> dict[str, str]:
 )
 def test_counters_of_another_form_are_shown_raw(command: str, text: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why) as caught:
-        counters.parse_counters({**answers(), command: text}, ["Ethernet0"])
+        counters.port_counters("Ethernet0", {**answers(), command: text})
     assert caught.value.text == text
 
 
@@ -97,7 +97,7 @@ OLDER = (
 def test_an_answer_of_another_form_takes_no_other_counter_along(
     command: str, text: str, ways: list[str]
 ) -> None:
-    found = counters.parse_counters({**answers(), command: text}, ["Ethernet0"])["Ethernet0"]
+    found = counters.port_counters("Ethernet0", {**answers(), command: text})
     assert [(each.way, each.command) for each in found.unread] == [(way, command) for way in ways]
     assert found.rx_discards == sum(range(800, 808))
     assert (found.ecn_marked is None) is (command == counters.MARKS)
@@ -119,13 +119,13 @@ def test_marks_count_from_their_release_on_once_they_are_polled(tmp_path: Path) 
 def test_neighbours_of_other_columns_are_shown_raw(gone: str) -> None:
     text = form("show_lldp_table.txt").partition(gone)[0] + "\nEthernet0    leaf-02\n"
     with pytest.raises(Unreadable, match="not a table of neighbours") as caught:
-        counters.parse_neighbours("show lldp table", text)
+        counters.parse_neighbours(Answer("show lldp table", text))
     assert caught.value.text == text
 
 
 def test_neighbours() -> None:
     """Two of them on one port: the last one counts."""
-    found = counters.parse_neighbours("show lldp table", form("show_lldp_table.txt"))
+    found = counters.parse_neighbours(Answer("show lldp table", form("show_lldp_table.txt")))
     assert found == {
         "Ethernet0": Neighbour(system="dummy", port="00:00:00:00:00:02", description="Second MAC")
     }

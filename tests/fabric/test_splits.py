@@ -10,10 +10,10 @@ import pytest
 from components.core.errors import DeviceError
 from components.core.problem import Json
 from components.fabric.edit import preview_switch
+from components.fabric.effects import effect_of
 from components.fabric.fabric_plan import describe_start, plan_fabric
 from components.fabric.ports import splits_of
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import system_of
 from components.reading.port_ranges import spread_document
 from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
@@ -183,7 +183,7 @@ def test_a_preview_says_what_stops_and_a_denial_stops_it(tmp_path: Path) -> None
         desired = plan_fabric(split_of(system))[0].desired
         found = [each for each in diff_states(SwitchState(), desired) if each.setting == word]
         assert found
-        assert all(system_of(system).driver.interrupts(each) for each in found)
+        assert all(effect_of(system, each).interrupts for each in found)
         room = room_of(system, tmp_path / system)
         text = preview_switch(room.plan, None, room.read(), "deny")
         assert text is not None

@@ -15,9 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.core.difference import Difference
 from components.core.errors import Bug
-from components.fabric.effects import effect_of
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 
@@ -218,15 +216,12 @@ class Question(Generic[FoundT]):
     """From command to answer; raises `Unreadable` if an answer has an unknown form."""
 
 
-def ask_once(command: str, parse: Callable[[str, str], FoundT]) -> Question[FoundT]:
-    """A question of one command; `parse` gets the command and its answer.
-
-    A `ValueError` of `parse` means that the answer has another form.
-    """
+def ask_once(command: str, parse: Callable[[Answer], FoundT]) -> Question[FoundT]:
+    """A question of one command; a `ValueError` of `parse` means that the answer is unreadable."""
 
     def read(answers: Mapping[str, str]) -> FoundT:
         try:
-            return parse(command, answers[command])
+            return parse(Answer(command, answers[command]))
         except ValueError as error:
             raise Unreadable(command, answers[command], str(error)) from error
 
@@ -302,10 +297,6 @@ class Driver(ABC):
             Unsettable: No line leads there.
         """
 
-    def interrupts(self, change: Difference) -> bool:
-        """Whether setting this one value interrupts traffic."""
-        return effect_of(self.system, change).interrupts
-
     @abstractmethod
     def find_refusal(self, output: str) -> str | None:
         """The system's error text in the output of a command, or None."""
@@ -345,13 +336,13 @@ class Answer:
         return Unreadable(self.command, self.text, why)
 
     @contextmanager
-    def reading(self) -> Generator[None]:
-        """A `ValueError` raised in this block says why the answer cannot be read."""
+    def reading(self, why: str = "") -> Generator[None]:
+        """A `ValueError` raised in this block says why the answer cannot be read, if not `why`."""
         try:
             yield
         except ValueError as error:
             words = re.sub(r"^invalid literal for int\(\) .*: ", "no number, but ", str(error))
-            raise self.unreadable(words) from error
+            raise self.unreadable(why or words) from error
 
     def match(self, pattern: str) -> str:
         """The first group of the first match."""

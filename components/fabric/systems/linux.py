@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from components.fabric.parts import Session, Sessions, why_unread
-from components.fabric.systems.base import Unreadable
+from components.fabric.systems.base import Answer
 from components.remote.session_profile import SessionProfile
 
 SESSION: Final = SessionProfile(
@@ -79,19 +79,15 @@ _ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
 def first_document(command: str, text: str) -> tuple[object, str]:
     """The JSON document at the beginning of an answer, and the text behind it."""
     rest = text.strip()
-    try:
+    with Answer(command, text).reading("the answer is not in JSON"):
         value, at = json.JSONDecoder().raw_decode(rest)
-    except ValueError as error:
-        raise Unreadable(command, text, "the answer is not in JSON") from error
     return value, rest[at:].strip()
 
 
 def parse_summary(command: str, text: str, document: object) -> dict[str, Session]:
     """`show bgp ipv4 unicast summary json`: neighbours by port or address."""
-    try:
+    with Answer(command, text).reading("it is not a summary of FRR's BGP"):
         peers = _Summary.model_validate(document).peers
-    except ValidationError as error:
-        raise Unreadable(command, text, "it is not a summary of FRR's BGP") from error
     return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final, Literal
+from typing import Final
 
 from components.fabric.state import OtherPorts, PortState
 
@@ -113,15 +113,12 @@ def named_vlans(port: PortState) -> set[int]:
 
 def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
     """Ports that were not asked for, by the VLANs that they carry now."""
-    carried = {name: _carried(port) for name, port in ports.items()}
-    named = {name: vlans for name, vlans in carried.items() if not isinstance(vlans, str)}
-    return OtherPorts(
-        by_vlan=holders_of(named), of_all=tuple(name for name in carried if name not in named)
-    )
-
-
-def _carried(port: PortState) -> Literal["all"] | tuple[int, ...]:
-    """The VLANs in force in the mode of a port; outside a bridge it carries none."""
-    access = (port.access_vlan,) if port.access_vlan and port.mode in {"access", "hybrid"} else ()
-    listed = port.trunk_vlans or () if port.mode in {"trunk", "hybrid"} else ()
-    return "all" if listed == "all" else (*listed, *access)
+    named: dict[str, tuple[int, ...]] = {}
+    for name, port in ports.items():
+        # Those in force in its mode; outside a bridge it carries none.
+        own = (port.access_vlan,) if port.access_vlan and port.mode in {"access", "hybrid"} else ()
+        listed = port.trunk_vlans or () if port.mode in {"trunk", "hybrid"} else ()
+        if listed != "all":
+            named[name] = (*listed, *own)
+    of_all = tuple(name for name in ports if name not in named)
+    return OtherPorts(by_vlan=holders_of(named), of_all=of_all)

@@ -56,14 +56,14 @@ _NAME: Final = re.compile(
 """A name other than letters and a number: `peerlink.4094`, `bond01`, `swp1.100`, an address."""
 
 
-def load(command: str, text: str) -> JsonValue:
+def load(answer: Answer) -> JsonValue:
     """Read an answer in JSON."""
-    return Answer(command, text).typed(_JSON, text.strip(), is_text=True)
+    return answer.typed(_JSON, answer.text.strip(), is_text=True)
 
 
-def load_tree(command: str, text: str) -> Tree:
+def load_tree(answer: Answer) -> Tree:
     """Read an answer of one object."""
-    return _object(load(command, text), "the top")
+    return _object(load(answer), "the top")
 
 
 def _object(value: JsonValue, at: str) -> Tree:
@@ -329,7 +329,7 @@ def read_counters(
 
 def _count(answer: Answer, path: str) -> int:
     with answer.reading():
-        value = str(value_at(load_tree(answer.command, answer.text), path))
+        value = str(value_at(load_tree(answer), path))
     count = int(value) if value.isdigit() else _read_size(value)
     if count is None:
         raise answer.unreadable(f"no {path.rsplit(maxsplit=1)[-1]} in the answer")
@@ -338,7 +338,7 @@ def _count(answer: Answer, path: str) -> int:
 
 def _by_class(answer: Answer, table: str, *keys: str) -> dict[int, list[int]]:
     with answer.reading():
-        classes = filter(str.isdecimal, child(load_tree(answer.command, answer.text), table))
+        classes = filter(str.isdecimal, child(load_tree(answer), table))
     return {int(tc): [_count(answer, f"{table} {tc} {key}") for key in keys] for tc in classes}
 
 
@@ -407,7 +407,16 @@ def documents(lines: Sequence[str]) -> Iterator[Packed]:
     """
     for verb in ("unset", "set"):
         some = [line for line in lines if isinstance(line, Line) and line.verb == verb]
-        text = json.dumps([{verb: _tree_of(some)}])
+        tree: Tree = {}
+        for line in some:
+            end = None if verb == "unset" else {} if line.value is None else line.value
+            words = line.path.split()
+            pairs = zip(("", *words), words, strict=False)
+            for path in product(*([*expand_names(w)] if a in _LISTS else [w] for a, w in pairs)):
+                _place(tree, path, end)
+                for place, word in (*_implied_types(path), *line.implied) if verb == "set" else ():
+                    _place(tree, place.split(), word)
+        text = json.dumps([{verb: tree}])
         pieces = textwrap.wrap(text, PIECE, break_long_words=False, break_on_hyphens=False)
         for number, piece in enumerate(pieces if some else ()):
             yield Packed(f"printf '%s\\n' {shlex.quote(piece)} {'>>' if number else '>'} {FILE}")
@@ -415,25 +424,6 @@ def documents(lines: Sequence[str]) -> Iterator[Packed]:
             yield Packed(PATCH, some)
     if not all(isinstance(line, Line) for line in lines):
         raise Bug(f"lines without a place in the tree: {lines}")
-
-
-def _tree_of(lines: Iterable[Line]) -> Tree:
-    tree: Tree = {}
-    for line in lines:
-        end = None if line.verb == "unset" else {} if line.value is None else line.value
-        for path in _paths(line.path):
-            _place(tree, path, end)
-            for place, word in (*_implied_types(path), *line.implied) if line.verb == "set" else ():
-                _place(tree, place.split(), word)
-    return tree
-
-
-def _paths(path: str) -> Iterable[tuple[str, ...]]:
-    words = path.split()
-    above = ("", *words)
-    return product(
-        *([*expand_names(w)] if a in _LISTS else [w] for a, w in zip(above, words, strict=False))
-    )
 
 
 def _implied_types(path: Sequence[str]) -> Iterator[tuple[str, str | int]]:

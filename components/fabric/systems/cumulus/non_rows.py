@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.fabric.parts import is_written, read_fields, read_list, write_list, write_text
+from components.fabric.parts import WRITTEN, read_fields, read_list, write_list, write_text
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import cumulus as nvue
 from components.fabric.systems.base import Unsettable
@@ -108,16 +108,15 @@ def read_splits(
     parts = tuple(name for name in swps if not name[3:].isdecimal())
     wholes = sorted({*swps} - {*parts})
     held = (name for name in wholes if _has_more(entries[name], ports[name]))
-    named = (name for name in wholes if is_written(ports[name].native, "admin_up"))
+    named = (name for name in wholes if ports[name].native.get("admin_up") == WRITTEN)
     words = {_HELD: write_list(held), _NAMED: write_list(named)}
     return {"splits": splits, "configured_parts": parts}, words
 
 
 def _has_more(entry: nvue.Tree, port: PortState) -> bool:
     """Whether a port has settings besides its state and its link, which a split takes along."""
-    noted = any(
-        is_written(port.native, key) for key in ("rest", *(row.setting for row in rows.PORT))
-    )
+    keys = ("rest", *(row.setting for row in rows.PORT))
+    noted = any(port.native.get(key) == WRITTEN for key in keys)
     routed = nvue.child(entry, "ip", "address") or nvue.child(entry, "ipv4", "address")
     return noted or bool(routed) or port.mode != "routed" or bool(named_of(entry))
 
@@ -128,7 +127,19 @@ def split_lines(states: rows.States) -> Iterator[Line]:
     for whole, parts in (states[1].splits or {}).items():
         held = (states[0].splits or {}).get(whole, (whole,))
         if len(parts) > 1 and held != parts:
-            _refuse_split(whole, held, len(parts), states)
+            if len(held) > 1:
+                raise Unsettable(
+                    f"port {whole} is split in {len(held)}, and the file wants {len(parts)} parts. "
+                    "Its parts would lose their settings: take them out of the file, update, and "
+                    f"put them back; or type `nv unset interface {','.join(held)}`, "
+                    f"`nv unset interface {whole} {_SPLIT}` and `nv config apply`"
+                )
+            if whole in _list(states[0], _HELD) and whole not in states[1].ports:
+                raise Unsettable(
+                    f"port {whole} has settings outside the plan, which its parts would lose. Read "
+                    f"`nv config show`; if you can do without them, type `nv unset interface "
+                    f"{whole}` and `nv config apply`"
+                )
             coming.setdefault(len(parts), []).append(whole)
         elif len(held) > len(parts):
             # An entry from before our change stays, as a blank one; an entry that we made goes.
@@ -140,22 +151,6 @@ def split_lines(states: rows.States) -> Iterator[Line]:
 
 def _list(state: SwitchState, key: str) -> tuple[str, ...]:
     return read_list(state.native.get(key)) or ()
-
-
-def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: rows.States) -> None:
-    if len(held) > 1:
-        raise Unsettable(
-            f"port {whole} is split in {len(held)}, and the file wants {wanted} parts. "
-            "Its parts would lose their settings: take them out of the file, update, and put "
-            f"them back; or type `nv unset interface {','.join(held)}`, "
-            f"`nv unset interface {whole} {_SPLIT}` and `nv config apply`"
-        )
-    if whole in _list(states[0], _HELD) and whole not in states[1].ports:
-        raise Unsettable(
-            f"port {whole} has settings outside the plan, which its parts would lose. Read "
-            f"`nv config show`; if you can do without them, type `nv unset interface {whole}` and "
-            "`nv config apply`"
-        )
 
 
 # The RoCE profile, by the table of defaults and the transcripts of the vendor's page on it.

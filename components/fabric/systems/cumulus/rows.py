@@ -361,25 +361,22 @@ def routing_lines(states: States) -> Iterator[Line]:
             dict.fromkeys(held.get(name, ())), dict.fromkeys(now), actual, f"interface {name} "
         )
         yield from _below(f"interface {name}", states, name in held, now, lines)
-    if target.bgp is not None:
-        yield from _bgp_lines(actual.bgp or BgpState(), target.bgp, states)
-
-
-def _bgp_lines(was: BgpState, now: BgpState, states: States) -> Iterator[Line]:
-    actual = states[0]
-    numbers = [line for row in NUMBERS for line in row.lines(was, now, actual)]
-    yield from _below(GLOBAL, states, was.asn or was.router_id, now.asn or now.router_id, numbers)
-    before, after = ({name: name in bgp.bfd for name in now.neighbors} for bgp in (was, now))
-    networks = NETWORKS.key_lines(dict.fromkeys(was.networks), dict.fromkeys(now.networks), actual)
-    lines = [
-        *PEERS.key_lines(was.neighbors, now.neighbors, actual),
+    was, bgp = actual.bgp or BgpState(), target.bgp
+    if bgp is None:
+        return
+    numbers = [line for row in NUMBERS for line in row.lines(was, bgp, actual)]
+    yield from _below(GLOBAL, states, was.asn or was.router_id, bgp.asn or bgp.router_id, numbers)
+    before, after = ({name: name in each.bfd for name in bgp.neighbors} for each in (was, bgp))
+    networks = NETWORKS.key_lines(dict.fromkeys(was.networks), dict.fromkeys(bgp.networks), actual)
+    below = [
+        *PEERS.key_lines(was.neighbors, bgp.neighbors, actual),
         *BFD.key_lines(before, after, actual),
-        *_below(FAMILY, states, was.networks, now.networks, networks),
+        *_below(FAMILY, states, was.networks, bgp.networks, networks),
     ]
-    held, wanted = (bgp.neighbors or bgp.networks for bgp in (was, now))
-    yield from _below(VRF, states, held, wanted, lines)
+    used, wanted = (each.neighbors or each.networks for each in (was, bgp))
+    yield from _below(VRF, states, used, wanted, below)
     if release_of(actual) >= STATES:
-        yield from _bfd_lines(now, states)
+        yield from _bfd_lines(bgp, states)
 
 
 def _bfd_lines(now: BgpState, states: States) -> Iterator[Line]:

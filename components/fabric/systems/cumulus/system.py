@@ -83,25 +83,25 @@ _NEIGHBORS: Final = TypeAdapter(dict[str, nvue.Tree])
 _PREFIXES: Final = "address-family ipv4-unicast rx-prefix"
 
 
-def _parse_links(command: str, text: str) -> dict[str, bool]:
-    table = nvue.load_tree(command, text)
+def _parse_links(answer: Answer) -> dict[str, bool]:
+    table = nvue.load_tree(answer)
     states = {name: nvue.value_at(table, f"{name} link oper-status") for name in table}
     return {
         name: state == "up" for name, state in states.items() if state and nvue.SWP.fullmatch(name)
     }
 
 
-def _parse_ports(command: str, text: str) -> tuple[str, ...]:
+def _parse_ports(answer: Answer) -> tuple[str, ...]:
     """Every front panel port of that table, by number; it names them all, configured or not."""
-    found = tuple(sorted(filter(nvue.SWP.fullmatch, nvue.load_tree(command, text)), key=port_key))
+    found = tuple(sorted(filter(nvue.SWP.fullmatch, nvue.load_tree(answer)), key=port_key))
     if not found:
-        raise base.Unreadable(command, text, "the answer lists no port")
+        raise answer.unreadable("the answer lists no port")
     return found
 
 
-def _parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+def _parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
     """What lldpd heard, by the keys that a public client reads; front panel only."""
-    table = nvue.load_tree(command, text)
+    table = nvue.load_tree(answer)
     found: dict[str, Neighbour] = {}
     for name in filter(nvue.SWP.fullmatch, table):
         heard = nvue.child(table, name, "lldp", "neighbor")
@@ -119,16 +119,13 @@ def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
     """Both forms of the first answer: with all details before 5.12, and the short one since."""
     (command, text), (_, routes) = answers.items()
     document, rest = linux.first_document(command, text)
-    try:
-        # A configured neighbour that was never seen has only its configured keys.
-        sessions = {
-            name: Session.model_validate(
-                {"state": each.get("state", "no state"), "networks": nvue.value_at(each, _PREFIXES)}
-            )
-            for name, each in _NEIGHBORS.validate_python(document).items()
-        }
-    except ValueError as error:
-        raise base.Unreadable(command, text, "it is not a table of BGP neighbours") from error
+    sessions: dict[str, Session] = {}
+    with Answer(command, text).reading("it is not a table of BGP neighbours"):
+        for name, each in _NEIGHBORS.validate_python(document).items():
+            # A configured neighbour that was never seen has only its configured keys.
+            keys = {"state": each.get("state", "no state")}
+            keys["networks"] = nvue.value_at(each, _PREFIXES)
+            sessions[name] = Session.model_validate(keys)
     has_bfd = command == WITH_BFD
     found = linux.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
     return linux.with_routes(found, routes)
@@ -160,7 +157,7 @@ class CumulusDriver(base.Driver):
         """Read what `read_commands` asked for: a list of one-key objects; `set` holds the tree."""
         given = parse_profile(answers[ROCE]) if ROCE in answers else None
         answer = Answer(CONFIG, answers[CONFIG])
-        value, config = nvue.load(CONFIG, answer.text), nvue.Tree()
+        value, config = nvue.load(answer), nvue.Tree()
         for part in value if isinstance(value, list) else [value]:
             config = part | config if isinstance(part, dict) else config
         if not config.keys() & {"set", "header"}:

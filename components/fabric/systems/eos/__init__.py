@@ -94,7 +94,7 @@ def parse_vlans(answer: Answer) -> tuple[int, ...]:
 
 
 def parse_ports(answer: Answer) -> dict[str, object]:
-    """Front panel ports by number, each with the word for its link (goeapi, `interfaces.go`)."""
+    """Front panel ports by number, to the word for their link (goeapi, `interfaces.go`)."""
     found = dict(answer.each(_ENTRY, "interfaceStatuses", "*"))
     ports = sorted((name for name in found if name.startswith("Ethernet")), key=port_key)
     return {name: found[name].get("linkStatus") for name in ports}

@@ -39,13 +39,8 @@ _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
-def _words(command: str, text: str) -> dict[str, object]:
-    """Every front panel port that there is, split ones too, to the word for its link."""
-    return show.parse_ports(Answer(command, text))
-
-
-def _links(command: str, text: str) -> dict[str, bool]:
-    words = _words(command, text).items()
+def _links(answer: Answer) -> dict[str, bool]:
+    words = show.parse_ports(answer).items()
     return {name: word == "connected" for name, word in words if word is not None}
 
 
@@ -54,10 +49,8 @@ class EosDriver(base.Driver):
 
     system = "eos"
     title = "EOS"
-    ports = base.ask_once(STATUS, lambda command, text: tuple(_words(command, text)))
-    neighbours = base.ask_once(
-        NEIGHBOURS, lambda command, text: show.parse_neighbours(Answer(command, text))
-    )
+    ports = base.ask_once(STATUS, lambda answer: tuple(show.parse_ports(answer)))
+    neighbours = base.ask_once(NEIGHBOURS, show.parse_neighbours)
     links = base.ask_once(STATUS, _links)
     enter = ("enable",)
     guard = base.Guard(

@@ -134,21 +134,6 @@ def _whole(partition: PartitionState) -> PartitionState:
     return partition.model_copy(update={key: getattr(partition, key) or 0 for key in optional})
 
 
-def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
-    """Write keys before the subnet manager starts: its first sweep then has them."""
-    for name, partition in target.partitions.items():
-        head = f"ib partition {name}"
-        before = _whole(actual.partitions.get(name, PartitionState(pkey=0)))
-        tails = [*write_rows(PARTITION, before, _whole(partition))]
-        if tails and name != DEFAULT_PARTITION:
-            yield Change(tuple(re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails))
-    for line in write_rows(manager_rows(target.node), actual, target):
-        yield Change((line,))
-    for name in actual.partitions:
-        if name not in target.partitions and name != DEFAULT_PARTITION:
-            yield Change((f"no ib partition {name}",))
-
-
 class MlnxosDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
@@ -176,7 +161,19 @@ class MlnxosDriver(mellanox_cli.MellanoxDriver):
         """The ordered way from `actual` to `target`; empty when they agree."""
         if target.ib is None:
             return ()
-        return tuple(_changes(actual.ib or IbState(node=target.ib.node), target.ib))
+        held, wanted, found = actual.ib or IbState(node=target.ib.node), target.ib, list[Change]()
+        # Keys come before the subnet manager starts: its first sweep then has them.
+        for name, partition in wanted.partitions.items():
+            head = f"ib partition {name}"
+            before = _whole(held.partitions.get(name, PartitionState(pkey=0)))
+            tails = [*write_rows(PARTITION, before, _whole(partition))]
+            if tails and name != DEFAULT_PARTITION:
+                lines = (re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails)
+                found.append(Change(tuple(lines)))
+        found += (Change((x,)) for x in write_rows(manager_rows(wanted.node), held, wanted))
+        gone = (name for name in held.partitions if name not in wanted.partitions)
+        found += (Change((f"no ib partition {x}",)) for x in gone if x != DEFAULT_PARTITION)
+        return tuple(found)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No subnet manager, priority 0, and the partition Default with every port in it."""

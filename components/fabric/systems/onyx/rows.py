@@ -17,7 +17,6 @@ from typing import Final
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import onyx as show
 from components.fabric.systems import ranges
-from components.fabric.systems.base import Change
 from components.fabric.systems.onyx import CONGESTION, ETS, INTERFACE, PRIORITIES, QOS, SWITCHPORTS
 from components.fabric.systems.ranges import parse_vlan_ranges
 from components.fabric.systems.rows import (
@@ -29,7 +28,6 @@ from components.fabric.systems.rows import (
     nothing,
     remove_vlans,
     take_line,
-    write_steps,
     write_value,
 )
 
@@ -195,23 +193,7 @@ def _by_port(row: Row) -> Step:
     return step
 
 
-_STEPS: Final = tuple(_by_port(each) if isinstance(each, Row) else each for each in ROWS)
-
-
-def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-    """The ordered way from `actual` to `target`; empty when they agree.
-
-    The one-shot `roce` moves many settings at once, so it comes alone: the rest is
-    planned after the next reading. While it is lossless, no line takes PFC off a port.
-    """
-    if target.roce not in {None, actual.roce}:
-        line = "no roce" if target.roce == "none" else f"roce {target.roce}"
-        return (Change((line,), settles=True),)
-    if (target.roce or actual.roce) == "lossless":
-        ports = target.ports.items()
-        kept = {name: port.model_copy(update={"pfc": port.pfc or None}) for name, port in ports}
-        target = target.model_copy(update={"ports": kept})
-    return write_steps(_STEPS, actual, target)
+STEPS: Final = tuple(_by_port(each) if isinstance(each, Row) else each for each in ROWS)
 
 
 def _is_asked(row: Row, port: PortState) -> bool:
@@ -367,17 +349,3 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
         return None
     shot = show.read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
     return replace(whole, shot=shot, status=show.read_status(answers.get(STATUS, "")))
-
-
-def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-    """The next command whose answer covers all ports; None after the last one."""
-    whole = whole_of(answers)
-    if whole is None:
-        return None if RUNNING in answers else RUNNING
-    if ROCE not in answers and (whole.one_shot or wanted.roce is not None):
-        return ROCE
-    lacking = (
-        INTERFACE in whole.opens(name, port) or name not in whole.ports
-        for name, port in wanted.ports.items()
-    )
-    return STATUS if STATUS not in answers and any(lacking) else None

@@ -13,7 +13,7 @@ from components.fabric.systems import onyx as show
 from components.fabric.systems.base import Answer
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import holders_of, named_vlans, others_of, port_key
-from components.fabric.systems.rows import factory_values, read_answers
+from components.fabric.systems.rows import factory_values, read_answers, write_steps
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY, Intent, SwitchSystem
 from components.model.fabric import Rdma
 
@@ -130,9 +130,9 @@ def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
     )
 
 
-def _port_names(command: str, text: str) -> tuple[str, ...]:
+def _port_names(answer: Answer) -> tuple[str, ...]:
     """Every Ethernet port, by number: the switchport table names them all."""
-    members = show.read_members(Answer(command, text))
+    members = show.read_members(answer)
     return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
 
@@ -142,10 +142,10 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
     system = "onyx"
     title = "Onyx"
     ports = base.ask_once(show.SWITCHPORTS, _port_names)
-    neighbours = base.ask_once(NEIGHBOURS, lambda _command, text: read_neighbours(text))
+    neighbours = base.ask_once(NEIGHBOURS, lambda answer: read_neighbours(answer.text))
     links = base.ask_once(
         rows.STATUS,
-        lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
+        lambda answer: {p: bool(r["link"]) for p, r in show.read_status(answer.text).items()},
     )
     taken = PortState(
         trust="L2",
@@ -163,11 +163,31 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
         """The running configuration, the one-shot, and the table of ports."""
-        return rows.whole_command(answers, wanted)
+        whole = rows.whole_of(answers)
+        if whole is None:
+            return None if rows.RUNNING in answers else rows.RUNNING
+        if rows.ROCE not in answers and (whole.one_shot or wanted.roce is not None):
+            return rows.ROCE
+        lacking = (
+            show.INTERFACE in whole.opens(name, port) or name not in whole.ports
+            for name, port in wanted.ports.items()
+        )
+        return rows.STATUS if rows.STATUS not in answers and any(lacking) else None
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """Steps in order; the one-shot comes alone."""
-        return rows.plan_changes(actual, target)
+        """The ordered way from `actual` to `target`; empty when they agree.
+
+        The one-shot `roce` moves many settings at once, so it comes alone: the rest is planned
+        after the next reading. While it is lossless, no line takes PFC off a port.
+        """
+        if target.roce not in {None, actual.roce}:
+            line = "no roce" if target.roce == "none" else f"roce {target.roce}"
+            return (base.Change((line,), settles=True),)
+        if (target.roce or actual.roce) == "lossless":
+            ports = target.ports.items()
+            kept = {name: port.model_copy(update={"pfc": port.pfc or None}) for name, port in ports}
+            target = target.model_copy(update={"ports": kept})
+        return write_steps(rows.STEPS, actual, target)
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""

@@ -6,10 +6,10 @@ A change can do without it; acceptance and drift use it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.parts import Sessions
@@ -53,12 +53,12 @@ def _tables(text: str) -> Iterator[list[Row]]:
         yield [{head[at].strip(): line[at].strip() for at in spans} for line in (head, *body)]
 
 
-def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
+def _rows(answer: base.Answer, what: str, *columns: str) -> list[Row]:
     """The rows of the table with these columns."""
-    for head, *rows in _tables(text):
+    for head, *rows in _tables(answer.text):
         if {*columns} <= {*head}:
             return rows
-    raise base.Unreadable(command, text, f"it is not a table of {what}")
+    raise answer.unreadable(f"it is not a table of {what}")
 
 
 def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
@@ -74,10 +74,8 @@ _QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     """A field of each unicast queue of a port, `UC3` and the like, without commas."""
-    try:
+    with base.Answer(command, text).reading("it is not a table of queues"):
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
-    except ValidationError as error:
-        raise base.Unreadable(command, text, "it is not a table of queues") from error
     queues = ((n, rows.get(f"UC{n}")) for n in PRIORITIES)
     found = {
         n: str(fields.get(field, "")).replace(",", "")
@@ -89,18 +87,12 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     return found
 
 
-def parse_counters(
-    answers: Mapping[str, str], ports: Sequence[str]
-) -> dict[str, base.PortCounters]:
-    """The counters of some ports; pauses, storms and marks as far as they can be read.
+def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
+    """The counters of one port; pauses, storms and marks as far as they can be read.
 
     SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
     `N/A`, which is read as 0.
     """
-    return {port: _of_port(port, answers) for port in ports}
-
-
-def _of_port(port: str, answers: Mapping[str, str]) -> base.PortCounters:
     sent, lost = (_queues(QUEUES, answers[QUEUES], port, f) for f in ("totalbytes", "droppacket"))
     drops, soft = _row(DROPS, answers[DROPS], "Port", port), base.SoftReader()
     pauses = soft.read("pauses", lambda: parse_pauses(answers[PAUSES], port))
@@ -143,26 +135,26 @@ def parse_pauses(text: str, port: str) -> dict[int, base.PauseCounters]:
 def parse_storms(text: str, port: str) -> dict[int, int]:
     """How often each queue was found stuck; one that never was is not in the table."""
     column = "STORM DETECTED/RESTORED"
-    rows = _rows(STORMS, text, "the watchdog", "QUEUE", column)
+    rows = _rows(base.Answer(STORMS, text), "the watchdog", "QUEUE", column)
     found = {row["QUEUE"]: row[column].partition("/")[0].replace(",", "") for row in rows}
     return {n: _count(found.get(f"{port}:{n}", "")) for n in PRIORITIES}
 
 
-def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+def parse_neighbours(answer: base.Answer) -> dict[str, Neighbour]:
     """`show lldp table`: a SONiC switch tells its alias as identifier, its name as description."""
     columns = ("LocalPort", "RemoteDevice", "RemotePortID", "Capability", "RemotePortDescr")
     return {
         row["LocalPort"]: Neighbour(
             system=row["RemoteDevice"], port=row["RemotePortID"], description=row["RemotePortDescr"]
         )
-        for row in _rows(command, text, "neighbours", *columns)
+        for row in _rows(answer, "neighbours", *columns)
         if _PORT.fullmatch(row["LocalPort"])
     }
 
 
-def parse_links(command: str, text: str) -> dict[str, bool]:
+def parse_links(answer: base.Answer) -> dict[str, bool]:
     """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`)."""
-    rows = _rows(command, text, "ports with a column Oper", "Interface", "Oper")
+    rows = _rows(answer, "ports with a column Oper", "Interface", "Oper")
     up = {row["Interface"]: row["Oper"] == "up" for row in rows}
     return {port: is_up for port, is_up in up.items() if _PORT.fullmatch(port)}
 
@@ -185,10 +177,8 @@ _DUMP: Final = TypeAdapter(dict[str, _Dumped])
 
 def parse_offers(command: str, text: str) -> Rows:
     """The speeds and the FEC that each port has: STATE_DB, as `sonic-db-dump` prints it."""
-    try:
+    with base.Answer(command, text).reading("it is not a dump of PORT_TABLE"):
         found = _DUMP.validate_json(text[text.find("{") :])
-    except ValidationError as error:
-        raise base.Unreadable(command, text, "it is not a dump of PORT_TABLE") from error
     offered = ("supported_speeds", "supported_fecs")
     return {
         key.partition("|")[2]: {n: each.value[n] for n in offered if n in each.value}

@@ -154,7 +154,11 @@ def plan_routing(
     restarts = _begins_again(actual, target)
     gone = {row for row in held if row not in aim or (restarts and row.startswith("BGP_"))}
     left = {row: fields for row, fields in held.items() if row not in gone}
-    new = {row: fields for row, fields in aim.items() if _is_new(fields, left.get(row))}
+    new = {
+        row: fields
+        for row, fields in aim.items()
+        if row not in left or not fields.items() <= left[row].items() or (left[row] and not fields)
+    }
     return (
         [
             sorted(
@@ -166,10 +170,6 @@ def plan_routing(
         [(r, f) for r, fields in left.items() for f in sorted({*fields} - {*aim[r]})],
         [{r: each for r, each in new.items() if r.partition("|")[0] in st} for st in _STAGES],
     )
-
-
-def _is_new(fields: Fields, before: Fields | None) -> bool:
-    return before is None or not fields.items() <= before.items() or bool(before and not fields)
 
 
 def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
@@ -186,7 +186,13 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
         )
     if was.asn in {None, wanted.asn}:
         return False
-    odd = [row for row, fields in held.items() if not _is_known(row, fields)]
+    tables = {row: row.partition("|")[0] for row in held}  # of route maps only ours are read
+    odd = [
+        row
+        for row, table in tables.items()
+        if table not in _MAPS and table.startswith(("BGP_", "ROUTE_"))
+        if {*held[row]} - {SHUTDOWN} - _KNOWN.get(table, frozenset())
+    ]
     if odd:
         raise Unsettable(
             f"the switch runs BGP {was.asn} with settings outside the plan, such as {odd[0]}, "
@@ -195,23 +201,26 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
     return True
 
 
-def _is_known(row: str, fields: Fields) -> bool:
-    table = row.partition("|")[0]  # of route maps only those of our name are read
-    others = {*fields} - {SHUTDOWN} - _KNOWN.get(table, frozenset())
-    return table in _MAPS or not table.startswith(("BGP_", "ROUTE_")) or not others
-
-
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
     """The target rows of a switch: foreign ones, and our own as the target wants them."""
     aim = {row: dict(fields) for row, fields in _rows_of(actual).items()}
     before = _rows_of(target)
-    for name, wanted in (target.addresses or {}).items():
-        _aim_interface(aim, before, name, wanted)
+    for name, entries in (target.addresses or {}).items():
+        _aim_interface(aim, before, name, entries)
     if target.bgp is not None:
         up = "up" if int(actual.native.get(RELEASE, "0")) >= UP_SINCE else "true"
-        ways = (actual.bgp or BgpState(), target.bgp, bgp_of(before))
+        wanted, recorded = target.bgp, bgp_of(before)
+        ways = (actual.bgp or BgpState(), wanted, recorded)
         _aim_entries(aim, before, tuple(_entries(each, up) for each in ways))
-        _aim_globals(aim, before, target.bgp)
+        if wanted.max_paths is not None:
+            paths = {"max_ebgp_paths": str(wanted.max_paths)} if wanted.max_paths else {}
+            _put(aim, _AF, paths, stays=_AF in before)
+        said = (("local_asn", wanted.asn), ("router_id", wanted.router_id))
+        ours = {key: str(value) for key, value in said if value is not None}
+        others = {*wanted.neighbors, *wanted.networks} - {*recorded.neighbors, *recorded.networks}
+        if wanted.asn is None and others:
+            ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
+        _put(aim, GLOBALS, ours, stays=GLOBALS in before)
         # Keep the route map while a neighbour names it; else restore the old rows.
         families = [fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|")]
         named = any({*_POLICY.items()} & {*fields.items()} for fields in families)
@@ -287,16 +296,3 @@ def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
                 continue
             kept = {k: v for k, v in before.get(row, {}).items() if k in known} if back else own
             _put(aim, row, kept, stays=back and row in before)
-
-
-def _aim_globals(aim: Rows, before: Rows, wanted: BgpState) -> None:
-    recorded = bgp_of(before)
-    if wanted.max_paths is not None:
-        paths = {"max_ebgp_paths": str(wanted.max_paths)} if wanted.max_paths else {}
-        _put(aim, _AF, paths, stays=_AF in before)
-    said = (("local_asn", wanted.asn), ("router_id", wanted.router_id))
-    ours = {key: str(value) for key, value in said if value is not None}
-    others = {*wanted.neighbors, *wanted.networks} - {*recorded.neighbors, *recorded.networks}
-    if wanted.asn is None and others:
-        ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
-    _put(aim, GLOBALS, ours, stays=GLOBALS in before)

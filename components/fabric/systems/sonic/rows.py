@@ -27,7 +27,7 @@ from components.fabric.parts import (
     read_list,
     write_text,
 )
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Script
 
 Cell = tuple[str, str]
@@ -209,20 +209,14 @@ def document(rows: Mapping[str, Fields]) -> Iterator[str]:
     tables: dict[str, list[str]] = {}
     for row, fields in rows.items():
         table, _, key = row.partition("|")
-        tables.setdefault(table, []).append(f"{json.dumps(key)}:{{{_fields_text(fields)}}}")
+        # In Redis `route_map_in@` is a list, which `sonic-cfggen` has as such.
+        typed = ((n[:-1], v.split(",")) if n.endswith("@") else (n, v) for n, v in fields.items())
+        said = (f"{json.dumps(n)}:{json.dumps(v, separators=(',', ':'))}" for n, v in typed)
+        tables.setdefault(table, []).append(f"{json.dumps(key)}:{{{_wrapped(said)}}}")
     parts = ('"{}":{{\n{}\n}}'.format(t, ",\n".join(lines)) for t, lines in tables.items())
     text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
     if rows:
         yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
-
-
-def _fields_text(fields: Fields) -> str:
-    """A field as the JSON of `sonic-cfggen` has it: in Redis `route_map_in@` is a list."""
-    typed = (
-        (name[:-1], value.split(",")) if name.endswith("@") else (name, value)
-        for name, value in fields.items()
-    )
-    return _wrapped(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in typed)
 
 
 def _wrapped(parts: Iterable[str], between: str = ",") -> str:
@@ -283,25 +277,20 @@ def our_rows(port: PortState) -> Rows:
         "SCHEDULER": {"type": "STRICT"},
     }
     for ecn in filter(None, port.ecn.values()):
-        rows["WRED_PROFILE"] = _wred(ecn)
+        # It marks every colour alike: nothing here depends on RoCE being green.
+        rows["WRED_PROFILE"] = {"ecn": "ecn_all"}
+        for colour in ("green", "yellow", "red"):
+            rows["WRED_PROFILE"] |= {
+                f"wred_{colour}_enable": "true",
+                f"{colour}_min_threshold": str(ecn.min_kib * BYTES_PER_KIB),
+                f"{colour}_max_threshold": str(ecn.max_kib * BYTES_PER_KIB),
+                f"{colour}_drop_probability": str(ecn.percent),
+            }
     named = {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
     return named | {
         f"SCHEDULER|{OUR_NAME}_{share}": {"type": "DWRR", "weight": str(share)}
         for share in port.class_shares.values()
     }
-
-
-def _wred(ecn: EcnState) -> Fields:
-    """A profile that marks every colour alike: nothing here depends on RoCE being green."""
-    fields = {"ecn": "ecn_all"}
-    for colour in ("green", "yellow", "red"):
-        fields |= {
-            f"wred_{colour}_enable": "true",
-            f"{colour}_min_threshold": str(ecn.min_kib * BYTES_PER_KIB),
-            f"{colour}_max_threshold": str(ecn.max_kib * BYTES_PER_KIB),
-            f"{colour}_drop_probability": str(ecn.percent),
-        }
-    return fields
 
 
 def named_rows(cells: Cells) -> set[str]:

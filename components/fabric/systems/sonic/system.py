@@ -91,42 +91,6 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
     )
 
 
-def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-    """The ordered way from `actual` to `target`; empty when they agree."""
-    _require_pool(actual, target)
-    _require_free(actual, target)
-    plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
-    goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
-    written, stripped, gone = _own_rows(actual, target, plans)
-    forgets = db.by_row(plan.forgets() for plan in plans)
-    first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
-    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
-    last = (plan.last | plan.touches for plan in plans)
-    groups = [row for plan in plans for row in plan.groups]
-    leaves = [row for plan in plans for row in plan.gone_rows]
-    spans = db.SPANNING in db.native_notes(actual)
-    parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
-    return tuple(
-        base.Change((line,))
-        for lines in (
-            parts,
-            *map(db.delete_rows, (leaves, *goes)),
-            db.delete_fields(strips),
-            db.document(forgets),
-            db.delete_rows(groups),
-            vlans,
-            db.document(first),
-            joins,
-            db.document({**db.by_row(plan.sets for plan in plans), **middle}),
-            db.document({**db.by_row(last), **after}),
-            db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
-            db.delete_rows(gone),
-            (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
-        )
-        for line in lines
-    )
-
-
 def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
     """Commands for old members, new VLANs and new members, taken out of the row changes.
 
@@ -137,7 +101,8 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
     new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
     leaves[:] = [row for row in leaves if row not in gone]
     words = {row: row.replace("|Vlan", "|").split("|")[1:] for row in (*gone, *new)}
-    flags = {row: "-u " if _is_untagged(each) else "" for row, each in new.items()}
+    tags = {row: each.get("tagging_mode") for row, each in new.items()}
+    flags = {row: "-u " if tag == "untagged" else "" for row, tag in tags.items()}
     joins = [row for row in new if row.startswith("VLAN_MEMBER|")]
     return (
         [f"sudo config vlan member del {' '.join(words[row])}" for row in gone],
@@ -146,11 +111,7 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
     )
 
 
-def _is_untagged(member: Mapping[str, object]) -> bool:
-    return member.get("tagging_mode") == "untagged"
-
-
-def _require_pool(actual: SwitchState, target: SwitchState) -> None:
+def _refuse(actual: SwitchState, target: SwitchState) -> None:
     wanted = any(port.lossless_buffers for port in target.ports.values())
     if target.roce == "lossless" and actual.roce == "none" and wanted:
         raise base.Unsettable(
@@ -158,10 +119,7 @@ def _require_pool(actual: SwitchState, target: SwitchState) -> None:
             "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
             "every port, so we do not run it: do so once, save, and run this again"
         )
-
-
-def _require_free(actual: SwitchState, target: SwitchState) -> None:
-    """A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it."""
+    # A port cannot be in a VLAN while it is routed or in a bundle; no daemon refuses it.
     joins = {
         name
         for name, port in target.ports.items()
@@ -212,7 +170,9 @@ class SonicDriver(base.Driver):
 
     system = "sonic"
     title = "SONiC"
-    ports = base.ask_once(CONFIG, lambda name, text: read.port_names(read.parse_config(name, text)))
+    ports = base.ask_once(
+        CONFIG, lambda each: read.port_names(read.parse_config(CONFIG, each.text))
+    )
     neighbours = base.ask_once(show.NEIGHBOURS, show.parse_neighbours)
     links = base.ask_once(show.STATUS, show.parse_links)
     by_hand = base.ByHand(
@@ -262,8 +222,38 @@ class SonicDriver(base.Driver):
             raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
-        """The documents of rows, and the commands for everything else."""
-        return plan_changes(actual, target)
+        """The ordered way from `actual` to `target`; empty when they agree."""
+        _refuse(actual, target)
+        plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
+        goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
+        written, stripped, gone = _own_rows(actual, target, plans)
+        forgets = db.by_row(plan.forgets() for plan in plans)
+        first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
+        first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+        last = (plan.last | plan.touches for plan in plans)
+        groups = [row for plan in plans for row in plan.groups]
+        leaves = [row for plan in plans for row in plan.gone_rows]
+        spans = db.SPANNING in db.native_notes(actual)
+        parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
+        return tuple(
+            base.Change((line,))
+            for lines in (
+                parts,
+                *map(db.delete_rows, (leaves, *goes)),
+                db.delete_fields(strips),
+                db.document(forgets),
+                db.delete_rows(groups),
+                vlans,
+                db.document(first),
+                joins,
+                db.document({**db.by_row(plan.sets for plan in plans), **middle}),
+                db.document({**db.by_row(last), **after}),
+                db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+                db.delete_rows(gone),
+                (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
+            )
+            for line in lines
+        )
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
@@ -295,7 +285,9 @@ class SonicDriver(base.Driver):
 
     def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
-        return base.Question(show.COMMANDS, lambda answers: show.parse_counters(answers, ports))
+        return base.Question(
+            show.COMMANDS, lambda got: {port: show.port_counters(port, got) for port in ports}
+        )
 
 
 def plan_intent(rdma: Rdma) -> switch_system.Intent:
