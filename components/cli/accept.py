@@ -102,7 +102,8 @@ def ready(
     asked = asked_of(loaded)
     try:
         calls = connect(loaded)
-        found = await_ready(lambda: find_not_ready(calls, asked), wait_s, time.monotonic, _pause)
+        sleep = time.sleep  # noqa: TID251 - `await_ready` ends by its deadline
+        found = await_ready(lambda: find_not_ready(calls, asked), wait_s, time.monotonic, sleep)
     except UsageError:
         raise
     except RailyardError as error:
@@ -111,12 +112,10 @@ def ready(
     if output == "json":
         say(json.dumps({"stack": stack, "not_ready": to_json(found)}, indent=1))
     else:
-        say("\n".join([*map(str, found), _summary(len(found), asked)]))
+        summary = f"{len(found)} not ready" if found else "all is ready"
+        read = f"objects read: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
+        say("\n".join([*map(str, found), f"{summary} ({read})."]))
     raise typer.Exit(int(bool(found)))
-
-
-def _pause(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: TID251 - `await_ready` ends by its deadline
 
 
 def asked_of(loaded: Stack) -> Asked:
@@ -148,11 +147,6 @@ def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
     if kubeconfig is None:
         raise UsageError(f"{loaded.name}: no server of its cluster has started yet.")
     return KubernetesCalls(kubeconfig)
-
-
-def _summary(count: int, asked: Asked) -> str:
-    looked = f"objects read: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
-    return f"{f'{count} not ready' if count else 'all is ready'} ({looked})."
 
 
 @report_app.command()

@@ -86,7 +86,10 @@ def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -
     known = secrets_from(os.environ)
     if identity is not None:
         own = {target.endpoint.private_key_secret or "" for target in targets}
-        known |= dict.fromkeys(own, _read_identity(identity))
+        try:
+            known |= dict.fromkeys(own, identity.expanduser().read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
     known |= resolve(
         [each for target in targets for each in _references(target) if each[0].name not in known],
         os.environ,
@@ -107,13 +110,6 @@ def _references(target: Target) -> Iterator[tuple[SecretRef, SpecPath]]:
     yield from ssh_secrets(target.ssh, (*target.path, "ssh"))
     for hop in target.ssh.hops if isinstance(target.ssh, ReachedSsh) else ():
         yield from ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
-
-
-def _read_identity(identity: Path) -> str:
-    try:
-        return identity.expanduser().read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
 
 
 rename_app = command_app(

@@ -101,15 +101,12 @@ _MODULES: Final = {
 _HIDDEN: Final = frozenset({"device", "evidence", "payload"})
 
 
-def _entry(row: str) -> Entry:
-    name, summary = row.split(maxsplit=1)
-    module = "lab.cli" if name == "lab" else f"{__package__}.{_MODULES.get(name, name)}"
-    return Entry(name, summary, module, name in _HIDDEN)
-
-
 def list_commands() -> tuple[Entry, ...]:
     """The commands that are installed here, in the order of the help."""
-    entries = map(_entry, _SUMMARIES.splitlines())
+    entries: list[Entry] = []
+    for name, summary in (row.split(maxsplit=1) for row in _SUMMARIES.splitlines()):
+        module = "lab.cli" if name == "lab" else f"{__package__}.{_MODULES.get(name, name)}"
+        entries.append(Entry(name, summary, module, name in _HIDDEN))
     return tuple(entry for entry in entries if entry.installed)
 
 

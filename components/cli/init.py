@@ -123,8 +123,13 @@ def _read(file: Path) -> str:
 def _check(engine: Engine, folder: Path, stack: str) -> None:
     salt = salt_of(folder / f"Pulumi.{stack}.yaml")
     found = (*judge_engine(engine), *judge_lab_parts(engine, os.environ, salt))
-    if advice := _state_advice(folder, stack, engine.backend):
-        say(advice)
+    # Advice by the size of the site, unless `check` refuses it.
+    file = folder / SITE_FILE
+    checked = load_checked_site(file) if file.is_file() else None
+    if checked and checked.spec:
+        plan = make_plan(checked.spec, stack, checked.lock)
+        if advice := advise_state(count_resources(plan), engine.backend):
+            say(advice)
     if found:
         say(render_findings(found))
         raise typer.Exit(exit_code(found))
@@ -133,13 +138,3 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
         + ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
         + f"; states at {engine.backend}: this machine has everything."
     )
-
-
-def _state_advice(folder: Path, stack: str, backend: str) -> str:
-    """Advice by the size of the project's site; empty if it is small or `check` refuses it."""
-    file = folder / SITE_FILE
-    checked = load_checked_site(file) if file.is_file() else None
-    if checked is None or checked.spec is None:
-        return ""
-    plan = make_plan(checked.spec, stack, checked.lock)
-    return advise_state(count_resources(plan), backend)

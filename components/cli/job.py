@@ -113,7 +113,11 @@ def _ready(
     site: Stack, asked: Asked, chosen: Chosen | None, troubles: tuple[Refusal, ...]
 ) -> tuple[Api, UserJob]:
     try:
-        api = _open(site)
+        access = site.plan.acceptance.access
+        known = access.known(site.applied.instances) if access else None
+        api = open_cluster(known, site.all_secrets)
+        if api is None or isinstance(api, Absent):
+            raise UnreachableError(api.why if api else "the site lacks a cluster")
         return api, _look(api, site, asked, chosen, troubles)
     except DeviceError as error:
         if troubles:  # these faults of the command do not depend on the cluster
@@ -139,15 +143,6 @@ def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> No
     say(f"take it away: {delete_line(ready)}")
     codes = {each.exit_code for each in told}
     raise typer.Exit(1 if 1 in codes else max(codes))
-
-
-def _open(site: Stack) -> Api:
-    access = site.plan.acceptance.access
-    known = access.known(site.applied.instances) if access else None
-    api = open_cluster(known, site.all_secrets)
-    if api is None or isinstance(api, Absent):
-        raise UnreachableError(api.why if api else "the site lacks a cluster")
-    return api
 
 
 def _look(

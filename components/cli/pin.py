@@ -158,13 +158,14 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
                 f"  fix    if the change is right, take it: `railyard pin SITE --update "
                 f"{each.artefact.name}`; if not, find out who replaced it."
             )
-    new = sum(each.state == "pinned" for each in found)
-    lines.append(
-        f"{path}: {new} pinned, {sum(each.state == 'unchanged' for each in found)} unchanged."
-        if written
-        else f"\n{path}: not written{_why_not(found)}."
-    )
-    return "\n".join(lines)
+    if written:
+        new, old = (sum(each.state == word for each in found) for word in ("pinned", "unchanged"))
+        return "\n".join([*lines, f"{path}: {new} pinned, {old} unchanged."])
+    failed = sum(each.error is not None for each in found)
+    changed = sum(each.state == "changed" for each in found)
+    causes = [f"{failed} of {len(found)} could not be pinned"] if failed else []
+    causes += [f"{changed} of {len(found)} changed"] if changed else []
+    return "\n".join([*lines, f"\n{path}: not written: {' and '.join(causes)}."])
 
 
 def _causes(found: Sequence[Pinned]) -> list[str]:
@@ -194,14 +195,6 @@ def _line(found: Pinned, wide: int) -> str:
 
 def _size(count: int) -> str:
     return f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
-
-
-def _why_not(found: Sequence[Pinned]) -> str:
-    failed = sum(each.error is not None for each in found)
-    changed = sum(each.state == "changed" for each in found)
-    causes = [f"{failed} of {len(found)} could not be pinned"] if failed else []
-    causes += [f"{changed} of {len(found)} changed"] if changed else []
-    return f": {' and '.join(causes)}"
 
 
 class _MakesByDefault(TyperGroup):
@@ -278,14 +271,12 @@ def push(
         raise UsageError(f"{ca}: cannot be read: {error.strerror}.") from error
     place = Registry(address=registry, ca=text, insecure=insecure)
     host = registry_host(place)
-    login = _login(user) if user else docker_logins().get(host)
+    login = docker_logins().get(host)
+    if user:
+        password = secrets_from(os.environ).get(_SECRET)
+        if password is None:
+            raise UsageError(f"no password for {user}.\n  fix    set {env_name(_SECRET)}")
+        login = Login(user, password)
     client = RegistryClient(host, Access(text, login, insecure))
     sent = push_bundle(bundle, client, lambda name: in_registry(name, place), say)
     say(f"{registry}: all images of {folder} are there; {sent} layers were sent.")
-
-
-def _login(user: str) -> Login:
-    password = secrets_from(os.environ).get(_SECRET)
-    if password is None:
-        raise UsageError(f"no password for {user}.\n  fix    set {env_name(_SECRET)}")
-    return Login(user, password)

@@ -107,7 +107,8 @@ def _against(stack: str, reference: str) -> Preview:
     """Compare the file of the working tree with the one of a git ref."""
     named = Path(stack)
     file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
-    name = stack if file != named else _stack_of(file)
+    own = file.absolute().parent.name if file.stem == "site" else file.stem.removeprefix("Pulumi.")
+    name = stack if file != named else own
     now = load_checked_site(file)
     spec = now.spec_or_raise()
     with TemporaryDirectory() as folder:
@@ -125,10 +126,6 @@ def _against(stack: str, reference: str) -> Preview:
     found = preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
     edits = (*added_programs(old_spec, spec), *edited_keys(old_spec, spec))
     return replace(found, alarms=(*edits, *found.alarms))
-
-
-def _stack_of(file: Path) -> str:
-    return file.stem.removeprefix("Pulumi.") if file.stem != "site" else file.absolute().parent.name
 
 
 def _at(reference: str, file: Path, folder: Path) -> Path:

@@ -35,18 +35,14 @@ def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -
     With `paint` it is a report, whose important words get colours on a terminal.
     """
     shown = plain_text(text)
-    if paint and _has_colours():
+    # A terminal shows colours, unless a variable says that it does not (no-color.org).
+    no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if paint and sys.stdout.isatty() and not no_colour:
         for words, colour in _COLOURS:
             shown = words.sub(lambda found, of=colour: f"\x1b[{of}m{found[0]}\x1b[0m", shown)
     file = sys.stderr if err else sys.stdout
     file.write(f"{shown}\n" if nl else shown)
     file.flush()
-
-
-def _has_colours() -> bool:
-    """Whether standard output is a terminal that shows colours (no-color.org)."""
-    no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not no_colour
 
 
 def guard(call: Callable[[], object]) -> None:

@@ -476,8 +476,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     if kubeconfig:
         _refuse_old_cluster(kubeconfig)
     file = config_file(stack)
-    written = _stack_file(file)
-    config = _config(written)
+    written, config = _stack_file(file)
     if piece := config.get(f"{PREFIX}piece"):
         fix = f"name the site: {stack.removesuffix(f'-{piece}')}"
         raise UsageError(f"{stack} is one piece of a site.\n  fix    {fix}")
@@ -519,19 +518,16 @@ def _refuse_old_cluster(kubeconfig: Path) -> None:
     refuse_old_definition(answer.body, where)
 
 
-def _stack_file(file: Path) -> Mapping[str, object]:
+def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Read a stack's file, and its configuration without the encrypted values."""
     try:
-        read = yaml.safe_load(read_text(file))
+        read: Any = yaml.safe_load(read_text(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(
             f"{file} cannot be read: {error}\n  fix    run this in the folder of the project, and"
             " name one of its stacks"
         ) from error
-    return cast("dict[str, object]", read) if isinstance(read, dict) else {}
-
-
-def _config(written: Mapping[str, object]) -> Mapping[str, object]:
-    """The stack's configuration without its encrypted values."""
+    written = cast("dict[str, object]", read) if isinstance(read, dict) else {}
     config: Any = written.get("config") or {}
     if not isinstance(config, dict):
         raise UsageError(
@@ -539,7 +535,7 @@ def _config(written: Mapping[str, object]) -> Mapping[str, object]:
         )
     config = cast("dict[str, Any]", config)
     sealed = {key for key, value in config.items() if isinstance(value, dict) and "secure" in value}
-    return {key: value for key, value in config.items() if key not in sealed}
+    return written, {key: value for key, value in config.items() if key not in sealed}
 
 
 def _backend(named: str) -> str:

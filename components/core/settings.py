@@ -202,12 +202,8 @@ def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Text
 def unite(one: tuple[ValueT, ...], other: tuple[ValueT, ...]) -> tuple[ValueT, ...]:
     """The entries of both lists; numbers in ascending order."""
     both = (*one, *(each for each in other if each not in one))
-    return tuple(sorted(both, key=_number))
-
-
-def _number(entry: object) -> int:
-    """Where an entry comes in its list; words stay in their order."""
-    return entry if isinstance(entry, int) else 0
+    # Words stay in their order.
+    return tuple(sorted(both, key=lambda entry: entry if isinstance(entry, int) else 0))
 
 
 def without(one: Iterable[ValueT], other: Iterable[ValueT]) -> tuple[ValueT, ...]:

@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -70,10 +70,15 @@ def pack_wheel() -> Wheel:
     """Pack the running code into a wheel, from a checkout or from an installed wheel."""
     installed = distribution(DISTRIBUTION)
     stem = f"{DISTRIBUTION.replace('-', '_')}-{installed.version}"
-    files = dict(_code()) | _metadata(installed, f"{stem}.dist-info")
-    record = "".join(
-        f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items()
-    )
+    texts = {name: installed.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
+    files = dict(_code())
+    files |= {f"{stem}.dist-info/{name}": text.encode() for name, text in texts.items()}
+    files[f"{stem}.dist-info/WHEEL"] = _WHEEL.encode()
+    record = ""
+    for name, content in files.items():
+        # The hash in RECORD's form (PEP 376): URL-safe base64 without padding.
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(content)}\n"
     name = f"{stem}.dist-info/RECORD"
     files[name] = f"{record}{name},,\n".encode()
     packed = io.BytesIO()
@@ -95,16 +100,6 @@ def _code() -> Iterator[tuple[str, bytes]]:
     for path in sorted((top / PACKAGE).rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path.relative_to(top).as_posix(), path.read_bytes()
-
-
-def _metadata(installed: Distribution, folder: str) -> dict[str, bytes]:
-    texts = {name: installed.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
-    return {f"{folder}/{name}": text.encode() for name, text in (texts | {"WHEEL": _WHEEL}).items()}
-
-
-def _digest(content: bytes) -> str:
-    """The hash in RECORD's form (PEP 376): URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 def pick_pins(lock: str, names: frozenset[str]) -> str:
