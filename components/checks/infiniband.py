@@ -353,10 +353,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
         count, beyond = len(host.hca_guids) if host else 0, max(member.hcas or (0,))
         if host is None:
             hint = did_you_mean(name, [each.name for each in spec.hosts])
-            what, fix = (
-                f"there is no host {name!r}.{hint}",
-                "the file lacks a host {member.host!r}.{hint}",
-            )
+            what, fix = f"there is no host {name!r}.{hint}", "name a host of this file."
         elif not host.hca_guids:
             what = f"the port GUIDs of {name} are not known."
             fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
