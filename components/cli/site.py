@@ -527,7 +527,8 @@ def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]
             f"{file} cannot be read: {error}\n  fix    run this in the folder of the project, and"
             " name one of its stacks"
         ) from error
-    written = cast("dict[str, object]", read) if isinstance(read, dict) else {}
+    is_mapping = isinstance(read, dict)
+    written: dict[str, object] = cast("dict[str, object]", read) if is_mapping else {}
     config: Any = written.get("config") or {}
     if not isinstance(config, dict):
         raise UsageError(
