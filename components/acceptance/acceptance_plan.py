@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal, get_args
@@ -274,6 +274,12 @@ def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
     )
 
 
+_ADAPTER_ENDS: Final[Sequence[tuple[str, HopRole]]] = (
+    ("sends", "sender_nic"),
+    ("receives", "receiver_nic"),
+)
+
+
 def _probe(
     spec: ClusterSpec, probe: Probe, job: ProbeJob | None = None, host: HostProbe | None = None
 ) -> ProbePlan:
@@ -281,7 +287,11 @@ def _probe(
     if probe.kind == "node":
         return ProbePlan(probe, job, (), host)
     if spec.rdma.transport == "infiniband":
-        hops = tuple(hop for worker in hosts for hop in _adapter_hops(worker))
+        hops = tuple(
+            HopPlan("infiniband", f"{each.name} {way}", role, each.name, ADAPTERS, each.ssh is None)
+            for each in hosts
+            for way, role in _ADAPTER_ENDS
+        )
         return ProbePlan(probe, job, hops, host)
     # A collective goes around the hosts as a ring; one perftest has one direction.
     pairs = list(zip(hosts, (*hosts[1:], *hosts[:1]), strict=True))
@@ -291,14 +301,6 @@ def _probe(
         ways = [(near, far, one, other)] + [(far, near, other, one)] * has_two_directions(probe)
     ways = [] if probe.refused else ways
     return ProbePlan(probe, job, tuple(hop for way in ways for hop in _hops(spec, *way)), host)
-
-
-def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
-    name, dark = worker.name, worker.ssh is None
-    return (
-        HopPlan("infiniband", f"{name} sends", "sender_nic", name, ADAPTERS, dark),
-        HopPlan("infiniband", f"{name} receives", "receiver_nic", name, ADAPTERS, dark),
-    )
 
 
 @once
@@ -312,22 +314,21 @@ def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
 
 
 _ORDER: Final = get_args(HopRole)
-Ends = tuple[tuple[HopRole, Host, str], tuple[HopRole, Host, str]]
+Ends = tuple[tuple[HopRole, HopRole, Host, str], ...]
 
 
 def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) -> list[HopPlan]:
     direction = f"{sender.name} -> {receiver.name}"
-    ends: Ends = (("sender_nic", sender, rail), ("receiver_nic", receiver, far))
-    middle: Ends = (("switch_ingress", sender, rail), ("switch_egress", receiver, far))
+    ends: Ends = (
+        ("sender_nic", "switch_ingress", sender, rail),
+        ("receiver_nic", "switch_egress", receiver, far),
+    )
     places: list[tuple[HopRole, str, str]] = []
-    for role, host, name in ends:
-        nic = nic_on(host, name)
-        if nic is not None:
-            places.append((role, host.name, nic.netdev))
-    for role, host, name in middle:
-        port = _ports(spec).get(f"{host.name}/{name}")
-        if port is not None:
-            places.append((role, *port))
+    for nic_role, port_role, host, name in ends:
+        if (nic := nic_on(host, name)) is not None:
+            places.append((nic_role, host.name, nic.netdev))
+        if (port := _ports(spec).get(f"{host.name}/{name}")) is not None:
+            places.append((port_role, *port))
     found = spec.rail(rail)
     leaves = [device for role, device, _ in places if role.startswith("switch_")]
     if found is not None and found.leaves and len({*leaves}) > 1:
@@ -341,21 +342,21 @@ def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) 
 
 
 def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
-    switches = tuple(
-        CounterSource(
-            switch_endpoint(switch), switch.os, (*switch.ports,), plan_links(spec).get(switch.name)
-        )
-        for switch in spec.switches
-    )
     if spec.rdma.transport == "infiniband":
         return tuple(
             CounterSource(host_endpoint(host), "infiniband", (ADAPTERS,))
             for host in on_infiniband(spec)
             if host.ssh is not None
         )
-    hosts = tuple(
-        CounterSource(host_endpoint(host), "linux", tuple(nic.netdev for nic in host.nics))
-        for host in spec.workers
-        if host.nics and host.ssh is not None
+    links = plan_links(spec)
+    return (
+        *(
+            CounterSource(switch_endpoint(each), each.os, (*each.ports,), links.get(each.name))
+            for each in spec.switches
+        ),
+        *(
+            CounterSource(host_endpoint(host), "linux", tuple(nic.netdev for nic in host.nics))
+            for host in spec.workers
+            if host.nics and host.ssh is not None
+        ),
     )
-    return switches + hosts

@@ -80,11 +80,10 @@ _MARK: Final = "railyard-image: "
 
 def parse_image_log(text: str) -> ImageLog | ParseProblem:
     """The facts of one image."""
-    facts: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        name, known, value = line.removeprefix(_MARK).partition("=")
-        if line.startswith(_MARK) and known:
-            facts.append((name, value))
+    lines = (line.removeprefix(_MARK) for line in text.splitlines() if line.startswith(_MARK))
+    facts = [
+        (name, value) for name, known, value in (line.partition("=") for line in lines) if known
+    ]
     if not facts:
         said = (text.strip().splitlines() or ["nothing"])[-1]
         kind = "unrecognised" if text.strip() else "empty"

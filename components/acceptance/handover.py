@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -83,10 +84,6 @@ class Named:
     """For the gate: digest of the plan to prove."""
 
 
-_ASKED: Final = TypeAdapter(Asked)
-_NAMED: Final = TypeAdapter(Named)
-
-
 def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
     """The stdin of the evidence step, for a request whose `text` has the facts of instances.
 
@@ -99,7 +96,7 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
 
 def parse_asked(text: str) -> Asked:
     """Read the stdin of the evidence step; UsageError if it is another text."""
-    return read_request(_ASKED, text, "question for acceptance")
+    return read_request(TypeAdapter(Asked), text, "question for acceptance")
 
 
 def tell(report: Report, stack: str, digest: str, store: EvidenceStore | None = None) -> str:
@@ -136,11 +133,9 @@ def as_of(report: Report, now: datetime, asked: str = "") -> Report:
     if asked and asked != evidence.plan_digest:
         actual = f"plan {evidence.plan_digest}"
         found.append(_no_proof(evidence, f"a proof of plan {asked}", actual))
-    if not found:
-        return report
     findings = (*report.findings, *found)
     changed = {"findings": findings, "verdict": overall_verdict(findings)}
-    return Report.model_validate(dict(report) | changed)
+    return Report.model_validate(dict(report) | changed) if found else report
 
 
 def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
@@ -151,7 +146,7 @@ def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
 def parse_named(text: str) -> Named:
     """Read the stdout of the evidence step; UsageError if it is another text."""
     try:
-        return _NAMED.validate_json(as_json(text))
+        return TypeAdapter(Named).validate_json(as_json(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -189,20 +184,11 @@ def render_short(report: Report) -> str:
     end.append(f"{headline_of(report)}: {counted(report.planned, 'probe')} planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
     faults = [line[:_WIDTH] for line in unsettled_lines(report)]
-    shown = _fitting(faults, room)
+    sizes = accumulate(len(line) + 1 for line in faults)
+    shown = faults[: sum(size <= room for size in sizes)]
     left = len(faults) - len(shown)
     more = [f"and {counted(left, 'more fault')}; the report has them all"] if left else []
     return "\n".join((*lines, *shown, *more, *end)) + "\n"
-
-
-def _fitting(lines: list[str], room: int) -> list[str]:
-    shown: list[str] = []
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            break
-        shown.append(line)
-    return shown
 
 
 def _counts(found: Mapping[str, int]) -> str:

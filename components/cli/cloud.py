@@ -14,6 +14,7 @@ from components.cli.app import StackName, command_app, say
 from components.cloud import ensure, instances, preflight
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.request import (
+    PREVIOUS_OUTPUT,
     ImageRequest,
     ObjectRequest,
     PreflightRequest,
@@ -23,7 +24,6 @@ from components.cloud.request import (
     open_api,
     parse_request,
     previous_of,
-    previous_of_text,
     render_printed,
 )
 from components.remote.step import secrets_from
@@ -40,13 +40,14 @@ def _verb(kind: type[RequestT], call: _Call[RequestT]) -> _Verb:
         api = open_api(request.api, secrets_from(environ), patience)
         one = isinstance(request, ObjectRequest)
         with only_one(request.api, request.kind, request.name) if one else nullcontext():
-            return call(api, request, previous_of(environ))
+            return call(api, request, previous_of(environ.get(PREVIOUS_OUTPUT, "")))
 
     return run
 
 
 def _claim(text: str, environ: Mapping[str, str], _: Patience | None) -> Printed:
-    return preflight.claim(parse_request(PreflightRequest, text), previous_of(environ))
+    previous = previous_of(environ.get(PREVIOUS_OUTPUT, ""))
+    return preflight.claim(parse_request(PreflightRequest, text), previous)
 
 
 VERBS: Final[dict[str, _Verb]] = {
@@ -94,6 +95,6 @@ def export(stack: StackName = "") -> None:
 
     loaded = load_stack(stack)
     recorded = {host.name: loaded.applied.step(f"{host.name}-await") for host in loaded.spec.hosts}
-    facts = {name: previous_of_text(step.stdout) for name, step in recorded.items() if step}
+    facts = {name: previous_of(step.stdout) for name, step in recorded.items() if step}
     document = export_bring_your_own(loaded.spec, facts)
     say(yaml.safe_dump(document, sort_keys=False, width=100), nl=False)

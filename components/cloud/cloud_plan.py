@@ -8,13 +8,14 @@ single rule, so everything not listed here is closed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from components.catalogue.environments import InstanceType, find_type
+from components.catalogue.environments import find_type
+from components.cloud.crusoe_api import Document
 from components.cloud.kinds import KINDS, ObjectKind
 from components.cloud.request import (
     Claim,
@@ -31,6 +32,7 @@ from components.model.worker_kinds import crusoe_of, instance_names
 
 _HCA_SLICES: Final = 8
 """Slices of an IB network that one instance takes: the vendor's example counts 8 per VM."""
+_ALL: Final = "1-65535"
 _NODE_PORTS: Final = (
     ("tcp", "6443", "api-inside"),
     ("tcp", "2379-2380", "etcd"),
@@ -106,18 +108,9 @@ class CloudPlan:
         """The stdin of the step that waits for an instance, with placeholders."""
         return _render(replace(instance.request, repair=note))
 
-    def image_request(self, pin: ImagePin) -> str:
-        """The stdin of an image's step."""
-        return _render(ImageRequest(self.api, pin.image))
-
     def preflight_request(self) -> str:
         """The stdin of the preflight."""
         return _render(self.preflight)
-
-    def claims_request(self, kinds: frozenset[ObjectKind]) -> str:
-        """The stdin of the step that sweeps the objects of some kinds."""
-        claims = tuple(claim for claim in self.preflight.claims if claim.kind in kinds)
-        return _render(PreflightRequest(self.api, claims))
 
 
 def _render(request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest) -> str:
@@ -139,25 +132,19 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
         provision.secret_key.name,
     )
     pins = {pool.image: f"{pool.name}-image" for pool in reversed(provision.pools)}
-    network = _network(spec.name, provision)
-    partition = _partition(provision)
-    instances = [
-        _instance(provision, pool, name, spec.name, pins[pool.image])
-        for pool in provision.pools
-        for name in instance_names(pool)
-    ]
-    rules = _firewall(spec, provision, cloud)
-    objects = (*network, *partition, *instances, *rules)
+    named = [(pool, name) for pool in provision.pools for name in instance_names(pool)]
+    objects = (
+        *_network(spec.name, provision),
+        *_partition(provision),
+        *(_instance(provision, *each, spec.name, pins[each[0].image]) for each in named),
+        *_firewall(spec, provision, cloud),
+    )
     return CloudPlan(
         api=api,
         preflight=_preflight(api, provision, objects),
         images=tuple(ImagePin(step, image) for image, step in sorted(pins.items())),
         objects=objects,
-        instances=tuple(
-            _ready(api, provision, pool, name, pins[pool.image])
-            for pool in provision.pools
-            for name in instance_names(pool)
-        ),
+        instances=tuple(_ready(api, provision, *each, pins[each[0].image]) for each in named),
     )
 
 
@@ -188,16 +175,13 @@ def _network(site: str, provision: CrusoeProvision) -> tuple[CloudObject, CloudO
     )
 
 
-def _is_infiniband(pool: InstancePool) -> bool:
-    return _type_of(pool).hcas > 0
-
-
-def _type_of(pool: InstancePool) -> InstanceType:
-    return find_type(pool.type) or InstanceType(pool.type)
+def _hcas(pool: InstancePool) -> int:
+    kind = find_type(pool.type)
+    return kind.hcas if kind else 0
 
 
 def _ib_type(provision: CrusoeProvision) -> str:
-    return next((pool.type for pool in provision.pools if _is_infiniband(pool)), "")
+    return next((pool.type for pool in provision.pools if _hcas(pool)), "")
 
 
 def _partition(provision: CrusoeProvision) -> tuple[CloudObject, ...]:
@@ -238,7 +222,7 @@ def _instance(
         f"ssh_public_key={provision.ssh_public_key}",
         f"subnet={subnet}",
     ]
-    if _is_infiniband(pool) and provision.ib_partition is not None:
+    if _hcas(pool) and provision.ib_partition is not None:
         partition = placeholder(f"{provision.ib_partition}-partition", "id")
         # The API turns this one entry into as many HCAs as the type has.
         body["host_channel_adapters"] = [{"transport_partition_id": partition}]
@@ -249,7 +233,7 @@ def _instance(
 def _ready(
     api: CloudApi, provision: CrusoeProvision, pool: InstancePool, name: str, pin: str
 ) -> InstancePlan:
-    create, hcas = f"{name}-instance", _type_of(pool).hcas
+    create, hcas = f"{name}-instance", _hcas(pool)
     partition = f"{provision.ib_partition}-partition"
     request = ReadyRequest(
         api=api,
@@ -266,72 +250,44 @@ def _ready(
 
 def _firewall(
     spec: ClusterSpec, provision: CrusoeProvision, cloud: CloudIb
-) -> tuple[CloudObject, ...]:
-    subnet = str(provision.subnet_cidr)
-    ssh = [str(network) for network in cloud.ssh_allowed]
-    return (
-        _rule(spec.name, ("tcp", str(provision.ssh_port), "ssh"), ssh, {"cidr": subnet}),
-        *_api_rule(spec, provision, cloud),
-        *(_rule(spec.name, rule, [subnet], {"cidr": subnet}) for rule in _NODE_PORTS),
-        _egress(spec.name, subnet),
-    )
-
-
-def _api_rule(
-    spec: ClusterSpec, provision: CrusoeProvision, cloud: CloudIb
-) -> tuple[CloudObject, ...]:
-    """Open the API at one instance only: the balancer, or the one server if there is none."""
+) -> Iterator[CloudObject]:
+    subnet, ssh = str(provision.subnet_cidr), str(provision.ssh_port)
+    inside: Document = {"cidr": subnet}
+    yield _rule(spec.name, ("tcp", ssh, "ssh"), map(str, cloud.ssh_allowed), inside)
+    # Open the API at one instance only: the balancer, or the one server if there is none.
     pools = [pool for pool in provision.pools if pool.count]
     doors = [pool for role in ("balancer", "control_plane") for pool in pools if pool.role == role]
-    if not doors or spec.kubernetes is None:
-        return ()
-    door = placeholder(f"{instance_names(doors[0])[0]}-instance", "id")
-    sources = [str(network) for network in cloud.api_allowed]
-    port = str(spec.kubernetes.api_port)
-    return (_rule(spec.name, ("tcp", port, "api"), sources, {"resource_id": door}),)
+    if doors and spec.kubernetes is not None:
+        door = placeholder(f"{instance_names(doors[0])[0]}-instance", "id")
+        rule = ("tcp", str(spec.kubernetes.api_port), "api")
+        yield _rule(spec.name, rule, map(str, cloud.api_allowed), {"resource_id": door})
+    for rule in _NODE_PORTS:
+        yield _rule(spec.name, rule, [subnet], inside)
+    yield _rule(spec.name, ("tcp udp icmp", _ALL, "egress"), [subnet], {"cidr": "0.0.0.0/0"})
 
 
 def _rule(
-    site: str, rule: tuple[str, str, str], sources: list[str], to: dict[str, JsonValue]
+    site: str, rule: tuple[str, str, str], sources: Iterable[str], to: Document
 ) -> CloudObject:
-    protocol, ports, word = rule
-    return _firewall_rule(
-        site,
-        word,
-        {
-            "direction": "ingress",
-            "sources": [{"cidr": source} for source in sources],
-            "destinations": [to],
-            "protocols": [protocol],
-            "source_ports": ["1-65535"],
-            "destination_ports": [ports],
-        },
-    )
-
-
-def _egress(site: str, subnet: str) -> CloudObject:
-    return _firewall_rule(
-        site,
-        "egress",
-        {
-            "direction": "egress",
-            "sources": [{"cidr": subnet}],
-            "destinations": [{"cidr": "0.0.0.0/0"}],
-            "protocols": ["tcp", "udp", "icmp"],
-            "source_ports": ["1-65535"],
-            "destination_ports": ["1-65535"],
-        },
-    )
-
-
-def _firewall_rule(site: str, word: str, body: dict[str, JsonValue]) -> CloudObject:
+    protocols, ports, word = rule
+    direction = "egress" if word == "egress" else "ingress"
     name, network = f"{site}-{word}", placeholder(f"{site}-network", "id")
     return CloudObject(
         step=f"{name}-rule",
         kind="firewall-rule",
         name=name,
-        body={"name": name, "action": "allow", "vpc_network_id": network, **body},
-        fixed=(f"direction={body['direction']}", f"network={network}"),
+        body={
+            "name": name,
+            "action": "allow",
+            "vpc_network_id": network,
+            "direction": direction,
+            "sources": [{"cidr": source} for source in sources],
+            "destinations": [dict(to)],
+            "protocols": [*protocols.split()],
+            "source_ports": [_ALL],
+            "destination_ports": [ports],
+        },
+        fixed=(f"direction={direction}", f"network={network}"),
     )
 
 
@@ -401,7 +357,8 @@ def _calls(plan: CloudPlan, notes: Mapping[str, str]) -> Iterator[CloudCall]:
     # Made first, and so removed last.
     yield CloudCall(PREFLIGHT_STEP, "preflight", plan.preflight_request(), delete="sweep")
     for pin in plan.images:
-        yield CloudCall(pin.step, "image", plan.image_request(pin), (PREFLIGHT_STEP,))
+        request = _render(ImageRequest(plan.api, pin.image))
+        yield CloudCall(pin.step, "image", request, (PREFLIGHT_STEP,))
     network = [item for item in plan.objects if item.kind == "network"]
     for item in network:
         yield _ensure(plan, item, notes, (PREFLIGHT_STEP,))
@@ -437,4 +394,5 @@ def _ensure(
 def _claims(
     plan: CloudPlan, step: str, kinds: frozenset[ObjectKind], after: tuple[str, ...]
 ) -> CloudCall:
-    return CloudCall(step, "claim", plan.claims_request(kinds), after, "sweep")
+    claims = tuple(claim for claim in plan.preflight.claims if claim.kind in kinds)
+    return CloudCall(step, "claim", _render(PreflightRequest(plan.api, claims)), after, "sweep")

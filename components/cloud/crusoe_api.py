@@ -14,8 +14,10 @@ import json
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from threading import Event
 from typing import Final, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -51,7 +53,6 @@ class OutOfStockError(DeviceError):
     """The cloud has no free machine of that type now, or the project's quota is used up."""
 
 
-VERSION = "1.0"
 Query = Sequence[tuple[str, str]]
 
 
@@ -85,12 +86,6 @@ def _key(secret: str) -> bytes:
         ) from error
 
 
-def authorization(access_key: str, signature: str) -> str:
-    """The value of the `Authorization` header."""
-    return f"Bearer {VERSION}:{access_key}:{signature}"
-
-
-_NOT_FOUND: Final = 404
 _ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 _GOOD: Final = 2
 _FAILED: Final = 5
@@ -154,23 +149,15 @@ class Patience:
         return Deadline(seconds, self.poll_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Address of the API, project, and key."""
-
-    endpoint: str
-    project: str
-    access_key: str
-    secret_key: str
-
-
 class CrusoeApi:
     """Send signed requests to one project."""
 
-    def __init__(self, access: Access, patience: Patience | None = None) -> None:
+    def __init__(
+        self, endpoint: str, project: str, keys: tuple[str, str], patience: Patience | None = None
+    ) -> None:
         self.patience = patience or Patience()
-        self._access = access
-        self._base = urlsplit(access.endpoint.rstrip("/"))
+        self._base, self._project = urlsplit(endpoint.rstrip("/")), project
+        self._access_key, self._secret_key = keys
         self._pool = urllib3.PoolManager(
             retries=False,
             timeout=urllib3.Timeout(total=self.patience.request_s),
@@ -179,7 +166,7 @@ class CrusoeApi:
 
     def below_project(self, path: str) -> str:
         """A path below this project."""
-        return f"/projects/{quote(self._access.project, safe='')}/{path}"
+        return f"/projects/{quote(self._project, safe='')}/{path}"
 
     def get(self, path: str, query: Query = ()) -> Document:
         """Read; try again while the API fails or does not answer."""
@@ -219,10 +206,10 @@ class CrusoeApi:
         text = canonical_query(query)
         url = f"{self._base.scheme}://{self._base.netloc}{full}{'?' if text else ''}{text}"
         now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # RFC 3339
-        signature = sign(self._access.secret_key, method, full, query, now)
+        signature = sign(self._secret_key, method, full, query, now)
         headers = {
             "X-Crusoe-Timestamp": now,
-            "Authorization": authorization(self._access.access_key, signature),
+            "Authorization": f"Bearer 1.0:{self._access_key}:{signature}",
             "Accept": "application/json",
             "Content-Type": "application/json",
         }
@@ -244,12 +231,14 @@ class CrusoeApi:
         return self._read(method, path, answer.status, data)
 
     def _read(self, method: str, path: str, status: int, data: bytes) -> Document:
-        where = self._where(method, path)
-        document = _parse(data)
+        where, document = self._where(method, path), None
+        with suppress(ValueError):  # an empty answer gives an empty object
+            value = cast("JsonValue", json.loads(data.strip() or b"{}"))
+            document = value if isinstance(value, dict) else None
         if status // 100 == _GOOD and document is not None:
             return document
         said = f"{status} {_said(document, data)}"
-        if status == _NOT_FOUND:
+        if status == HTTPStatus.NOT_FOUND:
             raise NotFoundError(f"{where}: {said}", status)
         if status in _ASK_AGAIN or status // 100 in {_GOOD, _FAILED}:
             raise AmbiguousError(f"{where}: {said}", status)
@@ -259,17 +248,6 @@ class CrusoeApi:
 
     def _where(self, method: str, path: str) -> str:
         return f"the cloud's API ({method} {self._base.netloc}{self._base.path}{path})"
-
-
-def _parse(data: bytes) -> Document | None:
-    """Parse the answer as a JSON object; an empty answer gives an empty object."""
-    if not data.strip():
-        return {}
-    try:
-        value = cast("JsonValue", json.loads(data))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _said(document: Document | None, data: bytes) -> str:

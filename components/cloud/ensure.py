@@ -19,7 +19,16 @@ from components.cloud.crusoe_api import (
     NotFoundError,
     OutOfStockError,
 )
-from components.cloud.kinds import KINDS, Item, Kind, differing, find, get_by_id
+from components.cloud.kinds import (
+    KINDS,
+    Item,
+    Kind,
+    differing,
+    documents_of,
+    find,
+    get_by_id,
+    path_of,
+)
 from components.cloud.request import ObjectRequest, Printed
 from components.core.errors import DeviceError
 
@@ -39,12 +48,6 @@ def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     found = find(api, kind, request.name, previous.get("id", ""))
     if found is None:
         return _make(api, kind, request)
-    return _keep(api, kind, request, found, previous)
-
-
-def _keep(
-    api: CrusoeApi, kind: Kind, request: ObjectRequest, found: Item, previous: Printed
-) -> Printed:
     differences = differing(kind, found, request.body)
     fixed = [each for each in differences if each[0] in kind.fixed]
     if fixed:
@@ -59,7 +62,7 @@ def _keep(
     if not differences or request.kind != "firewall-rule":
         return _printed(request, found.id, "unchanged" if same else "adopted", operation)
     mutable = {key: value for key, value in request.body.items() if key in _RULE_KEYS}
-    answer = api.change("PATCH", _one(api, kind, found.id), mutable)
+    answer = api.change("PATCH", path_of(api, kind, found.id), mutable)
     _finish(api, kind, request, _operation(answer))
     return _printed(request, found.id, "mended", operation)
 
@@ -71,15 +74,19 @@ _RULE_KEYS: Final = frozenset({"sources", "destinations", "protocols", "destinat
 def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:
     body: Document = request.body
     if request.kind == "ib-partition":
-        body = {**body, "ib_network_id": choose_ib_network(api, request)}
+        free = ib_capacity(api, request.api.location, request.slice_type)
+        if not free:
+            raise DeviceError(
+                f"{request.api.location} lacks an IB network for {request.slice_type}: the "
+                f"partition {request.name} cannot be made."
+            )
+        body = {**body, "ib_network_id": max(free, key=lambda each: (free[each], each))}
     try:
         answer = api.change("POST", api.below_project(kind.path), body)
     except AmbiguousError as error:
         return _printed(request, _settle(api, kind, request, error).id, "adopted", "")
     operation = _operation(answer)
-    identity = _identity(kind, answer)
-    if not identity:
-        identity = _settle(api, kind, request, None).id
+    identity = _identity(kind, answer) or _settle(api, kind, request, None).id
     if request.kind != "instance":
         _finish(api, kind, request, operation)
         operation = ""
@@ -165,32 +172,15 @@ def _identity(kind: Kind, answer: Document) -> str:
     return str(metadata.get("id", "")) if isinstance(metadata, dict) else ""
 
 
-def _one(api: CrusoeApi, kind: Kind, identity: str) -> str:
-    return f"{api.below_project(kind.path)}/{identity}"
-
-
-def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
-    """The IB network with the most free slices of the type, in the location."""
-    free = ib_capacity(api, request.api.location, request.slice_type)
-    if not free:
-        raise DeviceError(
-            f"{request.api.location} lacks an IB network for {request.slice_type}: the partition "
-            f"{request.name} cannot be made."
-        )
-    return max(free, key=lambda network: (free[network], network))
-
-
 def ib_capacity(api: CrusoeApi, location: str, slice_type: str) -> dict[str, int]:
     """IB network to its free slices of a type, in one location."""
-    free: dict[str, int] = {}
-    for network in api.list_items(api.below_project("networking/ib-networks")):
-        capacities = network.get("capacities")
-        if network.get("location") != location or not isinstance(capacities, list):
-            continue
-        for entry in capacities:
-            if isinstance(entry, dict) and entry.get("slice_type") == slice_type:
-                free[str(network.get("id"))] = int(str(entry.get("quantity", 0)))
-    return free
+    return {
+        str(network.get("id")): int(str(entry.get("quantity", 0)))
+        for network in api.list_items(api.below_project("networking/ib-networks"))
+        if network.get("location") == location
+        for entry in documents_of(network.get("capacities"))
+        if entry.get("slice_type") == slice_type
+    }
 
 
 def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
@@ -235,7 +225,7 @@ def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
 def _ask_to_delete(api: CrusoeApi, kind: Kind, identity: str) -> tuple[str, str]:
     """Ask once: the operation, or an empty text and the reason why the API started none."""
     try:
-        return _operation(api.change("DELETE", _one(api, kind, identity))), ""
+        return _operation(api.change("DELETE", path_of(api, kind, identity))), ""
     except (NotFoundError, AmbiguousError) as error:
         return "", str(error)
     except CloudError as error:

@@ -16,7 +16,7 @@ from typing import cast
 
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Deadline
 from components.cloud.ensure import give_up, operation_state
-from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
+from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id, path_of
 from components.cloud.request import Printed, ReadyRequest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.core.plain_text import Facts, fill
@@ -44,19 +44,24 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     pinned = previous.get("host_key", "") if previous.get("id") == request.id else ""
     host_key = _fetch_key(api, request, settings["public_ip"], deadline)
     if pinned and host_key != pinned:
-        raise _changed_key(request, settings["public_ip"], pinned, host_key)
+        raise HostKeyError(
+            f"instance {request.name} ({settings['public_ip']}:{request.port}): the host key is"
+            " not the pinned one; nothing was sent.\n"
+            f"  pinned     {pinned}\n"
+            f"  presented  {host_key}\n"
+            "  fix        if its system was reinstalled, remove the instance in the cloud's "
+            "console: the next run makes and pins a new one"
+        )
     if not pinned:
         # Only this line shows the key that all later contacts rely on.
         print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
+    known = ("public_ip", "private_ip", "guids", "pod")
     return {
         "name": request.name,
         "id": request.id,
-        "public_ip": settings["public_ip"],
-        "private_ip": settings["private_ip"],
         "host_key": host_key,
         "image_id": request.image_id,
-        "guids": settings.get("guids", ""),
-        "pod": settings.get("pod", ""),
+        **{key: settings.get(key, "") for key in known},
     }
 
 
@@ -70,8 +75,7 @@ def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) ->
             if state == RUNNING and {"public_ip", "private_ip"} <= item.settings.keys():
                 return item.settings
             if state in STOPPED and not started:
-                place = f"{api.below_project(_KIND.path)}/{request.id}"
-                api.change("PATCH", place, {"action": "START"})
+                api.change("PATCH", path_of(api, _KIND, request.id), {"action": "START"})
                 started = True
         deadline.pause()
     raise CloudError(
@@ -98,7 +102,7 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
 
 
 def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
-    found = len([guid for guid in settings.get("guids", "").split(",") if guid])
+    found = len(list(filter(None, settings.get("guids", "").split(","))))
     partitions = settings.get("partition", "")
     if found == request.hcas and (not found or partitions == request.partition):
         return
@@ -133,17 +137,6 @@ async def _ask_for_key(address: str, port: int) -> asyncssh.SSHKey | None:
         return await asyncssh.get_server_host_key(
             address, port, server_host_key_algs=[_KEY_TYPE], config=None
         )
-
-
-def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: str) -> HostKeyError:
-    return HostKeyError(
-        f"instance {request.name} ({address}:{request.port}): the host key is not the pinned one; "
-        "nothing was sent.\n"
-        f"  pinned     {pinned}\n"
-        f"  presented  {presented}\n"
-        "  fix        if its system was reinstalled, remove the instance in the cloud's "
-        "console: the next run makes and pins a new one"
-    )
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:

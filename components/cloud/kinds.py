@@ -55,11 +55,13 @@ def _text(value: JsonValue | None) -> str:
     return "" if value is None else str(value)
 
 
-def _texts(value: JsonValue | None) -> list[str]:
+def texts_of(value: JsonValue | None) -> list[str]:
+    """The texts of a list; empty for another value."""
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
-def _documents(value: JsonValue | None) -> list[Document]:
+def documents_of(value: JsonValue | None) -> list[Document]:
+    """The objects of a list; empty for another value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -67,34 +69,20 @@ def _join(values: Iterable[str]) -> str:
     return ",".join(sorted({value for value in values if value}))
 
 
-def _network(body: Document) -> Settings:
-    return {"cidr": _text(body.get("cidr"))}
-
-
-def _subnet(body: Document) -> Settings:
-    return {
-        "cidr": _text(body.get("cidr")),
-        "location": _text(body.get("location")),
-        "network": _text(body.get("vpc_network_id")),
-    }
-
-
-def _ends(value: JsonValue | None) -> str:
-    """Sources or destinations: networks, or the ids of resources."""
-    return _join(
-        _text(item.get("cidr")) or _text(item.get("resource_id")) for item in _documents(value)
-    )
-
-
 def _firewall_rule(body: Document) -> Settings:
+    ends = {  # networks, or the ids of resources
+        key: _join(
+            _text(each.get("cidr") or each.get("resource_id")) for each in documents_of(ends)
+        )
+        for key, ends in ((key, body.get(key)) for key in ("sources", "destinations"))
+    }
     return {
         "action": _text(body.get("action")).lower(),
         "direction": _text(body.get("direction")).lower(),
         "network": _text(body.get("vpc_network_id")),
-        "sources": _ends(body.get("sources")),
-        "destinations": _ends(body.get("destinations")),
-        "protocols": _join(_texts(body.get("protocols"))),
-        "ports": _join(_texts(body.get("destination_ports"))),
+        **ends,
+        "protocols": _join(texts_of(body.get("protocols"))),
+        "ports": _join(texts_of(body.get("destination_ports"))),
     }
 
 
@@ -106,9 +94,9 @@ def _partition(body: Document) -> Settings:
 
 def _instance(body: Document) -> Settings:
     """The settings of an instance; those that a POST body cannot have are left out if empty."""
-    adapters = _documents(body.get("host_channel_adapters"))
-    cards = _documents(body.get("network_interfaces"))
-    addresses = _documents(cards[0].get("ips")) if cards else []
+    adapters = documents_of(body.get("host_channel_adapters"))
+    cards = documents_of(body.get("network_interfaces"))
+    addresses = documents_of(cards[0].get("ips")) if cards else []
     first: Document = addresses[0] if addresses else {}
     public, private = (_part(first, f"{side}_ipv4") for side in ("public", "private"))
     made = {
@@ -135,15 +123,24 @@ def _part(body: Document, key: str) -> Document:
     return value if isinstance(value, dict) else {}
 
 
+def _reader(**keys: str) -> Callable[[Document], Settings]:
+    """Read each setting as the text at its key."""
+    return lambda body: {name: _text(body.get(key)) for name, key in keys.items()}
+
+
 KINDS: Final[Mapping[ObjectKind, Kind]] = {
     "network": Kind(
-        "VPC network", "networking/vpc-networks", "network", _network, frozenset({"cidr"})
+        "VPC network",
+        "networking/vpc-networks",
+        "network",
+        _reader(cidr="cidr"),
+        frozenset({"cidr"}),
     ),
     "subnet": Kind(
         "subnet",
         "networking/vpc-subnets",
         "subnet",
-        _subnet,
+        _reader(cidr="cidr", location="location", network="vpc_network_id"),
         frozenset({"cidr", "location", "network"}),
     ),
     "firewall-rule": Kind(
@@ -177,7 +174,7 @@ def parse_item(kind: Kind, document: Document) -> Item:
 def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
     """All objects of a kind, or those with one name."""
     query = [("names", name)] if name and kind.path.endswith("/instances") else []
-    found = (parse_item(kind, each) for each in api.list_items(_path(api, kind), query))
+    found = (parse_item(kind, each) for each in api.list_items(path_of(api, kind), query))
     return tuple(item for item in found if name in ("", item.name))
 
 
@@ -207,7 +204,7 @@ def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | No
 def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
     """The object with that id, or None if a list lacks it too."""
     try:
-        return parse_item(kind, api.get(f"{_path(api, kind)}/{identity}"))
+        return parse_item(kind, api.get(path_of(api, kind, identity)))
     except CloudError as error:
         if error.status not in _GONE:
             raise
@@ -215,8 +212,9 @@ def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
     return next(listed, None)
 
 
-def _path(api: CrusoeApi, kind: Kind) -> str:
-    return api.below_project(kind.path)
+def path_of(api: CrusoeApi, kind: Kind, identity: str = "") -> str:
+    """The path of a kind's list, or of one object."""
+    return api.below_project(f"{kind.path}/{identity}" if identity else kind.path)
 
 
 def differing(kind: Kind, item: Item, body: Document) -> tuple[tuple[str, str, str], ...]:

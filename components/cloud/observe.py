@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from components.cloud.cloud_plan import CloudObject, CloudPlan
+from components.cloud.cloud_plan import CloudObject, CloudPlan, InstancePlan
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Patience
 from components.cloud.kinds import (
     KINDS,
@@ -26,7 +26,7 @@ from components.cloud.request import (
     ReadyRequest,
     open_api,
     parse_request,
-    previous_of_text,
+    previous_of,
 )
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
@@ -67,19 +67,20 @@ def observe_cloud(
     Objects of the plan that were never applied are skipped; the recorded state has the ids.
     """
     api = open_api(plan.api, secrets, patience)
-    ids = {item.step: _recorded(applied, item.step).get("id", "") for item in plan.objects}
+    ids: dict[ObjectKind, dict[str, str]] = {}
+    for item in plan.objects:
+        recorded = applied.step(item.step)
+        if recorded and (known := previous_of(recorded.stdout).get("id")):
+            ids.setdefault(item.kind, {})[item.step] = known
     seen: dict[str, Item | Gone | Unreachable] = {}
-    for kind in KINDS:
-        asked = {item.step: ids[item.step] for item in plan.objects if item.kind == kind}
-        seen |= _look(api, kind, {step: known for step, known in asked.items() if known})
+    for kind, known in ids.items():
+        seen |= _look(api, kind, known)
     return seen
 
 
 def _look(
     api: CrusoeApi, kind: ObjectKind, ids: Mapping[str, str]
 ) -> dict[str, Item | Gone | Unreachable]:
-    if not ids:
-        return {}
     try:
         listed = {item.id: item for item in list_kind(api, KINDS[kind])}
     except CloudError as error:
@@ -98,20 +99,10 @@ def _one(
         return Unreachable(str(error))
 
 
-def _recorded(applied: Applied, step: str) -> Mapping[str, str]:
-    """The output of a step when it last ran."""
-    recorded = applied.step(step)
-    return previous_of_text(recorded.stdout) if recorded else {}
-
-
 def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[CloudDrift, ...]:
     """Compare observed with applied: one entry for each object and each running instance."""
     objects = tuple(_drift_of_object(plan, item, applied, facts) for item in plan.objects)
-    running = tuple(
-        _drift_of_running(plan, name, step, applied, facts.get(create))
-        for name, step, create in ((each.name, each.step, each.create) for each in plan.instances)
-    )
-    return objects + running
+    return objects + tuple(_drift_of_running(plan, each, applied, facts) for each in plan.instances)
 
 
 def _drift_of_object(
@@ -142,14 +133,14 @@ def _drift_of_object(
 
 
 def _drift_of_running(
-    plan: CloudPlan, name: str, step: str, applied: Applied, seen: Item | Gone | Unreachable | None
+    plan: CloudPlan, item: InstancePlan, applied: Applied, facts: CloudFacts
 ) -> CloudDrift:
     """Compare an instance's state, addresses and GUIDs with the recorded ones."""
-    device = f"running instance {name}"
-    recorded = applied.step(step)
+    device, seen = f"running instance {item.name}", facts.get(item.create)
+    recorded = applied.step(item.step)
     if recorded is None or not recorded.stdin:
-        return CloudDrift(make_drift(device, step, None, (), edited=True, note=None))
-    was = previous_of_text(recorded.stdout)
+        return CloudDrift(make_drift(device, item.step, None, (), edited=True, note=None))
+    was = previous_of(recorded.stdout)
     wanted = {"state": RUNNING} | {
         key: was[key] for key in ("public_ip", "private_ip", "guids") if was.get(key)
     }
@@ -161,10 +152,10 @@ def _drift_of_running(
             if seen.settings.get(key, ABSENT) != value
         )
     request = parse_request(ReadyRequest, recorded.stdin)
-    planned = next(each for each in plan.instances if each.step == step)
-    text = _filled(plan.ready_request(planned, request.repair), applied)
-    edited = text != recorded.stdin
-    return CloudDrift(make_drift(device, step, seen, found, edited=edited, note=request.repair))
+    edited = _filled(plan.ready_request(item, request.repair), applied) != recorded.stdin
+    return CloudDrift(
+        make_drift(device, item.step, seen, found, edited=edited, note=request.repair)
+    )
 
 
 def _filled(text: str, applied: Applied) -> str:
@@ -181,12 +172,12 @@ def _filled(text: str, applied: Applied) -> str:
 
 def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
     """Instances that are gone or stopped, so that no tool can read them."""
-    return frozenset(each.name for each in plan.instances if _is_silent(facts.get(each.create)))
-
-
-def _is_silent(seen: Item | Gone | Unreachable | None) -> bool:
-    return isinstance(seen, Gone) or (
-        isinstance(seen, Item) and seen.settings.get("state") in STOPPED
+    seen = ((each.name, facts.get(each.create)) for each in plan.instances)
+    return frozenset(
+        name
+        for name, item in seen
+        if isinstance(item, Gone)
+        or (isinstance(item, Item) and item.settings.get("state") in STOPPED)
     )
 
 

@@ -7,12 +7,12 @@ after everything was removed, may delete any object that still has a claimed nam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from components.cloud.crusoe_api import CrusoeApi, Document
 from components.cloud.ensure import delete, ib_capacity
-from components.cloud.kinds import KINDS, Item, ObjectKind, list_kind
+from components.cloud.kinds import KINDS, Item, ObjectKind, documents_of, list_kind, texts_of
 from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
 from components.core.errors import Bug, DeviceError
 from components.reading.wording import did_you_mean
@@ -43,10 +43,14 @@ def look(
     there: _There = {kind: list_kind(api, KINDS[kind]) for kind in _ORDER}
     missing = [claim for claim in request.claims if _find(there, claim) is None]
     new = Counter(claim.settings["type"] for claim in missing if claim.kind == "instance")
+    places = api.get("/locations").get("items")
+    listed = api.list_items(api.below_project("compute/vms/types"))
+    known = (str(each.get("product_name")) for each in listed)
+    types = [claim.settings["type"] for claim in request.claims if claim.kind == "instance"]
     asked: tuple[tuple[Topic, Iterator[str]], ...] = (
         ("name", _foreign(request, there, _claimed(previous))),
-        ("location", _location(api, request)),
-        ("type", _types(api, request)),
+        ("location", _unknown("location", [request.api.location], texts_of(places))),
+        ("type", _unknown("instance type", types, known)),
         ("image", _images(api, request)),
         ("capacity", _capacity(api, request, new)),
         ("quota", _quota(api, request, new)),
@@ -62,7 +66,7 @@ def claim(request: PreflightRequest, previous: Printed) -> Printed:
 
 
 def _claimed(previous: Printed) -> set[str]:
-    return set(filter(None, previous.get("claimed", "").split(",")))
+    return {*previous.get("claimed", "").split(",")} - {""}
 
 
 _NOTHING = "\nNothing was made or changed in the cloud."
@@ -86,42 +90,28 @@ def _foreign(request: PreflightRequest, there: _There, claimed: set[str]) -> Ite
             )
 
 
-def _location(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
-    answer = api.get("/locations").get("items")
-    known = sorted(map(str, answer)) if isinstance(answer, list) else []
-    if request.api.location not in known:
-        yield _unknown("location", request.api.location, known)
-
-
-def _unknown(what: str, value: str, known: Sequence[str]) -> str:
-    guess = did_you_mean(value, known)
-    return f"the {what} {value} does not exist.{guess} There are: {', '.join(known) or 'none'}."
-
-
-def _types(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
-    listed = api.list_items(api.below_project("compute/vms/types"))
-    known = sorted(str(item.get("product_name")) for item in listed)
-    wanted = {claim.settings["type"] for claim in request.claims if claim.kind == "instance"}
-    for name in sorted(wanted - {*known}):
-        yield _unknown("instance type", name, known)
+def _unknown(what: str, wanted: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    there = sorted(known)
+    for name in sorted({*wanted} - {*there}):
+        guess = did_you_mean(name, there)
+        yield f"the {what} {name} does not exist.{guess} There are: {', '.join(there) or 'none'}."
 
 
 def _images(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
-    tags = _image_tags(api, request.api.location)
-    for image in sorted(request.images):
-        if _resolve(tags, image) is None:
-            known = sorted(f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
-            yield _unknown(f"image in {request.api.location}", image, known)
+    place = request.api.location
+    tags = _image_tags(api, place)
+    wanted = (image for image in request.images if _resolve(tags, image) is None)
+    known = (f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
+    return _unknown(f"image in {place}", wanted, known)
 
 
 def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
     """Name to tag to id, for the images of one location."""
     found: dict[str, dict[str, str]] = {}
     for image in api.list_items("/compute/images"):
-        places, tags = image.get("locations"), image.get("tags")
-        if isinstance(places, list) and isinstance(tags, list) and location in places:
+        if location in texts_of(image.get("locations")) and isinstance(image.get("tags"), list):
             entry = found.setdefault(str(image.get("name")), {})
-            entry |= {str(tag): str(image.get("id")) for tag in tags}
+            entry |= dict.fromkeys(texts_of(image.get("tags")), str(image.get("id")))
     return found
 
 
@@ -171,8 +161,7 @@ def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iter
     """
     if not new:
         return
-    answer = api.get(api.below_project("quotas")).get("quotas")
-    quotas = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
+    quotas = documents_of(api.get(api.below_project("quotas")).get("quotas"))
     free = {str(each.get("type")): int(str(each.get("available", 0))) for each in quotas}
     needed: Counter[str] = Counter()
     for kind, count in sorted(new.items()):

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.cloud.crusoe_api import Access, CrusoeApi, Patience
+from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
 from components.remote.lines import read_request
@@ -123,15 +123,10 @@ def open_api(
             f"  fix    pulumi config set --secret railyard:{missing[0]}"
         )
     keys = (secrets[api.access_key], secrets[api.secret_key])
-    return CrusoeApi(Access(api.endpoint, api.project, *keys), patience)
+    return CrusoeApi(api.endpoint, api.project, keys, patience)
 
 
-def previous_of(environ: Mapping[str, str]) -> Printed:
-    """The output of this step's last run; empty on its first run."""
-    return previous_of_text(environ.get(PREVIOUS_OUTPUT, ""))
-
-
-def previous_of_text(text: str) -> Printed:
+def previous_of(text: str) -> Printed:
     """Read the output of a step; empty if it is not a JSON object."""
     try:
         value = cast("JsonValue", json.loads(text)) if text.strip() else {}

@@ -18,7 +18,7 @@ from components.cloud.cloud_plan import PREFLIGHT_STEP, CloudPlan
 from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
 from components.cloud.preflight import Topic, look
-from components.cloud.request import open_api, previous_of_text
+from components.cloud.request import open_api, previous_of
 from components.core.errors import DeviceError, RailyardError
 from components.core.key_values import HostState
 from components.core.plain_text import has_placeholder
@@ -118,7 +118,7 @@ def look_at_cloud(
     if plan is None:
         return
     recorded = applied.step(PREFLIGHT_STEP)
-    previous = previous_of_text(recorded.stdout if recorded else "")
+    previous = previous_of(recorded.stdout if recorded else "")
     try:
         api = open_api(plan.api, secrets, OBSERVE_PATIENCE)
         lacks = look(api, plan.preflight, previous)

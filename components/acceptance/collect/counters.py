@@ -167,11 +167,10 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
     return Snapshot(counters, unreachable, unread, lost)
 
 
-_Read = tuple[Mapping[str, tuple[Counters, tuple[Unread, ...]]], tuple[RoutingFault, ...]]
-"""Each interface's counters and the answers that could not be read; then lost routes."""
-
-
-async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
+async def _read(
+    source: CounterSource, secrets: Mapping[str, str]
+) -> tuple[Mapping[str, tuple[Counters, tuple[Unread, ...]]], tuple[RoutingFault, ...]]:
+    """Each interface's counters and the answers that could not be read; then lost routes."""
     endpoint = source.endpoint
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
@@ -214,11 +213,7 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
 
 
 def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
-    """Split the answers of `ethtool -S` by interface.
-
-    Raises:
-        DeviceError: An interface is missing or printed no counter.
-    """
+    """Split the answers of `ethtool -S` by interface; DeviceError if one printed no counter."""
     found: dict[str, Counters] = {}
     for block in text.split("=== ")[1:]:
         name, _, body = block.partition("\n")

@@ -249,10 +249,9 @@ class Turn:
     def patience(self, name: str, objects: Sequence[Body], place_s: float | None) -> Patience:
         """How to wait for a probe that runs now."""
         self._tell(name, "is run")
-        return Patience(place_s, partial(self._lacks, objects), partial(self._tell, name))
-
-    def _lacks(self, objects: Sequence[Body]) -> bool:
-        return lacks_places(objects, self._nodes())
+        return Patience(
+            place_s, lambda: lacks_places(objects, self._nodes()), partial(self._tell, name)
+        )
 
     def _tell(self, name: str, words: str) -> None:
         place = self._places.get(name)

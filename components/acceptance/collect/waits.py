@@ -92,7 +92,12 @@ def all_pods(api: Api, objects: Sequence[Body]) -> list[Body]:
 def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     """Why the pods of some jobs do not run, most telling first; empty if they run."""
     pods = all_pods(api, objects)
-    waits = [each for pod in pods for each in _not_placed(pod)]
+    waits = [
+        _wait("place", pod, f"{NOT_PLACED}: {each.get('message', '')}")
+        for pod in pods
+        for each in conditions_of(pod)
+        if (each["type"], each.get("status")) == ("PodScheduled", "False")
+    ]
     waits += [why for pod in pods if (why := _not_started(pod) or _ended(api, pod))]
     if waits:
         return waits
@@ -112,12 +117,6 @@ def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
     name, verb = pod["metadata"]["name"], "logs" if kind == "ended" else "describe pod"
     look = f"kubectl -n {_space(pod)} {verb} {name}"
     return Wait(kind, f"pod {name} {words}".rstrip(": "), look)
-
-
-def _not_placed(pod: Body) -> Iterator[Wait]:
-    for condition in conditions_of(pod):
-        if condition["type"] == "PodScheduled" and condition.get("status") == "False":
-            yield _wait("place", pod, f"{NOT_PLACED}: {condition.get('message', '')}")
 
 
 def _not_started(pod: Body) -> Wait | None:
@@ -190,7 +189,6 @@ class Api(Protocol):
 
     def get(self, path: str) -> Body | None:
         """The object, or None if it does not exist."""
-        ...
 
     def text(self, path: str) -> str:
         """A log, as text."""
@@ -198,11 +196,9 @@ class Api(Protocol):
 
     def post(self, path: str, body: Body) -> None:
         """Create an object."""
-        ...
 
     def delete(self, path: str) -> None:
         """Delete an object and its dependents; a missing object raises no error."""
-        ...
 
 
 def conditions_of(current: Body) -> list[Body]:

@@ -145,9 +145,7 @@ def _passed(report: Report, accusing: Collection[str]) -> dict[Place, bool]:
 
 def _seconds_of(date: str) -> float:
     """A date of evidence as seconds since 1970; 0 for none."""
-    if not date:
-        return 0.0
-    then = datetime.fromisoformat(date)
+    then = datetime.fromisoformat(date or "1970-01-01T00:00Z")
     return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
 
 
@@ -287,27 +285,21 @@ def find_faults(
 
 def _of_audit(spec: ClusterSpec, deviations: Sequence[Finding]) -> Iterator[tuple[str, RailFault]]:
     """Yield the differences at a card of a rail, or at the switch port behind it."""
-    places: dict[str, list[tuple[str, Place]]] = {}
-    for device, name, place in _names_of_rails(spec):
-        places.setdefault(device, []).append((name, place))
-    for each in deviations:
-        own = {at for name, at in places.get(each.device, ()) if _mentions(each.what, name)}
-        for host, rail in sorted(own) if each.rule != "unread" else ():
-            yield host, RailFault(f"AUDIT_{each.rule.upper()}", rail, each.what)
-
-
-def _names_of_rails(spec: ClusterSpec) -> Iterator[tuple[str, str, Place]]:
-    """Yield each device and name of a card or port, with the worker and the rail there."""
-    workers = {host.name for host in spec.workers}
+    names: dict[str, list[tuple[str, Place]]] = {host.name: [] for host in spec.workers}
     for host in spec.workers:
         for nic in host.nics:
-            for name in filter(None, (nic.netdev, nic.pci, nic.rdma, nic.rail)):
-                yield host.name, name, (host.name, nic.rail)
+            own = filter(None, (nic.netdev, nic.pci, nic.rdma, nic.rail))
+            names[host.name] += [(name, (host.name, nic.rail)) for name in own]
+    workers = {*names}
     for switch in spec.switches:
-        for port, each in switch.ports.items():
-            host, _, rail = each.to.partition("/")
-            if host in workers and rail:
-                yield switch.name, f"port {port}", (host, rail)
+        ends = [(f"port {port}", each.to.partition("/")) for port, each in switch.ports.items()]
+        names[switch.name] = [
+            (name, (host, rail)) for name, (host, _, rail) in ends if host in workers and rail
+        ]
+    for each in deviations:
+        places = {at for name, at in names.get(each.device, ()) if _mentions(each.what, name)}
+        for host, rail in sorted(places) if each.rule != "unread" else ():
+            yield host, RailFault(f"AUDIT_{each.rule.upper()}", rail, each.what)
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -255,10 +255,12 @@ class Store:
             read = partial(self.place.read, stack, listed.name)
             signature = self._ask(partial(read, SIGNATURE)).decode("ascii", "replace")
             body = self._ask(partial(read, EVIDENCE))
-            comment = verify(body, signature, self.spec.trusted_keys)
-            return _check(stack, listed, body.decode(), comment), signature
-        except SignatureError as error:
-            what = f"run {listed.run}: its signature {error}"
+            comment, text = verify(body, signature, self.spec.trusted_keys), body.decode()
+            found = _Listed.of(text)
+        except UsageError as error:
+            why = "is of evidence that this release cannot read"
+            why = str(error) if isinstance(error, SignatureError) else why
+            what = f"run {listed.run}: its signature {why}"
             raise self._wrong(what, stack, listed.name) from error
         except StoreError as error:
             cause = error.__cause__
@@ -269,6 +271,10 @@ class Store:
                 what = f"run {listed.run} is cut short: a part is missing"
                 raise self._wrong(what, stack, listed.name) from error
             raise
+        if (comment, found) != (_comment(stack, listed.run, digest_of(text)), listed):
+            why = f"is of {found.name}, with the comment: {comment}"
+            raise self._wrong(f"run {listed.run}: its signature {why}", stack, listed.name)
+        return text, signature
 
     def _copy(
         self, listed: _Listed, text: str, signature: str, folder: Path, *, aside: bool = False
@@ -363,17 +369,6 @@ def _secret(reference: SecretRef, secrets: Mapping[str, str]) -> str:
             f"RAILYARD_SECRET_{reference.name.upper()} in the environment."
         )
     return secrets[reference.name]
-
-
-def _check(stack: str, listed: _Listed, text: str, comment: str) -> str:
-    """The text of a signed run, if it is the one that its name and comment say."""
-    try:
-        found = _Listed.of(text)
-    except UsageError as error:
-        raise SignatureError("is of evidence that this release cannot read") from error
-    if (comment, found) != (_comment(stack, listed.run, digest_of(text)), listed):
-        raise SignatureError(f"is of {found.name}, with the comment: {comment}")
-    return text
 
 
 def _comment(stack: str, run: int, digest: str) -> str:

@@ -85,7 +85,16 @@ def topology(report: Report) -> str:
 
 def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, State]:
     """Mark only the suspects bad; without a suspect, the links that a failed finding names."""
-    blamed = _blamed(report)
+    # The ports on the way of a probe that a failed finding about it names.
+    places = {item.probe.name: {hop.place for hop in item.hops} for item in report.evidence.probes}
+    blamed = {
+        place
+        for item in report.findings
+        if item.verdict == "failed"
+        for text in (item.detail, item.next_step)
+        for place in places.get(item.subject, ())
+        if place in text and re.search(rf"\b{re.escape(place)}(?!\w|/\d)", text)
+    }
     suspects = {
         name for each in report.suspects for kind, name in each.parts if kind in _DRAWN_PARTS
     }
@@ -104,19 +113,6 @@ def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, Sta
             elif verdict == "failed":
                 found.setdefault(way.label, "doubt")
     return found
-
-
-def _blamed(report: Report) -> set[str]:
-    """The ports on the way of a probe that a failed finding about it names."""
-    places = {item.probe.name: {hop.place for hop in item.hops} for item in report.evidence.probes}
-    return {
-        place
-        for item in report.findings
-        if item.verdict == "failed"
-        for text in (item.detail, item.next_step)
-        for place in places.get(item.subject, ())
-        if place in text and re.search(rf"\b{re.escape(place)}(?!\w|/\d)", text)
-    }
 
 
 def heat_maps(report: Report) -> str:
@@ -194,7 +190,7 @@ def render_html(report: Report, before: Report | None = None) -> str:
     )
     parts = (
         _head(report),
-        _lab_banner(report),
+        _BANNER if evidence.provenance == "lab" else "",
         _next_steps(report),
         _probe_table(report),
         unproven,
@@ -215,7 +211,8 @@ def render_html(report: Report, before: Report | None = None) -> str:
 def _head(report: Report) -> str:
     evidence = report.evidence
     passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
-    badge = _badge(report.verdict, "partly proven" if passed else "")
+    part = passed and report.verdict == "skipped"
+    badge = _badge(report.verdict, "partly proven" if part else report.verdict)
     return (
         f"<header><h1>{escape(evidence.cluster)} <small>acceptance</small></h1>"
         f"<p>{badge} <strong>{passed} of {report.planned}</strong> planned probes passed"
@@ -225,14 +222,11 @@ def _head(report: Report) -> str:
     )
 
 
-def _lab_banner(report: Report) -> str:
-    if report.evidence.provenance != "lab":
-        return ""
-    return (
-        '<p class="banner"><strong>Simulated lab.</strong> Switch, hosts and NICs are emulated, '
-        "and the numbers below are computed from their state. They prove the configuration, "
-        "not the speed of any hardware.</p>"
-    )
+_BANNER: Final = (
+    '<p class="banner"><strong>Simulated lab.</strong> Switch, hosts and NICs are emulated, '
+    "and the numbers below are computed from their state. They prove the configuration, "
+    "not the speed of any hardware.</p>"
+)
 
 
 _LISTED: Final = 40
@@ -387,20 +381,15 @@ def _logs(report: Report) -> str:
 
 
 def _inventory(report: Report) -> str:
-    facts = report.evidence.facts
-    if not facts:
-        return ""
-    rows = (
+    rows = [
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in sorted(facts.items())
-    )
-    return section("Inventory", table((), rows), folded=True)
+        for name, value in sorted(report.evidence.facts.items())
+    ]
+    return section("Inventory", table((), rows), folded=True) if rows else ""
 
 
-def _badge(verdict: str, skipped: str = "") -> str:
-    """The verdict in its colour; `skipped` is the word for that verdict."""
-    words = skipped if verdict == "skipped" and skipped else verdict
-    return f'<span class="badge {verdict}">{words}</span>'
+def _badge(verdict: str, words: str = "") -> str:
+    return f'<span class="badge {verdict}">{words or verdict}</span>'
 
 
 def write_report(report: Report, folder: Path, before: Report | None = None) -> Path:
