@@ -12,12 +12,10 @@ import urllib3
 from pydantic import JsonValue
 
 from components.cloud.crusoe_api import (
-    Access,
     AmbiguousError,
     CloudError,
     CrusoeApi,
     NotFoundError,
-    authorization,
     sign,
 )
 from components.core.errors import UsageError
@@ -42,8 +40,7 @@ def cloud(tmp_path: Path, events: list[Event]) -> Iterator[CrusoeCloud]:
 
 
 def client(cloud: CrusoeCloud, secret: str = SECRET) -> CrusoeApi:
-    access = Access(cloud.endpoint, PROJECT, SECRETS["crusoe_access_key"], secret)
-    return CrusoeApi(access, QUICK)
+    return CrusoeApi(cloud.endpoint, PROJECT, (SECRETS["crusoe_access_key"], secret), QUICK)
 
 
 def body_of(cloud: CrusoeCloud, **changes: JsonValue) -> dict[str, JsonValue]:
@@ -71,7 +68,7 @@ def ask_raw(cloud: CrusoeCloud, timestamp: str, secret: str = SECRET) -> int:
     signature = sign(secret, "GET", "/v1/locations", [], timestamp)
     headers = {
         "X-Crusoe-Timestamp": timestamp,
-        "Authorization": authorization(SECRETS["crusoe_access_key"], signature),
+        "Authorization": f"Bearer 1.0:{SECRETS['crusoe_access_key']}:{signature}",
     }
     return urllib3.request("GET", f"{cloud.endpoint}/locations", headers=headers).status
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 import urllib3
 
-from components.cloud.crusoe_api import Access, CloudError, CrusoeApi, authorization, sign
+from components.cloud.crusoe_api import CloudError, CrusoeApi, sign
 from lab.cloud.crusoe.instances import address_of
 from lab.cloud.crusoe.model import CrusoeConfig, Document, VmType
 from lab.cloud.crusoe.network import IB_NETWORK
@@ -42,9 +42,7 @@ class Tenant:
 
     def __init__(self, cloud: CrusoeCloud) -> None:
         self.cloud = cloud
-        self.api = CrusoeApi(
-            Access(cloud.endpoint, PROJECT, SECRETS["crusoe_access_key"], SECRET), QUICK
-        )
+        self.api = CrusoeApi(cloud.endpoint, PROJECT, (SECRETS["crusoe_access_key"], SECRET), QUICK)
 
     def post(self, path: str, body: Document) -> Any:  # noqa: ANN401 - the API's document
         return self.api.change("POST", self.api.below_project(path), body)
@@ -128,7 +126,7 @@ def ask(state: State, who: Tenant) -> Outcome:
     signature = sign(secret, "GET", "/v1/locations", [], then.isoformat())
     headers = {
         "X-Crusoe-Timestamp": then.isoformat(),
-        "Authorization": authorization(SECRETS["crusoe_access_key"], signature),
+        "Authorization": f"Bearer 1.0:{SECRETS['crusoe_access_key']}:{signature}",
     }
     answer = urllib3.request("GET", f"{who.cloud.endpoint}/locations", headers=headers)
     return answer.status == 200, f"{answer.status} {answer.json().get('code')}"
