@@ -37,6 +37,12 @@ _VERBS: Final = {
 """Verb to module and function: imported late, as each process needs only one."""
 
 
+_NEXT: Final = (
+    "\n  next   run the same `pulumi` command again: it checks the device first, and does only the "
+    "rest"
+)
+
+
 @contextmanager
 def _says_next() -> Generator[None]:
     """End each error of a device with the next command, unless it names one itself."""
@@ -44,8 +50,7 @@ def _says_next() -> Generator[None]:
         yield
     except DeviceError as error:
         if not re.search(r"(?m)^  (?:next|fix) ", str(error)):
-            next_ = "run the same `pulumi` command again: it checks the device first, and does only"
-            error.args = (f"{error}\n  next   {next_} the rest",)
+            error.args = (f"{error}{_NEXT}",)
         raise
 
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final
 
+from components.core.key_values import HostState
 from components.core.plain_text import placeholder
 from components.drift.device_drift import Watched
 from components.hosts.scripts import through_proxy
@@ -28,13 +30,13 @@ from components.kubernetes.planes.node_files import (
     numbered_lines,
     script_step,
     unit_text,
-    watched_service,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane, VirtualAddress
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 
 DEADLINE_S: Final = 600.0
 """Seconds: it may have to fetch and install the package."""
@@ -77,7 +79,7 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
     settings |= numbered_lines("unit", unit)
     parameters = {"stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
     apply = through_proxy(spec, kubernetes_call("haproxy"))
-    return watched_service(host, "haproxy", settings, parameters, apply, DEADLINE_S)
+    return _watched_service(host, "haproxy", settings, parameters, apply, DEADLINE_S)
 
 
 def ca_facts(pem: str) -> str:
@@ -155,7 +157,7 @@ def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack
     }
     own = {"address": host.address, "virtual_address": str(shared.address), "stack": stack}
     apply = through_proxy(spec, kubernetes_call("keepalived"))
-    watched = watched_service(host, "keepalived", settings, own, apply, DEADLINE_S)
+    watched = _watched_service(host, "keepalived", settings, own, apply, DEADLINE_S)
     looks = f"address={host.address}\nvirtual_address={shared.address}\n"
     return replace(watched, looks=looks)
 
@@ -234,7 +236,7 @@ def _filter(host: Host, plane: K3sPlane, stack: str) -> Watched:
         "way": "jump" if host_endpoint(host).jump else "direct",
     }
     call = kubernetes_call("api_filter")
-    return watched_service(host, "api_filter", settings, parameters, call, FILTER_DEADLINE_S)
+    return _watched_service(host, "api_filter", settings, parameters, call, FILTER_DEADLINE_S)
 
 
 def render_rules(plane: K3sPlane) -> str:
@@ -263,3 +265,28 @@ def render_rules(plane: K3sPlane) -> str:
         "}",
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _watched_service(
+    host: Host,
+    verb: str,
+    settings: Mapping[str, str],
+    parameters: Mapping[str, str],
+    apply: ToolCall,
+    deadline_s: float,
+) -> Watched:
+    """A service on a host for the API: `verb` names the scripts, and the step."""
+    name = verb.replace("_", "-")
+    settings = {
+        "service.active": "active",
+        "service.enabled": "enabled",
+        **settings,
+    }
+    undo, stdin = kubernetes_call(f"{verb}_undo"), {**settings, **parameters}
+    return Watched(
+        f"{host.name} {name}",
+        script_step(host, f"-{name}", stdin, apply, undo, deadline_s),
+        HostState(settings),
+        kubernetes_call(f"{verb}_observe"),
+        frozenset(parameters) - {"stack"},
+    )

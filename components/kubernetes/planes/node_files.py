@@ -21,7 +21,6 @@ from components.artefacts.listing import artefacts_of
 from components.artefacts.naming import parse_image, registry_host, registry_path
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.drift.device_drift import Watched
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.jobs import DOCKER_HUB
@@ -119,31 +118,6 @@ def access_step(spec: ClusterSpec, server_url: str, verb: str) -> RemoteStep:
     call = kubernetes_call(verb)
     step = script_step(spec.servers[0], "-cluster-access", stdin, call, READS, ACCESS_DEADLINE_S)
     return replace(step, secret_stdout=True)
-
-
-def watched_service(
-    host: Host,
-    verb: str,
-    settings: Mapping[str, str],
-    parameters: Mapping[str, str],
-    apply: ToolCall,
-    deadline_s: float,
-) -> Watched:
-    """A service on a host for the API: `verb` names the scripts, and the step."""
-    name = verb.replace("_", "-")
-    settings = {
-        "service.active": "active",
-        "service.enabled": "enabled",
-        **settings,
-    }
-    undo, stdin = kubernetes_call(f"{verb}_undo"), {**settings, **parameters}
-    return Watched(
-        f"{host.name} {name}",
-        script_step(host, f"-{name}", stdin, apply, undo, deadline_s),
-        HostState(settings),
-        kubernetes_call(f"{verb}_observe"),
-        frozenset(parameters) - {"stack"},
-    )
 
 
 def numbered_lines(file: str, text: str) -> dict[str, str]:
