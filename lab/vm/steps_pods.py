@@ -163,7 +163,7 @@ class Pods:
     def _seen(self, node: GuestNode) -> tuple[dict[int, int], dict[int, str]]:
         """VF to its VLAN, as the kernel of a guest has them; VF to its name in the node's network.
 
-        The SR-IOV CNI plugin v2.10.0 gives a VF back as `net1` if its first pod got no address.
+        The SR-IOV CNI plugin v2.1.0 gives a VF back as `net1` if its first pod got no address.
         """
         card, _, links = demand(node.endpoint, _VFS).partition("\n")
         found = docs_at({"all": json.loads(card)}, "all")[0]
