@@ -134,9 +134,6 @@ def _write_files(own: Path, server: Server, keys: Mapping[str, asyncssh.SSHKey],
     etc, home = own / "etc", own / "home"
     (etc / "sudoers.d").mkdir(parents=True)
     home.mkdir()
-    for path in (*own.parents, own):  # the user must come to its home
-        if path.stat().st_uid == os.getuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o011)
     (home / ".profile").write_text("PS1='\\u@\\h:\\w\\$ '\n")  # Debian's, without its colours
     os.chown(home, UID, UID)
     hashed = subprocess.run(
@@ -144,7 +141,7 @@ def _write_files(own: Path, server: Server, keys: Mapping[str, asyncssh.SSHKey],
         input=PASSWORD, capture_output=True, text=True, check=True, timeout=30,
     ).stdout.strip()  # fmt: skip
     lines = {
-        "passwd": f"{USER}:x:{UID}:{UID}::{home}:/bin/bash\n"
+        "passwd": f"{USER}:x:{UID}:{UID}::/run/home:/bin/bash\n"
         "sshd:x:110:65534::/run/sshd:/bin/false\n",
         "shadow": f"{USER}:{hashed}:19700:0:99999:7:::\n",
         "group": f"{USER}:x:{UID}:\n",
@@ -159,7 +156,7 @@ def _write_files(own: Path, server: Server, keys: Mapping[str, asyncssh.SSHKey],
         f"Port {port}", "ListenAddress 127.0.0.1", "ListenAddress ::1", "PidFile none",
         "UsePAM no", "LogLevel VERBOSE", "PasswordAuthentication no",
         "KbdInteractiveAuthentication no", "StrictModes no",
-        f"AuthorizedKeysFile {own}/authorized", *server.lines,
+        "AuthorizedKeysFile /run/authorized", *server.lines,
     ]  # fmt: skip
     for number, key in enumerate(keys.values()):
         path = own / f"host_key_{number}"
@@ -170,12 +167,14 @@ def _write_files(own: Path, server: Server, keys: Mapping[str, asyncssh.SSHKey],
 
 
 def _script(own: Path) -> str:
+    """Its user reaches files below /run alone: another pytest closes the folder of all tests."""
     packages, folder = shlex.quote(str(debian.unpacked())), shlex.quote(str(own))
     return (
         "set -e\n"
         f"mount -t overlay overlay -o lowerdir={packages}/usr:/usr /usr\n"
         f"mount -t overlay overlay -o lowerdir={folder}/etc:{packages}/etc:/etc /etc\n"
         "mount -t tmpfs tmpfs /run\n"
-        "mkdir -p /run/sshd\n"
+        f"mkdir -p /run/sshd /run/home\nmount --bind {folder}/home /run/home\n"
+        f"cp {folder}/authorized /run/authorized\nchmod 644 /run/authorized\n"
         f"exec /usr/sbin/sshd -D -E {folder}/log -f {folder}/sshd_config\n"
     )
