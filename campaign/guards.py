@@ -73,9 +73,7 @@ def _blind(
     del may_interrupt
     changes = plan_changes(self.driver, before.state, aim(before))
     self._send(changes, taken)  # pyright: ignore[reportPrivateUsage] - the seam
-    self._keep(taken)  # pyright: ignore[reportPrivateUsage] - the same
-    if self.driver.save:
-        self._send_line(self.driver.save, taken)  # pyright: ignore[reportPrivateUsage] - the same
+    self._save(taken)  # pyright: ignore[reportPrivateUsage] - the same
     return exchange.Outcome(before.state, before.state, flatten(changes), ())
 
 
