@@ -171,7 +171,7 @@ def _filled(text: str, applied: Applied) -> str:
 
 
 def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
-    """Instances that are gone or stopped, so that no tool can read them."""
+    """Name the instances that no tool can read, because they are gone or stopped."""
     seen = ((each.name, facts.get(each.create)) for each in plan.instances)
     return frozenset(
         name

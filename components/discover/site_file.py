@@ -60,7 +60,7 @@ class SiteFile:
     def entry(self, path: SpecPath) -> tuple[SpecPath, bool]:
         """Return the place of a host's entry as written, and whether it has no template or range.
 
-        A host that is not in the file yet is where it will be.
+        For a host that the file does not have yet, it is the place at which it will be written.
         """
         spot = self.lines.spot(path)
         place = spot.path[:2] if spot and spot.path else path

@@ -365,7 +365,7 @@ class PlainSwitch:
 
 
 class PlainFile(_Facts):
-    """The same of such a switch, in `models/without_login/`."""
+    """The facts of a switch without a login, in `models/without_login/`."""
 
     asic: str
     """Generation of the switching chip, for example `Quantum-3`."""
