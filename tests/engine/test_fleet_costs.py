@@ -8,7 +8,9 @@ import pytest
 
 from bench.fleet import DRIFT, OURS, Fleet, begin, write_site
 from bench.host_room import fleet_document, running_room
+from bench.hosts import verify
 from bench.runner import run_measured
+from components.core.errors import UsageError
 
 pytestmark = pytest.mark.engine
 HOSTS = 3
@@ -18,6 +20,9 @@ LIMITS = {
     "nothing to do": (HOSTS, 70 * HOSTS),
     "one host added": (HOSTS + 1 + 2, 70 * HOSTS + 450),
     "one host drifted": (HOSTS + 1 + 2, 70 * (HOSTS + 1) + 250),
+    "preview of one host": (1, 70),
+    "scope of one host": (1 + 2, 70 + 250),
+    "the other host": (HOSTS + 1 + 2, 70 * (HOSTS + 1) + 250),
 }
 STATE_KIB_OF_A_HOST = 20
 """Of the state, which each checkpoint writes whole."""
@@ -31,10 +36,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield begin(root / "home", room, OURS, "no")
 
 
-def play(fleet: Fleet, phase: str) -> None:
-    """One update within the limits of its phase."""
+def play(fleet: Fleet, phase: str, word: str = "up", scope: str = "") -> None:
+    """One update or preview within the limits of its phase."""
     before = fleet.room.counted()
-    run_measured(fleet.command("up"), fleet.environment, fleet.folder)
+    environment = {**fleet.environment, "RAILYARD_SCOPE": scope}
+    run_measured(fleet.command(word), environment, fleet.folder)
     after = fleet.room.counted()
     connections, processes = LIMITS[phase]
     assert after.connections - before.connections <= connections, phase
@@ -52,3 +58,13 @@ def test_a_fleet_costs_no_more_than_its_hosts_ask_for(fleet: Fleet) -> None:
     fleet.room.fault(fleet.room.plans[1].name, *DRIFT)
     play(fleet, "one host drifted")
     assert fleet.state_kib() <= STATE_KIB_OF_A_HOST * (HOSTS + 1)
+    one, other = fleet.room.plans[1], fleet.room.plans[2]
+    fleet.room.fault(one.name, *DRIFT)
+    fleet.room.fault(other.name, *DRIFT)
+    play(fleet, "preview of one host", "preview", f"host={one.name}")
+    play(fleet, "scope of one host", scope=f"host={one.name}")
+    verify(fleet.room, [one])
+    with pytest.raises(UsageError, match=other.name):
+        verify(fleet.room, [other])
+    play(fleet, "the other host")
+    verify(fleet.room, fleet.room.plans)
