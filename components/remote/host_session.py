@@ -113,6 +113,12 @@ class HostSession:
             raise UnreachableError(
                 f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
             )
+        if status < 0:  # asyncssh's form of a signal
+            stderr += (
+                f"{self._endpoint.where}: signal {-status} ended the command there, as a shutdown"
+                " or the OOM killer does. Nothing is known of its last step; run the same again\n"
+            )
+            status = 128 - status
         return HostAnswer(stdout, stderr, status)
 
 

@@ -275,6 +275,13 @@ def _text(endpoint: Endpoint, line: str, stdin: str = "") -> str:
     return f"# step it\n# on {render_endpoint(endpoint)}\n# create {line}\n# seconds 20\n{stdin}"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_that_ended_the_command_is_named(site: Site, number: signal.Signals) -> None:
+    answer = _run(site.trusting.endpoint(), f"echo begun; exec sh -c 'kill -{int(number)} $$'")
+    assert (answer.stdout, answer.exit_status) == ("begun\n", 128 + number)
+    assert f"signal {int(number)} ended the command there" in answer.stderr
+
+
 def test_a_step_runs_by_our_own_client(site: Site) -> None:
     endpoint = replace(_as_root(site.asking), jump=(_hop(site.bastion), _hop(site.inner)))
     done = subprocess.run(
