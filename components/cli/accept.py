@@ -26,7 +26,7 @@ from components.acceptance.report.archive import (
 from components.acceptance.report.publish import proof_samples, render_metrics
 from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report
-from components.cli.app import StackName, command_app, say
+from components.cli.app import StackName, TextOrJson, option, say
 from components.cli.stack import (
     Stack,
     archive_of,
@@ -46,16 +46,11 @@ from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
-app = command_app()
-ready_app = command_app()
-report_app = command_app()
 
-
-@app.command()
 def accept(
     stack: StackName = "",
     scope: Annotated[
-        str, typer.Option(help="Only these parts: host=, rail=, leaf= or unit=, with their names.")
+        str, option("Only these parts: host=, rail=, leaf= or unit=, with their names.")
     ] = "",
 ) -> None:
     """Run the acceptance probes of a stack again, as things are now.
@@ -87,11 +82,10 @@ UNSURE = 4
 """The cluster did not answer."""
 
 
-@ready_app.command()
 def ready(
     stack: StackName = "",
     wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for it.")] = 0.0,
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """List what keeps a stack's cluster waiting, and why: pods, images, events, finalizers.
 
@@ -149,13 +143,12 @@ def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
     return KubernetesCalls(kubeconfig)
 
 
-@report_app.command()
 def report(
     stack: StackName = "",
     against: Annotated[
-        int | None, typer.Option(help="number of another run of this stack to compare with")
+        int | None, option("number of another run of this stack to compare with")
     ] = None,
-    show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
+    show: Annotated[bool, option("open a browser", "--open/--no-open")] = True,  # noqa: FBT002 - a flag of the command line
     form: Annotated[Literal["text", "prometheus"], typer.Option("--format")] = "text",
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""

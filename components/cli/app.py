@@ -5,28 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from components.cli.say import say
 from components.core.errors import UsageError
 
-__all__ = ["StackName", "StackOrFile", "command_app", "say", "selected_stack", "stack_names"]
+__all__ = [
+    "SitePath", "StackName", "StackOrFile", "TextOrJson", "ToLook", "command_app", "option", "say",
+    "selected_stack", "stack_names",
+]  # fmt: skip
 
 
 def command_app(summary: str | None = None) -> typer.Typer:
-    """An empty command, or group of commands.
-
-    Args:
-        summary: The sentence of a group; a single command uses its docstring.
-    """
+    """An empty group of commands with its sentence, or the place of one with its own docstring."""
     return typer.Typer(
         help=summary,
         no_args_is_help=summary is not None,
         add_completion=False,
         rich_markup_mode=None,
     )
+
+
+def option(words: str, *names: str) -> object:
+    """An option with its help; without a name it has that of the parameter."""
+    return typer.Option(*names, help=words)
+
+
+SitePath: TypeAlias = Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")]
+TextOrJson: TypeAlias = Annotated[Literal["text", "json"], typer.Option("--format")]
+ToLook: TypeAlias = Annotated[
+    bool, option("Read devices and cluster, or the state alone.", "--look/--no-look")
+]
 
 
 def write_text(path: Path, text: str) -> None:

@@ -35,7 +35,7 @@ from components.acceptance.report.text import render_table
 from components.acceptance.report.write import write_report
 from components.checks.render import render_sarif
 from components.cli.accept import connect
-from components.cli.app import command_app, say
+from components.cli.app import option, say
 from components.cli.stack import Stack, load_file
 from components.core.errors import DeviceError, UsageError
 from components.core.problem import Finding, Place, SpecPath
@@ -45,10 +45,7 @@ from components.plan.make import make_plan
 from components.project.lab_marks import devices_outside_lab
 from components.update.audit import Audit, run_audit
 
-app = command_app()
 
-
-@app.command()
 def audit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
     form: Annotated[
@@ -84,21 +81,19 @@ def _findings(found: Audit, spec: ClusterSpec) -> Iterator[Finding]:
         yield replace(each, what=what, where=(place,), fix=fix, rule=f"audit-{each.rule}")
 
 
-watch_app = command_app()
 UNSURE: Final = 4
 """Something could not be read, judged or published."""
 _SUITE: Final = {"suite": "quick", "accept": "always", "scope": "all", "when_busy": "warn"}
 
 
-@watch_app.command()
 def watch(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a site file")],
     *,
     metrics: Annotated[
-        Path | None, typer.Option(help="Write the metrics to this file too; - prints only them.")
+        Path | None, option("Write the metrics to this file too; - prints only them.")
     ] = None,
     accept: Annotated[
-        bool | None, typer.Option("--accept/--no-accept", help="Whether the quick suite runs.")
+        bool | None, option("Whether the quick suite runs.", "--accept/--no-accept")
     ] = None,
 ) -> None:
     """Audit a site, run the quick suite on idle nodes, and publish metrics and node conditions.

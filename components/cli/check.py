@@ -10,16 +10,13 @@ import typer
 
 from components.checks.registry import NEVER_WAIVED, RULES, rule_pages
 from components.checks.render import RULES_PAGE
-from components.cli.app import command_app, say
+from components.cli.app import say
 from components.cli.check_files import Form, check_files
 from components.core.errors import UsageError
 from components.reading.schema import publish_schema
 from components.reading.wording import did_you_mean
 
-app = command_app()
 
-
-@app.command()
 def check(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="site.yaml, Pulumi.<stack>.yaml, or -")
@@ -34,7 +31,6 @@ def check(
     raise typer.Exit(check_files(files, output))
 
 
-explain_app = command_app()
 WAIVABLE: Final = {each.name for each in RULES} - {*NEVER_WAIVED}
 
 
@@ -42,7 +38,6 @@ def _rules(incomplete: str) -> Iterator[str]:
     return (name for name in rule_pages() if name.startswith(incomplete))
 
 
-@explain_app.command()
 def explain(
     rule: Annotated[
         str, typer.Argument(help="Name of the rule, as a report has it.", autocompletion=_rules)
@@ -68,10 +63,6 @@ def explain(
     say(f"{rule}\n{'=' * len(rule)}\n\n{pages[rule]}\n\n{more}{fix}\n{RULES_PAGE}#{rule}")
 
 
-schema_app = command_app()
-
-
-@schema_app.command()
 def schema() -> None:
     """Print the JSON schema of the site file."""
     say(json.dumps(publish_schema(), indent=2))

@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
-from components.cli.app import command_app, say
+from components.cli.app import command_app, option, say
 from components.core.errors import DeviceError
 
 _Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
@@ -95,7 +95,7 @@ def undo_steps() -> None:
 
 @app.command()
 def baseline(
-    stack: Annotated[str, typer.Option(help="whose imported baselines count")] = "",
+    stack: Annotated[str, option("whose imported baselines count")] = "",
 ) -> None:
     """Record the current values, or those that were imported for this switch."""
     from components.fabric.device import (  # noqa: PLC0415 - lazy on purpose

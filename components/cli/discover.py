@@ -13,7 +13,9 @@ import typer
 
 from components.cli.app import (
     StackOrFile,
+    TextOrJson,
     command_app,
+    option,
     say,
     selected_stack,
     stack_names,
@@ -38,27 +40,21 @@ from components.reading.site_path import config_file
 from components.remote.step import env_name, secrets_from
 from components.update.secrets import resolve
 
-app = command_app()
 _SITE: Final = Path("site.yaml")
 
 
-@app.command()
 def discover(  # noqa: PLR0913 - one parameter for each option
     hosts: Annotated[
         list[str] | None,
         typer.Argument(help="hosts of the file, or USER@ADDRESS; default all of the file"),
     ] = None,
     *,
-    file: Annotated[Path, typer.Option(help="site.yaml or Pulumi.<stack>.yaml")] = _SITE,
-    user: Annotated[str, typer.Option(help="login name on a host outside the file")] = "root",
-    host_key: Annotated[
-        str | None, typer.Option(help="public key of a host outside the file")
-    ] = None,
-    identity: Annotated[Path | None, typer.Option(help="file with the private SSH key")] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="add the missing entries to the file")
-    ] = False,
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    file: Annotated[Path, option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
+    user: Annotated[str, option("login name on a host outside the file")] = "root",
+    host_key: Annotated[str | None, option("public key of a host outside the file")] = None,
+    identity: Annotated[Path | None, option("file with the private SSH key")] = None,
+    write: Annotated[bool, option("add the missing entries to the file", "--write")] = False,
+    output: TextOrJson = "text",
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 
@@ -175,16 +171,14 @@ def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
     return [*said, f"Now look at it and run it: railyard preview {stack}; pulumi up -s {stack}"]
 
 
-preflight_app = command_app()
 Form = Literal["text", "json", "html"]
 
 
-@preflight_app.command()
 def preflight(
     site: StackOrFile = "",
     *,
     form: Annotated[Form, typer.Option("--format")] = "text",
-    out: Annotated[Path | None, typer.Option(help="file for the report")] = None,
+    out: Annotated[Path | None, option("file for the report")] = None,
 ) -> None:
     """Look at every device, artefact and API of a site, and name all that an update would lack.
 

@@ -10,10 +10,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Annotated, Final
 
-import typer
-
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say, write_text
+from components.cli.app import SitePath, option, say, write_text
 from components.core.plain_text import counted, plain_text
 from components.fabric.ports import port_speeds
 from components.model.cluster import ClusterSpec
@@ -22,7 +20,6 @@ from components.model.hosts import Host
 from components.model.infiniband import FabricSwitch
 from components.model.texts import fold_names
 
-app = command_app()
 _STYLE: Final = """\
 svg { --page: #ffffff; --ink: #1d2733; --soft: #5d6b7a; --card: #f1f4f7; --rule: #8b98a6; }
 @media (prefers-color-scheme: dark) {
@@ -402,12 +399,11 @@ def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> s
     return f"<text {place}>{escape(plain_text(words))}</text>"
 
 
-@app.command()
 def draw(
-    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    file: SitePath,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write; - for standard output.")
+        Path | None, option("File to write; - for standard output.", "--out", "-o")
     ] = None,
 ) -> None:
     """Draw the hosts, rails, switches and links of a site as an SVG picture.

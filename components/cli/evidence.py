@@ -34,7 +34,7 @@ from components.acceptance.report.archive import (
     run_folder,
 )
 from components.acceptance.report.write import write_report
-from components.cli.app import command_app, say
+from components.cli.app import command_app, option, say
 from components.model.sources import EvidenceStore
 from components.remote.step import secrets_from
 
@@ -42,7 +42,7 @@ app = command_app("Called by the steps of acceptance.")
 
 
 @app.command()
-def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> None:
+def collect(number: Annotated[int, option("Number of the run.")]) -> None:
     """Run the probes of the request on standard input, and print their results."""
     # This imports the clients of hosts, switches and Kubernetes, which the gate does not need.
     from components.acceptance.collect.probe_runs import collect_evidence  # noqa: PLC0415 - see above
@@ -74,11 +74,9 @@ def _shared(
 
 @app.command()
 def gate(
-    stack: Annotated[str, typer.Option(help="Stack whose folder the report goes to.")],
+    stack: Annotated[str, option("Stack whose folder the report goes to.")],
     *,
-    fail: Annotated[
-        bool, typer.Option("--fail/--warn", help="Whether the verdict is the exit code.")
-    ] = True,
+    fail: Annotated[bool, option("Whether the verdict is the exit code.", "--fail/--warn")] = True,
 ) -> None:
     """Judge the evidence on standard input, and write the report."""
     named = parse_named(sys.stdin.read())
@@ -128,7 +126,7 @@ def describe() -> None:
 
 @payload_app.command()
 def keys(
-    stack: Annotated[str, typer.Option(help="ends the comment of the public keys")],
+    stack: Annotated[str, option("ends the comment of the public keys")],
 ) -> None:
     """Print two new SSH key pairs; an update keeps them as a secret of the stack."""
     say(make_keys(stack))

@@ -1,7 +1,7 @@
 """`railyard`: the list of commands. Each module is imported only when its command is called.
 
 Help and completion read the table and import no command. A new command is one row of it, and an
-app in a module.
+function in a module.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from components.cli.app import say
-from components.core.errors import Bug
+from components.cli.app import command_app, say
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
@@ -33,10 +32,7 @@ class Entry:
     summary: str
     """The first sentence of its help; a test checks that both are equal."""
     module: str
-    """Module with `app`, a `typer.Typer`, or with `NAME_app` for a further command.
-
-    It is imported only when the command is called.
-    """
+    """Module with the function NAME, or with `NAME_app` or `app`, a group of commands."""
     hidden: bool = False
     """Only steps of an update call it, so the help leaves it out.
 
@@ -111,15 +107,12 @@ def list_commands() -> tuple[Entry, ...]:
 
 
 def load_command(entry: Entry) -> Command:
-    """Import one command.
-
-    Raises:
-        Bug: Its module lacks `app`.
-    """
+    """Import one command."""
     module = import_module(entry.module)
-    sub = getattr(module, f"{entry.name}_app", None) or getattr(module, "app", None)
+    sub: object = getattr(module, f"{entry.name}_app", None) or getattr(module, "app", None)
     if not isinstance(sub, typer.Typer):
-        raise Bug(f"the command {entry.name}: {entry.module} has no `app`. Please open an issue.")
+        sub = command_app()
+        sub.command()(getattr(module, entry.name.replace("-", "_")))
     command = typer.main.get_command(sub)
     command.name = entry.name
     for nested in command.commands.values() if isinstance(command, TyperGroup) else ():

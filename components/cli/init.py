@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from components.checks.site import check_loaded, load_checked_site
-from components.cli.app import command_app, say
+from components.cli.app import option, say
 from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import exit_code
@@ -43,26 +43,22 @@ from components.project.write import (
 )
 from components.reading.load import parse_site
 
-app = command_app()
 _STACK = "site"
 
 
-@app.command()
 def init(  # noqa: PLR0913 - one parameter for each option
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder of the project")],
     *,
-    example: Annotated[Example, typer.Option(help="site to begin with")] = "dgx-roce",
-    rails: Annotated[int | None, typer.Option(help="number of rails")] = None,
-    hosts: Annotated[int | None, typer.Option(help="number of workers")] = None,
+    example: Annotated[Example, option("site to begin with")] = "dgx-roce",
+    rails: Annotated[int | None, option("number of rails")] = None,
+    hosts: Annotated[int | None, option("number of workers")] = None,
     discovered: Annotated[
-        Path | None, typer.Option(help="what `railyard discover --format json` printed")
+        Path | None, option("what `railyard discover --format json` printed")
     ] = None,
-    stack: Annotated[str, typer.Option(help="name of the stack")] = _STACK,
-    check: Annotated[
-        bool, typer.Option("--check", help="look at the engine again; write nothing")
-    ] = False,
+    stack: Annotated[str, option("name of the stack")] = _STACK,
+    check: Annotated[bool, option("look at the engine again; write nothing", "--check")] = False,
     package: Annotated[
-        bool, typer.Option("--package", help="only bring the Railyard that runs now into DIR")
+        bool, option("only bring the Railyard that runs now into DIR", "--package")
     ] = False,
 ) -> None:
     """Write a project of your own, and list the steps before its first preview.

@@ -13,7 +13,7 @@ from components.acceptance.collect.probe_runs import open_cluster
 from components.acceptance.collect.waits import Api
 from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
-from components.cli.app import StackOrFile, command_app, say
+from components.cli.app import StackOrFile, command_app, option, say
 from components.cli.stack import Stack, load_stack_or_file
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.image_build import BuildRoom, check_name, choose_builder
@@ -43,12 +43,10 @@ from components.submit.make import (
     render_objects,
 )
 
-app = command_app()
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
 
 
-@app.command()
 def job(  # noqa: PLR0913 - one parameter for each option
     kind: Annotated[JobKind, typer.Argument(help="nccl, perftest, deepspeed, horovod, pytorch")],
     site: StackOrFile = "",
@@ -57,21 +55,18 @@ def job(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(metavar="[-- PROGRAM…]", help="your script and its arguments"),
     ] = None,
     *,
-    nodes: Annotated[str, typer.Option(help="the nodes, with commas: gpu01,gpu02")],
-    run: Annotated[
-        bool, typer.Option("--run", help="submit it, and follow it to a verdict")
-    ] = False,
-    name: Annotated[str, typer.Option(help="its name in the cluster; default the kind")] = "",
-    image: Annotated[str, typer.Option(help="another image than the file's")] = "",
-    collective: Annotated[Collective | None, typer.Option(help="nccl: which one")] = None,
+    nodes: Annotated[str, option("the nodes, with commas: gpu01,gpu02")],
+    run: Annotated[bool, option("submit it, and follow it to a verdict", "--run")] = False,
+    name: Annotated[str, option("its name in the cluster; default the kind")] = "",
+    image: Annotated[str, option("another image than the file's")] = "",
+    collective: Annotated[Collective | None, option("nccl: which one")] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="tcp", help="nccl, horovod: the same again over TCP")
     ] = None,
     form: Annotated[
         TorchForm | None,
-        typer.Option(
-            help="pytorch: Indexed Job, or TrainJob; with --run default the kind that the cluster "
-            "serves"
+        option(
+            "pytorch: Indexed Job, or TrainJob; with --run default the kind that the cluster serves"
         ),
     ] = None,
     start_deadline_s: Annotated[
@@ -178,16 +173,14 @@ def build(
     site: Annotated[
         Path | None, typer.Argument(help="A site file: its jobs.image is the tag.")
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="Name and tag, in place of a site's.")] = None,
-    base: Annotated[
-        str, typer.Option(help="Base image, with a tag or better its digest.")
-    ] = PROBE_IMAGE_BASE,
+    tag: Annotated[str | None, option("Name and tag, in place of a site's.")] = None,
+    base: Annotated[str, option("Base image, with a tag or better its digest.")] = PROBE_IMAGE_BASE,
     builder: Annotated[
         str | None,
-        typer.Option(help="docker, podman, buildah or nerdctl; default: the first on PATH."),
+        option("docker, podman, buildah or nerdctl; default: the first on PATH."),
     ] = None,
     *,
-    push: Annotated[bool, typer.Option("--push", help="Push it when it is built.")] = False,
+    push: Annotated[bool, option("Push it when it is built.", "--push")] = False,
 ) -> None:
     """Build the image of the jobs on a base that is pinned by its digest.
 

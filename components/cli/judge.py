@@ -26,7 +26,7 @@ from components.acceptance.judge.log import (
 from components.acceptance.judge.nccl import NcclAsked
 from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
-from components.cli.app import command_app
+from components.cli.app import TextOrJson, command_app, option
 from components.cli.say import guard, say
 from components.core.errors import UsageError
 from components.core.limits import bounded, refuse_endless
@@ -35,7 +35,6 @@ from components.core.to_json import to_json
 app = command_app("Judge a log of NCCL, perftest, DeepSpeed or training.")
 
 Log = Annotated[Path, typer.Argument(help="the log; - for standard input")]
-Format = Annotated[Literal["text", "json"], typer.Option("--format")]
 
 
 def _chunks(path: Path) -> Iterator[str]:
@@ -76,18 +75,16 @@ def nccl(
     file: Log,
     expect: Annotated[
         Literal["ib", "roce", "nvlink", "socket"] | None,
-        typer.Option(help="the transport that the data must have taken"),
+        option("the transport that the data must have taken"),
     ] = None,
     min_busbw: Annotated[
         float | None, _limit("least bus bandwidth in GB/s, rows of 1 GiB and more")
     ] = None,
     must: Annotated[
         list[str] | None,
-        typer.Option(
-            help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr, correct; repeatable"
-        ),
+        option("also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr, correct; repeatable"),
     ] = None,
-    output: Format = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Judge the log of an NCCL program: 0 good, 1 failed, 4 cannot be judged."""
     asked = NcclAsked.of(must or ())
@@ -98,14 +95,14 @@ def nccl(
 def perftest(
     file: Log,
     expect: Annotated[
-        Literal["ib", "roce"] | None, typer.Option(help="the link that must have been used")
+        Literal["ib", "roce"] | None, option("the link that must have been used")
     ] = None,
     min_gbit: Annotated[float | None, _limit("least average in Gbit/s")] = None,
     max_usec: Annotated[float | None, _limit("highest median latency of the smallest size")] = None,
     max_tail_usec: Annotated[
         float | None, _limit("most that 99.9 % of the small messages may take")
     ] = None,
-    output: Format = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
     asked = PerftestAsked(most_us=max_usec, most_tail_us=max_tail_usec)
@@ -118,7 +115,7 @@ def deepspeed(
     min_gbit: Annotated[
         float | None, _limit("least bus bandwidth of the largest message in Gbit/s")
     ] = None,
-    output: Format = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_deepspeed_text(_chunks(file), min_gbit), output)
@@ -128,7 +125,7 @@ def deepspeed(
 def node(
     file: Log,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the machine has")],
-    output: Format = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Judge the output of node_health.sh on a machine's GPUs: 0 good, 1 failed, 4 not judged."""
     _tell(judge_node_text("".join(_chunks(file)), gpus), output)
@@ -137,11 +134,11 @@ def node(
 @app.command()
 def training(
     file: Log,
-    ranks: Annotated[int | None, typer.Option(help="ranks that must have taken part")] = None,
+    ranks: Annotated[int | None, option("ranks that must have taken part")] = None,
     min_images: Annotated[
         float | None, _limit("least images per second, all ranks together")
     ] = None,
-    output: Format = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_training_text(_chunks(file), ranks, min_images), output)

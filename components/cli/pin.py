@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer.core import TyperGroup
@@ -23,7 +23,7 @@ from components.artefacts.web import Access, Login
 from components.checks.render import render_text
 from components.checks.site import check_loaded
 from components.checks.site_files import MENDED_BY_FETCHING, find_unpinned
-from components.cli.app import command_app, say
+from components.cli.app import SitePath, TextOrJson, option, say
 from components.cli.stack import read_config
 from components.core.errors import Bug, SpecError, UsageError
 from components.core.limits import read_text
@@ -40,25 +40,21 @@ if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
     from typer._click import Command, Context
 
-app = command_app()
 _DIGITS: Final = 12
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
-@app.command()
 def pin(
-    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    file: SitePath,
     *,
     update: Annotated[
         list[str] | None,
-        typer.Option(
-            help="take the version that upstream serves now for this artefact; `all` for every one"
-        ),
+        option("take the version that upstream serves now for this artefact; `all` for every one"),
     ] = None,
     upstream: Annotated[
-        bool, typer.Option("--upstream", help="ask upstream, past the site's mirror and registry")
+        bool, option("ask upstream, past the site's mirror and registry", "--upstream")
     ] = False,
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Ask upstream for each artefact's version and checksum, and write them into the lock.
 
@@ -220,11 +216,11 @@ _SECRET: Final = "registry_password"  # noqa: S105 - the name of a secret, not o
 
 @bundle_app.command()
 def make(
-    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    file: SitePath,
     folder: Annotated[Path, typer.Argument(help="Where the bundle goes.")],
     *,
     mirror: Annotated[
-        bool, typer.Option("--mirror", help="take it from the site's mirror and registry")
+        bool, option("take it from the site's mirror and registry", "--mirror")
     ] = False,
 ) -> None:
     """Gather all files, charts and images of a site into a folder, by the digests of its lock.
@@ -253,9 +249,9 @@ def push(
         str, typer.Argument(help="HOST:PORT, with a path if the registry has one.")
     ],
     *,
-    ca: Annotated[Path | None, typer.Option(help="certificates that the registry trusts")] = None,
-    user: Annotated[str, typer.Option(help="who may push; the password is a secret")] = "",
-    insecure: Annotated[bool, typer.Option("--insecure", help="plain HTTP")] = False,
+    ca: Annotated[Path | None, option("certificates that the registry trusts")] = None,
+    user: Annotated[str, option("who may push; the password is a secret")] = "",
+    insecure: Annotated[bool, option("plain HTTP", "--insecure")] = False,
 ) -> None:
     """Push the images of a bundle into a registry; images that it has are not sent again.
 

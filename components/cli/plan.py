@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
+from typing import Annotated
 
 from components.checks.site import load_checked_site
-from components.cli.app import command_app, say
+from components.cli.app import SitePath, TextOrJson, option, say
 from components.core.errors import UsageError
 from components.model.kubernetes import ExistingPlane
 from components.plan.make import make_plan
@@ -24,33 +21,24 @@ from components.plan.text import (
 from components.preflight.cluster import NAME, render_logins, render_rbac, rights_of
 from components.reading.site_path import stack_for
 
-app = command_app()
 
-
-@app.command()
 def plan(  # noqa: PLR0913 - one parameter for each option
-    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    file: SitePath,
     *,
     device: Annotated[
         str | None,
-        typer.Option("--host", "--device", help="Only this host, switch or hypervisor."),
+        option("Only this host, switch or hypervisor.", "--host", "--device"),
     ] = None,
-    stage: Annotated[
-        str | None, typer.Option(help=f"Only this stage: {', '.join(STAGES)}.")
-    ] = None,
+    stage: Annotated[str | None, option(f"Only this stage: {', '.join(STAGES)}.")] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="A few lines: site-wide values, counts by stage.")
+        bool, option("A few lines: site-wide values, counts by stage.", "--summary")
     ] = False,
     scripts: Annotated[
-        bool, typer.Option("--scripts", help="Print scripts, commands and objects whole.")
+        bool, option("Print scripts, commands and objects whole.", "--scripts")
     ] = False,
-    rights: Annotated[
-        bool, typer.Option("--rights", help="Only the rights that each login needs.")
-    ] = False,
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
-    stack: Annotated[
-        str, typer.Option(help="Name of the stack: devices keep a folder with this name.")
-    ] = "",
+    rights: Annotated[bool, option("Only the rights that each login needs.", "--rights")] = False,
+    output: TextOrJson = "text",
+    stack: Annotated[str, option("Name of the stack: devices keep a folder with this name.")] = "",
 ) -> None:
     """Print what would be decided for a site; no device is contacted.
 
@@ -76,15 +64,11 @@ def plan(  # noqa: PLR0913 - one parameter for each option
         say(text, nl=False)
 
 
-rbac_app = command_app()
-
-
-@rbac_app.command()
 def rbac(
-    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    file: SitePath,
     *,
     user: Annotated[
-        str, typer.Option(help="Who gets them: a user, or NAMESPACE:NAME of a service account.")
+        str, option("Who gets them: a user, or NAMESPACE:NAME of a service account.")
     ] = f"kube-system:{NAME}",
 ) -> None:
     """Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.

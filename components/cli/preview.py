@@ -14,7 +14,7 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
-from components.cli.app import StackOrFile, command_app, say
+from components.cli.app import StackOrFile, option, say
 from components.cli.stack import (
     PREFIX,
     PREVIEW_DEADLINE_S,
@@ -51,32 +51,28 @@ from components.preview.report import (
 )
 from components.update.proof import SCOPE, devices_in, part_of
 
-app = command_app()
 Form = Literal["text", "markdown", "json"]
 GIT_DEADLINE_S: Final = 30
 FAILED: Final = "pulumi preview failed"
 """Begin of the alarm if the engine refuses the update."""
 
 
-@app.command()
 def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
     stack: StackOrFile = "",
     form: Annotated[Form, typer.Option("--format")] = "text",
     against: Annotated[
-        str, typer.Option(help="git ref whose file to compare with; nothing else is read")
+        str, option("git ref whose file to compare with; nothing else is read")
     ] = "",
     offline: Annotated[  # noqa: FBT002 - a flag of the command line
-        bool, typer.Option("--offline", help="compare with the recorded state; contact no device")
+        bool, option("compare with the recorded state; contact no device", "--offline")
     ] = False,
     scope: Annotated[
-        str, typer.Option(help="devices to read and show alone: host=gpu01,gpu02,leaf=leaf-01")
+        str, option("devices to read and show alone: host=gpu01,gpu02,leaf=leaf-01")
     ] = "",
     limit: Annotated[
         int, typer.Option(help="characters that the Markdown may have", min=1000)
     ] = GITHUB_LIMIT,
-    full: Annotated[
-        Path | None, typer.Option(help="file for the whole text if the Markdown is cut")
-    ] = None,
+    full: Annotated[Path | None, option("file for the whole text if the Markdown is cut")] = None,
 ) -> None:
     """Show the effects of an update: old and new settings, and interruptions."""
     if full is not None:

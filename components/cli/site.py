@@ -23,7 +23,7 @@ import yaml
 
 from components.artefacts.lock import lock_path
 from components.checks.site import check_config_value, load_checked_site
-from components.cli.app import StackName, StackOrFile, command_app, say
+from components.cli.app import StackName, StackOrFile, command_app, option, say
 from components.cli.preview import FAILED, preview_stack
 from components.cli.stack import (
     PREFIX,
@@ -443,25 +443,21 @@ def export(  # noqa: PLR0913 - one parameter for each option
     stack: StackName = "",
     *,
     operator: Annotated[
-        bool, typer.Option("--operator", help="For the Pulumi Kubernetes Operator; needed.")
+        bool, option("For the Pulumi Kubernetes Operator; needed.", "--operator")
     ] = False,
-    namespace: Annotated[str, typer.Option(help="Namespace of all objects.")] = "railyard",
-    image: Annotated[
-        str, typer.Option(help="Image with Pulumi and Python; default Pulumi's own.")
-    ] = "",
+    namespace: Annotated[str, option("Namespace of all objects.")] = "railyard",
+    image: Annotated[str, option("Image with Pulumi and Python; default Pulumi's own.")] = "",
     repo: Annotated[
-        str, typer.Option(help="Git address as the cluster reaches it; default that of `origin`.")
+        str, option("Git address as the cluster reaches it; default that of `origin`.")
     ] = "",
     git_token: Annotated[
-        bool, typer.Option("--git-token", help="The Secret has GIT_TOKEN for an https address.")
+        bool, option("The Secret has GIT_TOKEN for an https address.", "--git-token")
     ] = False,
-    backend: Annotated[str, typer.Option(help="Address of the states as the pods reach it.")] = "",
-    preview: Annotated[
-        bool, typer.Option("--preview", help="Only preview; change nothing.")
-    ] = False,
-    operator_version: Annotated[str, typer.Option(help="Release of the operator.")] = "",
+    backend: Annotated[str, option("Address of the states as the pods reach it.")] = "",
+    preview: Annotated[bool, option("Only preview; change nothing.", "--preview")] = False,
+    operator_version: Annotated[str, option("Release of the operator.")] = "",
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Cluster with the operator; its definition is read.")
+        Path | None, option("Cluster with the operator; its definition is read.")
     ] = None,
 ) -> None:
     """Print the objects with which the Pulumi Kubernetes Operator runs a site.

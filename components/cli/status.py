@@ -25,7 +25,7 @@ from components.acceptance.logs.lines import number
 from components.acceptance.report.text import unproven_lines, unsettled_lines
 from components.checks.site_files import refused_unpinned
 from components.cli.accept import asked_of, connect
-from components.cli.app import StackName, command_app, say, stack_names
+from components.cli.app import StackName, TextOrJson, ToLook, command_app, say, stack_names
 from components.cli.stack import Stack, load_stack, under_way
 from components.cli.versions import describe_age, list_outdated, version_problems
 from components.core.errors import RailyardError, UsageError
@@ -46,7 +46,6 @@ from components.update.decide import judge_drift
 from components.update.observe import observe_site
 from components.update.seen import Seen
 
-app = command_app()
 SCHEMA_VERSION: Final = 1
 """Version of the JSON form; it rises when a key changes its meaning or goes."""
 Verdict = Literal["failed", "error", "warning", "skipped", "passed"]
@@ -119,14 +118,11 @@ class Look:
     """Objects not yet ready; a text: why none was read; None: the stack has none."""
 
 
-@app.command()
 def status(
     stack: StackName = "",
     *,
-    look: Annotated[
-        bool, typer.Option("--look/--no-look", help="Read devices and cluster, or the state alone.")
-    ] = True,
-    form: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    look: ToLook = True,
+    form: TextOrJson = "text",
 ) -> None:
     """Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
 
@@ -358,13 +354,9 @@ def _shown_names(names: Sequence[str]) -> str:
     return f"{text[:_NAMES].rpartition(',')[0]},… ({len(names)} in all)"
 
 
-drift_app = command_app()
-
-
-@drift_app.command()
 def drift(
     stack: StackName = "",
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Compare every device and every object of Kubernetes with its last applied state.
 

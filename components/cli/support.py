@@ -31,7 +31,7 @@ from components.acceptance.handover import EVIDENCE_STEP, parse_named, read_proo
 from components.acceptance.report.archive import latest_evidence, run_folder, write_whole
 from components.artefacts.lock import lock_path
 from components.cli.accept import connect
-from components.cli.app import StackName, command_app, say
+from components.cli.app import StackName, ToLook, option, say
 from components.cli.stack import Stack, load_stack, pulumi, read_config
 from components.cli.status import look_at, make_status, render_text, report_drift
 from components.core.errors import RailyardError, UsageError
@@ -45,7 +45,6 @@ from components.project.wheel import own_commit, own_version
 from components.reading.site_path import SITE_KEY, config_file, read_site
 from components.update.secrets import secret_names
 
-app = command_app()
 SCHEMA_VERSION: Final = 1
 """Version of the manifest; it rises when a key changes its meaning or goes."""
 MASKED: Final = "[secret]"
@@ -274,18 +273,15 @@ class Gathered:
         return json.dumps(self.masks.data(value), indent=1) + "\n"
 
 
-@app.command(name="support-bundle")
 def support_bundle(
     stack: StackName = "",
     *,
-    out: Annotated[Path | None, typer.Option(help="the file to write")] = None,
+    out: Annotated[Path | None, option("the file to write")] = None,
     mask_addresses: Annotated[
-        bool, typer.Option("--mask-addresses", help="Mask IP, MAC and IB addresses too.")
+        bool, option("Mask IP, MAC and IB addresses too.", "--mask-addresses")
     ] = False,
-    look: Annotated[
-        bool, typer.Option("--look/--no-look", help="Read devices and cluster, or the state alone.")
-    ] = True,
-    log: Annotated[list[Path] | None, typer.Option(help="a text to add; may be repeated")] = None,
+    look: ToLook = True,
+    log: Annotated[list[Path] | None, option("a text to add; may be repeated")] = None,
 ) -> None:
     """Pack what a colleague or vendor needs to help with a stack, without secrets.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import typer
 
@@ -33,14 +33,13 @@ from components.catalogue.version_pairs import (
 from components.checks.registry import RULES
 from components.checks.render import render_problem
 from components.checks.site import check_loaded
-from components.cli.app import command_app, say
+from components.cli.app import TextOrJson, say
 from components.core.errors import SpecError
 from components.core.problem import Finding, Lines, finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
 from components.reading.load import Loaded, load_site
 
-app = command_app()
 _Table = list[list[str]]
 _LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
     "gpu-operator": GPU_OPERATOR,
@@ -52,12 +51,11 @@ _RULES: Final = frozenset(
 )
 
 
-@app.command()
 def versions(
     file: Annotated[
         Path | None, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")
     ] = None,
-    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    output: TextOrJson = "text",
 ) -> None:
     """Print which versions work together, with source and date, and the versions of a site.
 

@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
-from components.cli.plan import rbac_app as app
+from components.cli.group import app
 from components.plan.make import make_plan
 from components.preflight.cluster import Right, reviews_of, rights_of
 from tests.golden.site import EXAMPLES
@@ -24,7 +24,7 @@ def rights(file: Path = SITE) -> tuple[Right, ...]:
 
 
 def printed(*words: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, [str(SITE), *words])
+    done = CliRunner().invoke(app, ["rbac", str(SITE), *words])
     assert done.exit_code == 0, done.output
     return list(yaml.safe_load_all(done.output))
 
@@ -93,6 +93,6 @@ def test_a_user_gets_them_by_name() -> None:
 
 
 def test_a_site_that_makes_its_cluster_has_nothing_to_grant() -> None:
-    done = CliRunner().invoke(app, [str(EXAMPLES / "dgx-roce/site.yaml")])
+    done = CliRunner().invoke(app, ["rbac", str(EXAMPLES / "dgx-roce/site.yaml")])
     assert done.exit_code != 0
     assert "the site makes its cluster itself" in str(done.exception)

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
-from components.cli.plan import rbac_app as app
+from components.cli.group import app
 from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes.client import KubernetesCalls
@@ -130,7 +130,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> None:
     spec, plan = site("existing.yaml")
-    printed = CliRunner().invoke(app, [str(EXAMPLES / "shared-rdma/existing.yaml")]).output
+    file = str(EXAMPLES / "shared-rdma/existing.yaml")
+    printed = CliRunner().invoke(app, ["rbac", file]).output
     cluster.kubectl("apply", "-f", "-", text=printed)
     manifests = [each for each in plan.manifests if not each.kind.endswith("Patch")]
     first = [each for each in manifests if each.kind in {"Namespace", "CustomResourceDefinition"}]
