@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from components.artefacts import naming
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import (
     INDEX,
@@ -20,15 +21,6 @@ from components.artefacts.lock import (
     blob_path,
     open_bundle,
     wanted_of,
-)
-from components.artefacts.naming import (
-    LOCAL_FILES,
-    ImageReference,
-    digest_of,
-    file_in_mirror,
-    parse_image,
-    sends_files,
-    wrong_checksum,
 )
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.registry import FoundImage, RegistryClient, find_image
@@ -68,19 +60,19 @@ def charts_away(spec: ClusterSpec, lock: Lock) -> dict[str, str]:
 
 
 def _is_here(target: Path, digest: str) -> bool:
-    return target.is_file() and digest_of(target) == digest
+    return target.is_file() and naming.digest_of(target) == digest
 
 
 def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
     """Each artefact that this machine needs, with its digest and its path."""
-    sends = sends_files(reach.spec.sources)
+    sends = naming.sends_files(reach.spec.sources)
     for artefact in artefacts_of(reach.spec):
         entry = lock.find(artefact)
         if artefact.kind == "chart" and entry is not None:
             yield artefact, (entry.sha256, Path(chart_archive(entry)))
         digest = lock.digest_of(artefact)
         if artefact.kind == "file" and sends and digest and not artefact.local:
-            yield artefact, (digest, LOCAL_FILES / digest)
+            yield artefact, (digest, naming.LOCAL_FILES / digest)
 
 
 def _bring(
@@ -112,7 +104,7 @@ def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
         return
     archive = chart_archive_of(reach, artefact)
     if archive.sha256 != digest:
-        raise WrongContentError(artefact.address, *wrong_checksum(archive.sha256, digest))
+        raise WrongContentError(artefact.address, *naming.wrong_checksum(archive.sha256, digest))
     _write_whole(target, archive.body)
 
 
@@ -143,7 +135,7 @@ def gather(
 
 
 def _file(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
-    place = f"files/{file_in_mirror(artefact.address)}"
+    place = f"files/{naming.file_in_mirror(artefact.address)}"
     if artefact.kind == "chart":
         place = f"charts/{artefact.name}-{artefact.version}.tgz"
     if not _is_here(folder / place, digest):
@@ -152,7 +144,9 @@ def _file(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundle
 
 
 def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundled:
-    image = parse_image(reach.image(str(parse_image(artefact.address).pinned(f"sha256:{digest}"))))
+    image = naming.parse_image(
+        reach.image(str(naming.parse_image(artefact.address).pinned(f"sha256:{digest}")))
+    )
     client = reach.registry(str(image))
     # Every part: a registry refuses an incomplete list, and the lock has the list's digest.
     found = find_image(client, image, None)
@@ -169,7 +163,7 @@ _GATHER: Final[Mapping[str, Callable[[Reach, Artefact, str, Path], Bundled]]] = 
 
 
 def save_image(
-    client: RegistryClient, image: ImageReference, found: FoundImage, folder: Path
+    client: RegistryClient, image: naming.ImageReference, found: FoundImage, folder: Path
 ) -> None:
     """Put an image into the layout: layers first, so a manifest never lacks one."""
     for manifest in found.manifests:
@@ -228,7 +222,7 @@ def push_bundle(
     for each in bundle.entries.values():
         if each.kind != "image":
             continue
-        image = parse_image(name_of(each.address))
+        image = naming.parse_image(name_of(each.address))
         top = bundle.manifest(bundle.folder / each.file)
         parts = [bundle.manifest(bundle.blob(digest)) for digest, _, _ in top.children()]
         push = partial(client.push_blob, image.repository)

@@ -11,23 +11,11 @@ from components.catalogue import upstream
 from components.catalogue.cluster_parts import Part
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
+from components.model import owners
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
-from components.model.owners import (
-    cni_check_image,
-    cni_programs,
-    draws_blocks,
-    firmware_by_operator,
-    guids_by_pods,
-    installs,
-    part_of_program,
-    policy_networks,
-    pool_files_image,
-    vfs_by_operator,
-    way_of,
-)
 
 Kind = Literal["file", "chart", "image", "repository"]
 Where = Literal["hosts", "cluster", "here"]
@@ -215,11 +203,11 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
-        if not vfs_by_operator(spec):  # else that operator's chart brings a plugin
+        if not owners.vfs_by_operator(spec):  # else that operator's chart brings a plugin
             yield network_device_plugin(operator.chart.version, network.mode), place
         for name in policy_operands(spec):
             yield network_operand(operator.chart.version, name), place
-    elif installs(spec, "shared_device_plugin"):
+    elif owners.installs(spec, "shared_device_plugin"):
         yield network.shared_plugin, ("pod_network", "shared_plugin")
     yield spec.jobs.image, ("jobs", "image")
     if spec.jobs.deepspeed is not None:
@@ -242,16 +230,18 @@ def network_operand(release: str, name: str) -> str:
 
 def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
     """The images of a policy, except its device plugin."""
-    networks = ("plugins", "multus-cni") if policy_networks(spec) else ()
-    ipoib = ("ipoib-cni",) if networks and way_of(spec) == "ipoib" else ()
-    addresses = ("nvidia-k8s-ipam",) if draws_blocks(spec) else ()
-    firmware = (_FIRMWARE, f"{_FIRMWARE}-daemon") if firmware_by_operator(spec) else ()
-    keys = ("ib-kubernetes",) if guids_by_pods(spec) else ()
+    networks = ("plugins", "multus-cni") if owners.policy_networks(spec) else ()
+    ipoib = ("ipoib-cni",) if networks and owners.way_of(spec) == "ipoib" else ()
+    addresses = ("nvidia-k8s-ipam",) if owners.draws_blocks(spec) else ()
+    firmware = (_FIRMWARE, f"{_FIRMWARE}-daemon") if owners.firmware_by_operator(spec) else ()
+    keys = ("ib-kubernetes",) if owners.guids_by_pods(spec) else ()
     return (*networks, *ipoib, *addresses, *firmware, *keys)
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
-    programs: tuple[Part, ...] = tuple(part_of_program(name) for name in cni_programs(spec))
+    programs: tuple[Part, ...] = tuple(
+        owners.part_of_program(name) for name in owners.cni_programs(spec)
+    )
     parts: tuple[Part, ...] = (
         "multus",
         "whereabouts",
@@ -260,8 +250,12 @@ def _used_images(spec: ClusterSpec) -> Iterator[str]:
         "sriov_device_plugin",
         "mpi_operator",
     )
-    found: list[str] = [part for part in parts if installs(spec, part)]
-    found += [key for key in (cni_check_image(spec), pool_files_image(spec)) if key is not None]
+    found: list[str] = [part for part in parts if owners.installs(spec, part)]
+    found += [
+        key
+        for key in (owners.cni_check_image(spec), owners.pool_files_image(spec))
+        if key is not None
+    ]
     yield from dict.fromkeys(found)
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 
 import yaml
 
+from components.artefacts import naming
 from components.artefacts.listing import (
     Artefact,
     architectures,
@@ -25,13 +26,6 @@ from components.artefacts.listing import (
     image_artefact,
 )
 from components.artefacts.lock import Entry, Lock
-from components.artefacts.naming import (
-    in_registry,
-    mirrored,
-    parse_image,
-    registry_host,
-    wrong_checksum,
-)
 from components.artefacts.registry import HELM_CHART, RegistryClient, find_image
 from components.artefacts.resolve import merged
 from components.artefacts.web import (
@@ -212,7 +206,7 @@ class Reach:
 
     def address(self, upstream: str) -> str:
         """The address to fetch for an upstream https address."""
-        return upstream if self.upstream else mirrored(upstream, self.spec.sources.mirror)
+        return upstream if self.upstream else naming.mirrored(upstream, self.spec.sources.mirror)
 
     def web(self, address: str) -> Access:
         """Certificates and login for the server of an address."""
@@ -223,13 +217,13 @@ class Reach:
 
     def image(self, name: str) -> str:
         """The name to ask for an image."""
-        return name if self.upstream else in_registry(name, self.spec.sources.registry)
+        return name if self.upstream else naming.in_registry(name, self.spec.sources.registry)
 
     def registry(self, image: str) -> RegistryClient:
         """A client for the registry of an image."""
         host = registry_of(image)
         ours = self.spec.sources.registry
-        if ours is not None and registry_host(ours) == host:
+        if ours is not None and naming.registry_host(ours) == host:
             login = self._login(ours.login) or self.logins.get(host)
             return RegistryClient(host, Access(ours.ca, login, ours.insecure))
         plane = self.spec.kubernetes
@@ -287,7 +281,7 @@ def pin_site(
     brought = [
         image_artefact(image, "cluster", chart.path)
         for image, chart in named.items()
-        if str(parse_image(image)) not in known
+        if str(naming.parse_image(image)) not in known
     ]
     second = _each(brought, lambda each: _pin(reach, each, lock, today))
     return tuple(_decide(found, update) for found in (*first, *second))
@@ -317,7 +311,7 @@ def _pin(reach: Reach, artefact: Artefact, lock: Lock, today: date) -> Pinned:
         entry = _ASK[artefact.kind](reach, artefact, today)
         if artefact.checksum and artefact.checksum != entry.sha256:
             raise WrongContentError(
-                artefact.address, *wrong_checksum(entry.sha256, artefact.checksum)
+                artefact.address, *naming.wrong_checksum(entry.sha256, artefact.checksum)
             )
     except FetchError as error:
         return Pinned(artefact, "failed", error=error)
@@ -394,13 +388,13 @@ def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
     body = fetch(address, reach.web(address))
     found = hashlib.sha256(body).hexdigest()
     if listed.digest and listed.digest != found:
-        raise WrongContentError(address, *wrong_checksum(found, listed.digest))
+        raise WrongContentError(address, *naming.wrong_checksum(found, listed.digest))
     return Archive(body, found)
 
 
 def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
     name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
-    image = parse_image(reach.image(name))
+    image = naming.parse_image(reach.image(name))
     client = reach.registry(str(image))
     manifest = client.manifest(image.repository, image.tag)
     layers = [each for each in manifest.data.get("layers", []) if each["mediaType"] == HELM_CHART]
@@ -410,7 +404,7 @@ def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
 
 
 def _image(reach: Reach, artefact: Artefact, today: date) -> Entry:
-    image = parse_image(reach.image(str(parse_image(artefact.address))))
+    image = naming.parse_image(reach.image(str(naming.parse_image(artefact.address))))
     found = find_image(reach.registry(str(image)), image, architectures(reach.spec))
     return _entry(artefact, found.manifest.digest.removeprefix("sha256:"), found.size, today)
 

@@ -10,18 +10,7 @@ from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue
 
-from components.artefacts.listing import (
-    K3S_POLICY,
-    K3S_SCRIPT,
-    Artefact,
-    architectures,
-    artefacts_of,
-    charts_by_release,
-    image_artefact,
-    k3s_binary_name,
-    k3s_images_name,
-    k3s_key,
-)
+from components.artefacts import listing
 from components.artefacts.lock import Entry, Lock
 from components.artefacts.naming import host_file, in_registry, mirrored, sends_files, sent_digest
 from components.model.cards import DriverPackage
@@ -77,7 +66,7 @@ def _with(value: _Spec, **changes: object) -> _Spec:
     return value.model_copy(update=changes)
 
 
-def _place(spec: ClusterSpec, lock: Lock, artefact: Artefact) -> tuple[str, str]:
+def _place(spec: ClusterSpec, lock: Lock, artefact: listing.Artefact) -> tuple[str, str]:
     """The address or path from which a host takes a file, and its checksum."""
     checksum = lock.digest_of(artefact) or UNPINNED
     if artefact.local:
@@ -94,11 +83,11 @@ def k3s_source(spec: ClusterSpec) -> K3sSource:
 
 
 def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
-    known = {(each.kind, each.name): each for each in artefacts_of(spec)}
-    names = {"install_script": K3S_SCRIPT, "selinux_policy": K3S_POLICY}
-    for architecture in architectures(spec):
-        names[k3s_key("binary", architecture)] = k3s_binary_name(architecture)
-        names[k3s_key("images", architecture)] = k3s_images_name(architecture)
+    known = {(each.kind, each.name): each for each in listing.artefacts_of(spec)}
+    names = {"install_script": listing.K3S_SCRIPT, "selinux_policy": listing.K3S_POLICY}
+    for architecture in listing.architectures(spec):
+        names[listing.k3s_key("binary", architecture)] = listing.k3s_binary_name(architecture)
+        names[listing.k3s_key("images", architecture)] = listing.k3s_images_name(architecture)
     found: dict[str, object] = {}
     for key, name in names.items():
         if (artefact := known.get(("file", name))) is not None:
@@ -111,7 +100,7 @@ def sent_files(spec: ClusterSpec, host: Host) -> dict[str, str]:
     places: list[str | None] = [spec.settings_of(host).driver.source] if host.nics else []
     if spec.k3s is not None and host.role != "balancer":
         source, architecture = k3s_source(spec), spec.settings_of(host).architecture
-        keys = (k3s_key("binary", architecture), k3s_key("images", architecture))
+        keys = (listing.k3s_key("binary", architecture), listing.k3s_key("images", architecture))
         places += [getattr(source, key) for key in (*keys, "install_script", "selinux_policy")]
     found = ((sent_digest(place), place) for place in places if place)
     return {digest: place.rpartition("/")[2] for digest, place in found if digest}
@@ -127,7 +116,7 @@ def _driver(spec: ClusterSpec, driver: DriverPackage) -> DriverPackage:
 
 def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
     """The name under which an image is pulled: in the site's registry, at the lock's digest."""
-    entry = lock.find(image_artefact(image, "cluster", ()))
+    entry = lock.find(listing.image_artefact(image, "cluster", ()))
     name = f"{image}@{entry.digest}" if entry and "@" not in image else image
     return in_registry(name, spec.sources.registry)
 
@@ -152,9 +141,9 @@ def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Contai
 
 def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
     keys = {"nvidia-device-plugin": "gpu_device_plugin", "gpu-operator": "gpu"}
-    charts = {each.name: each for each in artefacts_of(spec) if each.kind == "chart"}
+    charts = {each.name: each for each in listing.artefacts_of(spec) if each.kind == "chart"}
     found: dict[str, object] = {}
-    for release, (owner, _, _) in charts_by_release(spec).items():
+    for release, (owner, _, _) in listing.charts_by_release(spec).items():
         key = keys.get(release, "network")
         found[key] = _chart(spec, lock, owner, lock.find(charts[release]))
     return _with(spec.operators, **found)

@@ -11,16 +11,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from components.cli.app import (
-    StackOrFile,
-    TextOrJson,
-    command_app,
-    option,
-    say,
-    selected_stack,
-    stack_names,
-    write_text,
-)
+from components.cli import app
 from components.cli.stack import is_file, load_stack_or_file, pulumi, read_config
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
@@ -49,12 +40,12 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(help="hosts of the file, or USER@ADDRESS; default all of the file"),
     ] = None,
     *,
-    file: Annotated[Path, option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
-    user: Annotated[str, option("login name on a host outside the file")] = "root",
-    host_key: Annotated[str | None, option("public key of a host outside the file")] = None,
-    identity: Annotated[Path | None, option("file with the private SSH key")] = None,
-    write: Annotated[bool, option("add the missing entries to the file", "--write")] = False,
-    output: TextOrJson = "text",
+    file: Annotated[Path, app.option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
+    user: Annotated[str, app.option("login name on a host outside the file")] = "root",
+    host_key: Annotated[str | None, app.option("public key of a host outside the file")] = None,
+    identity: Annotated[Path | None, app.option("file with the private SSH key")] = None,
+    write: Annotated[bool, app.option("add the missing entries to the file", "--write")] = False,
+    output: app.TextOrJson = "text",
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 
@@ -70,9 +61,9 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         replace_file(site, text)
         report = replace(report, written=True)
     if output == "json":
-        say(json.dumps(report_json(report), indent=1, sort_keys=True))
+        app.say(json.dumps(report_json(report), indent=1, sort_keys=True))
     else:
-        say(render_report(report), nl=False)
+        app.say(render_report(report), nl=False)
     raise typer.Exit(report.exit_code)
 
 
@@ -108,7 +99,7 @@ def _references(target: Target) -> Iterator[tuple[SecretRef, SpecPath]]:
         yield from ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
 
 
-rename_app = command_app(
+rename_app = app.command_app(
     "Give a host or a switch another name; its resources and its settings stay."
 )
 _OLD = Annotated[str, typer.Argument(help="the name in the file")]
@@ -118,8 +109,8 @@ _STACK = Annotated[
     typer.Option(
         help="name of the stack; default the selected one",
         show_default=False,
-        callback=selected_stack,
-        autocompletion=stack_names,
+        callback=app.selected_stack,
+        autocompletion=app.stack_names,
     ),
 ]
 
@@ -149,7 +140,7 @@ def _rename(asked: Rename, name: str) -> None:
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name]))
     done = rename_device(file, asked, applied)
     replace_file(file, done.text)
-    say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
+    app.say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
 
 
 def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
@@ -175,10 +166,10 @@ Form = Literal["text", "json", "html"]
 
 
 def preflight(
-    site: StackOrFile = "",
+    site: app.StackOrFile = "",
     *,
     form: Annotated[Form, typer.Option("--format")] = "text",
-    out: Annotated[Path | None, option("file for the report")] = None,
+    out: Annotated[Path | None, app.option("file for the report")] = None,
 ) -> None:
     """Look at every device, artefact and API of a site, and name all that an update would lack.
 
@@ -188,10 +179,10 @@ def preflight(
     found = _preflight(site)
     text = {"text": render_text, "json": render_json, "html": render_html}[form](found)
     if out is None:
-        say(text, paint=form == "text")
+        app.say(text, paint=form == "text")
     else:
-        write_text(out, f"{plain_text(text)}\n")
-        say(f"{found.summary}\nreport: {out}")
+        app.write_text(out, f"{plain_text(text)}\n")
+        app.say(f"{found.summary}\nreport: {out}")
     raise typer.Exit(found.exit_code)
 
 

@@ -15,24 +15,10 @@ from typing import Annotated, Final
 
 import typer
 
+from components.acceptance import handover
 from components.acceptance.evidence import Evidence, parse_evidence
-from components.acceptance.handover import (
-    as_of,
-    parse_accept_request,
-    parse_asked,
-    parse_named,
-    read_proof,
-    render_short,
-    tell,
-)
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.archive import (
-    keep_evidence,
-    last_accepted,
-    read_archived,
-    request_path,
-    run_folder,
-)
+from components.acceptance.report import archive
 from components.acceptance.report.write import write_report
 from components.cli.app import command_app, option, say
 from components.model.sources import EvidenceStore
@@ -47,16 +33,16 @@ def collect(number: Annotated[int, option("Number of the run.")]) -> None:
     # This imports the clients of hosts, switches and Kubernetes, which the gate does not need.
     from components.acceptance.collect.probe_runs import collect_evidence  # noqa: PLC0415 - see above
 
-    asked = parse_asked(sys.stdin.read())
-    path, fix = request_path(asked.stack, asked.request), f"run: pulumi up -s {asked.stack}"
-    request = parse_accept_request(read_archived(path, asked.request, fix))
+    asked = handover.parse_asked(sys.stdin.read())
+    path, fix = archive.request_path(asked.stack, asked.request), f"run: pulumi up -s {asked.stack}"
+    request = handover.parse_accept_request(archive.read_archived(path, asked.request, fix))
     stack, secrets, spec = request.stack, secrets_from(os.environ), request.acceptance.store
     keep = _shared(spec, stack, secrets) if spec and request.acceptance.policy.asked else None
-    evidence = collect_evidence(request, number, secrets, run_folder(stack, number))
-    digest = keep_evidence(stack, evidence)
+    evidence = collect_evidence(request, number, secrets, archive.run_folder(stack, number))
+    digest = archive.keep_evidence(stack, evidence)
     if keep is not None:
         keep(evidence)
-    say(tell(judge_evidence(evidence), stack, digest, keep and spec), nl=False)
+    say(handover.tell(judge_evidence(evidence), stack, digest, keep and spec), nl=False)
 
 
 def _shared(
@@ -79,13 +65,13 @@ def gate(
     fail: Annotated[bool, option("Whether the verdict is the exit code.", "--fail/--warn")] = True,
 ) -> None:
     """Judge the evidence on standard input, and write the report."""
-    named = parse_named(sys.stdin.read())
-    evidence = parse_evidence(read_proof(named, secrets_from(os.environ)))
-    report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
-    accepted = last_accepted(stack, named.run)
+    named = handover.parse_named(sys.stdin.read())
+    evidence = parse_evidence(handover.read_proof(named, secrets_from(os.environ)))
+    report = handover.as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
+    accepted = archive.last_accepted(stack, named.run)
     before = judge_evidence(accepted) if accepted else None
-    page = write_report(report, run_folder(stack, named.run), before)
-    say(f"{render_short(report)}\nreport: {page}")
+    page = write_report(report, archive.run_folder(stack, named.run), before)
+    say(f"{handover.render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.gate_code)
 

@@ -17,6 +17,7 @@ from components.core.problem import exit_code
 from components.discover.resize import numbers_of, read_found, resize
 from components.model.secret_refs import list_secrets
 from components.plan.make import count_resources, make_plan
+from components.project import write
 from components.project.engine import (
     Engine,
     advise_state,
@@ -27,20 +28,6 @@ from components.project.engine import (
     wanted_versions,
 )
 from components.project.wheel import own_version, pack_wheel
-from components.project.write import (
-    REQUIREMENTS,
-    SITE_FILE,
-    Example,
-    ProjectPlan,
-    example_text,
-    project_name,
-    render_files,
-    render_findings,
-    render_next_steps,
-    render_package,
-    replace_package,
-    write_project,
-)
 from components.reading.load import parse_site
 
 _STACK = "site"
@@ -49,7 +36,7 @@ _STACK = "site"
 def init(  # noqa: PLR0913 - one parameter for each option
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder of the project")],
     *,
-    example: Annotated[Example, option("site to begin with")] = "dgx-roce",
+    example: Annotated[write.Example, option("site to begin with")] = "dgx-roce",
     rails: Annotated[int | None, option("number of rails")] = None,
     hosts: Annotated[int | None, option("number of workers")] = None,
     discovered: Annotated[
@@ -69,9 +56,9 @@ def init(  # noqa: PLR0913 - one parameter for each option
     """
     if package:
         wheel = pack_wheel()
-        old = replace_package(folder, render_package(wheel))
+        old = write.replace_package(folder, write.render_package(wheel))
         gone = "".join(f", and took {each} away" for each in old)
-        say(f"{folder}: wrote {REQUIREMENTS} and {wheel.path}{gone}.")
+        say(f"{folder}: wrote {write.REQUIREMENTS} and {wheel.path}{gone}.")
         return
     engine = look_at_engine(os.environ, folder)
     if check:
@@ -82,11 +69,13 @@ def init(  # noqa: PLR0913 - one parameter for each option
             f"{stack!r} is not a valid stack name. Nothing was written.\n"
             "  fix    use letters, digits, hyphens, underscores and dots"
         )
-    name = project_name(folder.absolute().name)
+    name = write.project_name(folder.absolute().name)
     site = _site(example, rails, hosts, discovered)
-    files = render_files(ProjectPlan(name, stack, site, pack_wheel(), wanted_versions()))
+    files = write.render_files(
+        write.ProjectPlan(name, stack, site, pack_wheel(), wanted_versions())
+    )
     # Read the site that will be written: `railyard check` must accept it but for its marks.
-    checked = check_loaded(parse_site(site, SITE_FILE), SITE_FILE)
+    checked = check_loaded(parse_site(site, write.SITE_FILE), write.SITE_FILE)
     if checked.spec is None:
         first = next(each for each in checked.problems if each.severity == "error")
         raise UsageError(
@@ -94,14 +83,14 @@ def init(  # noqa: PLR0913 - one parameter for each option
             f"  fix    {first.fix} Or begin with other numbers or another example."
         )
     spec = checked.spec
-    write_project(folder, files)
+    write.write_project(folder, files)
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})
     say(f"{folder}: wrote {', '.join(files)} (example {example}).\n")
-    say(render_next_steps(folder, stack, engine, secrets))
+    say(write.render_next_steps(folder, stack, engine, secrets))
 
 
-def _site(example: Example, rails: int | None, hosts: int | None, found: Path | None) -> str:
-    text = example_text(example)
+def _site(example: write.Example, rails: int | None, hosts: int | None, found: Path | None) -> str:
+    text = write.example_text(example)
     if found is None and rails is None and hosts is None and sys.stdin.isatty():
         own_rails, own_hosts = numbers_of(text)
         rails = typer.prompt("Rails", default=own_rails, type=int) if own_rails else None
@@ -120,14 +109,14 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
     salt = salt_of(folder / f"Pulumi.{stack}.yaml")
     found = (*judge_engine(engine), *judge_lab_parts(engine, os.environ, salt))
     # Advice by the size of the site, unless `check` refuses it.
-    file = folder / SITE_FILE
+    file = folder / write.SITE_FILE
     checked = load_checked_site(file) if file.is_file() else None
     if checked and checked.spec:
         plan = make_plan(checked.spec, stack, checked.lock)
         if advice := advise_state(count_resources(plan), engine.backend):
             say(advice)
     if found:
-        say(render_findings(found))
+        say(write.render_findings(found))
         raise typer.Exit(exit_code(found))
     say(
         f"railyard {own_version()}, Pulumi {engine.version}, "

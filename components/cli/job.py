@@ -20,17 +20,7 @@ from components.jobs.image_build import BuildRoom, check_name, choose_builder
 from components.jobs.mpi import TorchForm
 from components.model.jobs import Collective
 from components.model.kubernetes import ExistingPlane
-from components.submit.follow import (
-    START_DEADLINE_S,
-    create,
-    delete_line,
-    has_trainer,
-    how_to_go_on,
-    judge_end,
-    node_troubles,
-    object_troubles,
-    read_job,
-)
+from components.submit import follow
 from components.submit.make import (
     Asked,
     Chosen,
@@ -71,7 +61,7 @@ def job(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     start_deadline_s: Annotated[
         int, typer.Option(help="--run: seconds for its pods to start; 0 waits without end", min=0)
-    ] = START_DEADLINE_S,
+    ] = follow.START_DEADLINE_S,
 ) -> None:
     """Print a job on some nodes as YAML, or submit it and follow it to its verdict.
 
@@ -121,21 +111,21 @@ def _ready(
 
 
 def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> None:
-    create(api, ready)
+    follow.create(api, ready)
     say(f"{ready.name}: created in namespace {ready.namespace}")
     try:
-        ends = read_job(api, ready, say, start_deadline_s)
+        ends = follow.read_job(api, ready, say, start_deadline_s)
     except KeyboardInterrupt:
-        say(f"\n{how_to_go_on(ready)}")
+        say(f"\n{follow.how_to_go_on(ready)}")
         raise typer.Exit(INTERRUPTED) from None
     told = [
-        judge_end(asked, ready.limits, each.probe, end)
+        follow.judge_end(asked, ready.limits, each.probe, end)
         for each, end in zip(ready.watched, ends, strict=True)
     ]
     for each, verdict in zip(ready.watched, told, strict=True):
         head = f"{each.probe.name}, " if each.probe and len(told) > 1 else ""
         say("\n".join((head + verdict.lines[0], *verdict.lines[1:])))
-    say(f"take it away: {delete_line(ready)}")
+    say(f"take it away: {follow.delete_line(ready)}")
     codes = {each.exit_code for each in told}
     raise typer.Exit(1 if 1 in codes else max(codes))
 
@@ -147,14 +137,14 @@ def _look(
     plane = site.spec.kubernetes
     given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
     tolerations = [each.model_dump(exclude_none=True) for each in given]
-    found = [*node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
+    found = [*follow.node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
     if chosen is None:
         _good(None, (*troubles, *found))
     good = _good(chosen, troubles)
-    if asked.kind == "pytorch" and asked.form is None and has_trainer(api):
+    if asked.kind == "pytorch" and asked.form is None and follow.has_trainer(api):
         good = replace(good, asked=replace(asked, form="trainjob"))
     made = make_job(good)
-    found += object_troubles(api, made)
+    found += follow.object_troubles(api, made)
     if found:
         raise RailyardError("\n".join(map(str, found)))
     return made

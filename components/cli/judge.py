@@ -15,14 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.acceptance.judge.log import (
-    LogVerdict,
-    judge_deepspeed_text,
-    judge_nccl_text,
-    judge_node_text,
-    judge_perftest_text,
-    judge_training_text,
-)
+from components.acceptance.judge import log
 from components.acceptance.judge.nccl import NcclAsked
 from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
@@ -62,7 +55,7 @@ def _limit(words: str) -> object:
     return typer.Option(callback=_floor, help=words)
 
 
-def _tell(verdict: LogVerdict, output: str) -> None:
+def _tell(verdict: log.LogVerdict, output: str) -> None:
     if output == "json":
         say(json.dumps(to_json(verdict), indent=1, sort_keys=True))
     else:
@@ -88,7 +81,7 @@ def nccl(
 ) -> None:
     """Judge the log of an NCCL program: 0 good, 1 failed, 4 cannot be judged."""
     asked = NcclAsked.of(must or ())
-    _tell(judge_nccl_text(_chunks(file), expect, min_busbw, asked), output)
+    _tell(log.judge_nccl_text(_chunks(file), expect, min_busbw, asked), output)
 
 
 @app.command()
@@ -106,7 +99,7 @@ def perftest(
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
     asked = PerftestAsked(most_us=max_usec, most_tail_us=max_tail_usec)
-    _tell(judge_perftest_text(_chunks(file), expect, min_gbit, asked), output)
+    _tell(log.judge_perftest_text(_chunks(file), expect, min_gbit, asked), output)
 
 
 @app.command()
@@ -118,7 +111,7 @@ def deepspeed(
     output: TextOrJson = "text",
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_deepspeed_text(_chunks(file), min_gbit), output)
+    _tell(log.judge_deepspeed_text(_chunks(file), min_gbit), output)
 
 
 @app.command()
@@ -128,7 +121,7 @@ def node(
     output: TextOrJson = "text",
 ) -> None:
     """Judge the output of node_health.sh on a machine's GPUs: 0 good, 1 failed, 4 not judged."""
-    _tell(judge_node_text("".join(_chunks(file)), gpus), output)
+    _tell(log.judge_node_text("".join(_chunks(file)), gpus), output)
 
 
 @app.command()
@@ -141,7 +134,7 @@ def training(
     output: TextOrJson = "text",
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_training_text(_chunks(file), ranks, min_images), output)
+    _tell(log.judge_training_text(_chunks(file), ranks, min_images), output)
 
 
 def main() -> None:

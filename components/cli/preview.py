@@ -28,27 +28,7 @@ from components.core.errors import RailyardError, UsageError
 from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
 from components.plan.make import make_plan
-from components.preview.from_plans import (
-    PROVEN_AGAIN,
-    added_programs,
-    edited_names,
-    preview_plans,
-    preview_state,
-)
-from components.preview.items import (
-    edited_keys,
-    items_of_state,
-    read_engine,
-    recorded_inputs,
-    renamed_items,
-)
-from components.preview.report import (
-    GITHUB_LIMIT,
-    Preview,
-    render_json,
-    render_markdown,
-    render_text,
-)
+from components.preview import from_plans, items, report
 from components.update.proof import SCOPE, devices_in, part_of
 
 Form = Literal["text", "markdown", "json"]
@@ -71,7 +51,7 @@ def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
     ] = "",
     limit: Annotated[
         int, typer.Option(help="characters that the Markdown may have", min=1000)
-    ] = GITHUB_LIMIT,
+    ] = report.GITHUB_LIMIT,
     full: Annotated[Path | None, option("file for the whole text if the Markdown is cut")] = None,
 ) -> None:
     """Show the effects of an update: old and new settings, and interruptions."""
@@ -82,13 +62,13 @@ def preview(  # noqa: PLR0913, PLR0917 - one parameter for each option
     scope = scope or os.environ.get(SCOPE, "")
     found = _against(stack, against) if against else preview_stack(stack, scope, offline=offline)
     if full is not None:
-        _write(full, plain_text(render_text(found)))
+        _write(full, plain_text(report.render_text(found)))
     if form == "json":
-        say(render_json(found), nl=False)
+        say(report.render_json(found), nl=False)
     elif form == "markdown":
-        say(render_markdown(found, limit), nl=False)
+        say(report.render_markdown(found, limit), nl=False)
     else:
-        say(render_text(found), nl=False)
+        say(report.render_text(found), nl=False)
 
 
 def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
@@ -99,7 +79,7 @@ def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
         raise UsageError(f"--full {file}: it cannot be written: {error.strerror}") from None
 
 
-def _against(stack: str, reference: str) -> Preview:
+def _against(stack: str, reference: str) -> report.Preview:
     """Compare the file of the working tree with the one of a git ref."""
     named = Path(stack)
     file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
@@ -119,8 +99,8 @@ def _against(stack: str, reference: str) -> Preview:
                 "compared with it; name a ref with a sound one"
             ) from None
         before = make_plan(old_spec, name, old.lock)
-    found = preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
-    edits = (*added_programs(old_spec, spec), *edited_keys(old_spec, spec))
+    found = from_plans.preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
+    edits = (*from_plans.added_programs(old_spec, spec), *items.edited_keys(old_spec, spec))
     return replace(found, alarms=(*edits, *found.alarms))
 
 
@@ -178,25 +158,27 @@ def _show(reference: str, file: Path) -> bytes:
     return text
 
 
-def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> Preview:
+def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> report.Preview:
     """Preview an update of one stack, or of the devices of a scope alone."""
     loaded = load_stack(name)
     only = devices_in(loaded.spec, scope)
-    inputs = recorded_inputs(pulumi(["stack", "export", "--stack", name]))
-    recorded = renamed_items(items_of_state(inputs), loaded.spec)
-    found = preview_state(loaded.spec, part_of(loaded.plan, only), recorded, loaded.applied)
+    inputs = items.recorded_inputs(pulumi(["stack", "export", "--stack", name]))
+    recorded = items.renamed_items(items.items_of_state(inputs), loaded.spec)
+    found = from_plans.preview_state(
+        loaded.spec, part_of(loaded.plan, only), recorded, loaded.applied
+    )
     if only:
         edits = tuple(each for each in found.edits if each.subject in only)
         found = replace(found, edits=edits, basis=f"{found.basis}; of {scope} alone")
     if offline or (os.environ.get("RAILYARD_OBSERVE") or loaded.secrets.get("observe")) == "never":
         return found
     # Add what the engine and the program saw on devices; if they fail, add the failure.
-    edited = edited_names(loaded.plan, recorded)
+    edited = from_plans.edited_names(loaded.plan, recorded)
     flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
     environment = {SCOPE: scope} if scope else None
     done = run_pulumi(["preview", *flags], environment=environment, deadline_s=PREVIEW_DEADLINE_S)
     try:
-        news = read_engine(done.stdout, edited)
+        news = items.read_engine(done.stdout, edited)
     except ValueError:
         return _failed(found, (done.stderr or done.stdout).strip())
     if done.returncode != 0 or news.errors:
@@ -207,10 +189,10 @@ def preview_stack(name: str, scope: str = "", *, offline: bool = False) -> Previ
         + (f"; of {scope} alone" if scope else ""),
         alarms=news.alarms,
         repairs=news.repairs,
-        notes=(*news.notes, *(note for note in found.notes if note == PROVEN_AGAIN)),
+        notes=(*news.notes, *(note for note in found.notes if note == from_plans.PROVEN_AGAIN)),
     )
 
 
-def _failed(found: Preview, why: str) -> Preview:
+def _failed(found: report.Preview, why: str) -> report.Preview:
     words = f"{FAILED}, and an update would: {why}"
     return replace(found, alarms=(words, *found.alarms))

@@ -11,16 +11,10 @@ from typing import Final
 from components.core.difference import Effect
 from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, refusal
+from components.hosts import software
 from components.hosts.host_plan import HostPlan
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
-from components.hosts.software import (
-    NEEDS_WORDS,
-    NOT_THERE,
-    PendingBoot,
-    needs_of,
-    pending_firmware,
-)
 from components.model.cluster import ClusterSpec
 
 IN_SERVICE: Final = "pending.in_service"
@@ -71,12 +65,12 @@ def _moves(plan: HostPlan, seen: HostState, effect: Effect) -> Iterator[str]:
 
 
 def _cards(plan: HostPlan, seen: HostState) -> list[str]:
-    pending = pending_firmware(seen, plan.desired)
+    pending = software.pending_firmware(seen, plan.desired)
     lines: list[str] = []
     for pci in dict.fromkeys(each.pci for each in pending):
         own = [each for each in pending if each.pci == pci]
         shown = [each for each in own if each.current != "hidden"]
-        needs = NEEDS_WORDS[needs_of(seen, pci)]
+        needs = software.NEEDS_WORDS[software.needs_of(seen, pci)]
         if coming := _list(each for each in shown if not each.set):
             lines.append(f"{pci}: {coming} is set for its next start; needs {needs}")
         if waiting := _list(each for each in shown if each.set):
@@ -89,7 +83,7 @@ def _cards(plan: HostPlan, seen: HostState) -> list[str]:
     return lines
 
 
-def _list(changes: Iterable[PendingBoot]) -> str:
+def _list(changes: Iterable[software.PendingBoot]) -> str:
     return ", ".join(f"{each.parameter} {each.current} -> {each.next}" for each in changes)
 
 
@@ -155,7 +149,7 @@ class _Card:
                 OWN_CARDS,
             )
             return
-        if there and there not in NOT_THERE and there != model:
+        if there and there not in software.NOT_THERE and there != model:
             yield self._say(
                 f"the card at {self._pci} of {self._host} is a {there}, and the file says {model}.",
                 "correct hosts[].nics[].model, or the PCI address",
@@ -166,7 +160,7 @@ class _Card:
 
     def _version(self, model: str) -> Iterator[Finding]:
         floor, runs = self._both("fw_floor")
-        if floor and runs and runs != floor and runs not in NOT_THERE:
+        if floor and runs and runs != floor and runs not in software.NOT_THERE:
             yield self._say(
                 f"the firmware of {self._pci} ({model}) of {self._host} is {runs}, and "
                 f"{floor} or later is wanted.",

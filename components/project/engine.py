@@ -23,12 +23,7 @@ import yaml
 from components.core.errors import UsageError
 from components.core.problem import Finding, on_device
 from components.model.cluster import ClusterSpec
-from components.project.lab_marks import (
-    devices_outside_lab,
-    has_lab_passphrase,
-    is_lab_backend,
-    is_stand_in,
-)
+from components.project import lab_marks
 from components.reading.site_path import config_file
 
 HERE: Final = "this machine"
@@ -252,7 +247,7 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
     cli = INSTALL_CLI.format(engine.wanted)
     rows.append(("language", "for Python", engine.language, "pulumi-language-python", cli))
     for name, title, program, own, install in rows:
-        if program is not None and is_stand_in(program):
+        if program is not None and lab_marks.is_stand_in(program):
             wanted, fix = (
                 f"Pulumi's own {own}",
                 f"open a shell without the lab's env.sh, and: {install}",
@@ -261,7 +256,7 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
 
 
 def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
-    if has_lab_passphrase(environ, salt):
+    if lab_marks.has_lab_passphrase(environ, salt):
         yield _lack(
             "lab-passphrase",
             "the stack's secrets are encrypted with the lab's passphrase, which is public.",
@@ -271,7 +266,7 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
             "stack: pulumi stack change-secrets-provider passphrase, and then change every secret "
             "on its device too",
         )
-    if is_lab_backend(backend):
+    if lab_marks.is_lab_backend(backend):
         yield _lack(
             "lab-backend",
             "the stack's state is in the lab's folder, which `make clean` deletes.",
@@ -297,7 +292,7 @@ def lab_findings(
     """
     known = os.environ if environ is None else environ
     if is_lab:
-        if not (real := devices_outside_lab(spec)):
+        if not (real := lab_marks.devices_outside_lab(spec)):
             return ()
         more = f" and {len(real) - 3} more" if len(real) > 3 else ""  # noqa: PLR2004 - three fit on a line
         what = "`railyard:lab` is true, and devices of the site are not on loopback addresses."

@@ -11,16 +11,8 @@ from typing import AnyStr, Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
+from components.remote import ssh
 from components.remote.login import AS_ROOT, Client, start_sudo
-from components.remote.ssh import (
-    CONNECT_DEADLINE_S,
-    Doing,
-    JumpHosts,
-    end,
-    explain,
-    jump_hosts,
-    login,
-)
 from components.remote.ssh_library import asyncssh
 from components.remote.step import (
     TOOL_MISSING,
@@ -103,12 +95,12 @@ class HostSession:
         self, deadline_s: float, work: Awaitable[tuple[str, str, int | None]]
     ) -> HostAnswer:
         """Return a command's result; raise if it is late or ends without a status."""
-        doing = Doing("run", deadline_s)
+        doing = ssh.Doing("run", deadline_s)
         try:
             async with asyncio.timeout(deadline_s):
                 stdout, stderr, status = await work
         except (TimeoutError, OSError, asyncssh.Error) as error:
-            raise explain(self._endpoint, error, doing, Client(None)) from error
+            raise ssh.explain(self._endpoint, error, doing, Client(None)) from error
         if status is None:  # without status and signal the answer is incomplete
             raise UnreachableError(
                 f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
@@ -127,8 +119,8 @@ async def connect_to_host(
     endpoint: Endpoint,
     secrets: Mapping[str, str],
     *,
-    jumps: JumpHosts | None = None,
-    deadline_s: float = CONNECT_DEADLINE_S,
+    jumps: ssh.JumpHosts | None = None,
+    deadline_s: float = ssh.CONNECT_DEADLINE_S,
 ) -> AsyncGenerator[HostSession]:
     """Log in to a host with a pinned key, by default over its own connections to jump hosts.
 
@@ -136,14 +128,14 @@ async def connect_to_host(
     The host presented another key, or none is pinned; nothing was sent. DeviceError: The host
     refused our key, or the secret is not a key.
     """
-    within_s = min(CONNECT_DEADLINE_S, deadline_s)
-    async with jump_hosts(secrets) as own:
+    within_s = min(ssh.CONNECT_DEADLINE_S, deadline_s)
+    async with ssh.jump_hosts(secrets) as own:
         through = await (jumps or own).through(endpoint.jump)
-        connection = await login(endpoint, secrets, through, within_s)
+        connection = await ssh.login(endpoint, secrets, through, within_s)
         try:
             yield HostSession(endpoint, connection, secrets.get(endpoint.sudo_secret or ""))
         finally:
-            await end(connection)
+            await ssh.end(connection)
 
 
 async def run_on_host(

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
+from components.remote import step
 from components.remote.host_session import HostAnswer, HostSession, connect_patiently
 from components.remote.lines import parse_lines, read_request
 from components.remote.sending import (
@@ -37,13 +38,6 @@ from components.remote.sending import (
     record_of,
     render_record,
     split_parts,
-)
-from components.remote.step import (
-    KILL_AFTER_S,
-    Endpoint,
-    render_sent_call,
-    secrets_for,
-    secrets_from,
 )
 from components.remote.tools import (
     ESXI_TOOLS,
@@ -119,7 +113,7 @@ class Sender:
         if place is None:
             return
         tool = make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
-        command = render_sent_call(ToolCall(tool, "place"), SEND_DEADLINE_S, ash=True)
+        command = step.render_sent_call(ToolCall(tool, "place"), SEND_DEADLINE_S, ash=True)
         answer = await self.session.run(command, stdin=place.stdin, deadline_s=SEND_DEADLINE_S)
         self._demand(answer)
         self.folder = answer.stdout.strip()
@@ -233,7 +227,7 @@ def _sender(stdin: str, session: HostSession) -> Sender:
     return Sender(read_request(REQUEST, stdin, "request to send tools"), session)
 
 
-_Work = Callable[[Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
+_Work = Callable[[step.Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
 _WORK: Final[Mapping[str, _Work]] = {
     "tools": lambda _, stdin, session: _sender(stdin, session).send(),
     "remove-tools": lambda _, stdin, session: _sender(stdin, session).remove(),
@@ -243,7 +237,7 @@ _WORK: Final[Mapping[str, _Work]] = {
     "remove-files": lambda on, _, session: remove(FilesRequest(on, {}), session),
 }
 """End of a step's line, after ` device `, to what this process does on the host."""
-_ENDPOINT: Final = TypeAdapter(Endpoint)
+_ENDPOINT: Final = TypeAdapter(step.Endpoint)
 
 
 @dataclass(slots=True)
@@ -257,7 +251,9 @@ class StepsRun:
     parts: Sequence[Part]
     environ: Mapping[str, str]
     stack: AsyncExitStack
-    _open: dict[Endpoint, HostSession] = field(default_factory=dict[Endpoint, HostSession])
+    _open: dict[step.Endpoint, HostSession] = field(
+        default_factory=dict[step.Endpoint, HostSession]
+    )
 
     async def apply(self, main: str) -> HostAnswer:
         """Run the steps in order, until one fails.
@@ -316,14 +312,14 @@ class StepsRun:
         endpoint = _ENDPOINT.validate_json(on)
         session = self._open.get(endpoint)
         if session is None:
-            secrets = secrets_for(endpoint, self.environ)
+            secrets = step.secrets_for(endpoint, self.environ)
             session = await connect_patiently(self.stack, endpoint, secrets)
             self._open[endpoint] = session
         if work := _WORK.get(line.rpartition(" device ")[2]):
             evidence = await work(endpoint, part.stdin, session)
             return HostAnswer(json.dumps(evidence, sort_keys=True) + "\n", "", 0)
-        stdin = secrets_from(self.environ)[part.secret] if part.secret else part.stdin
-        deadline_s = float(part.seconds) + 2 * KILL_AFTER_S
+        stdin = step.secrets_from(self.environ)[part.secret] if part.secret else part.stdin
+        deadline_s = float(part.seconds) + 2 * step.KILL_AFTER_S
         return await session.run(line, stdin=stdin, deadline_s=deadline_s)
 
 

@@ -10,22 +10,14 @@ from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, TooLongError
+from components.remote import switch_channels
 from components.remote.session_profile import Prompt, SessionProfile, last_line
 from components.remote.ssh import is_question, no_session, printed_last
 from components.remote.step import COMMAND_S, Endpoint
-from components.remote.switch_channels import (
-    CHUNK_BYTES,
-    DeviceSession,
-    HttpsSession,
-    PlainStream,
-    Terminal,
-    open_https,
-    open_terminal,
-)
 
 CONNECT_S: Final = 10.0
 """Seconds to connect and log in: a running switch answers in about one second."""
-TAIL: Final = 2 * CHUNK_BYTES
+TAIL: Final = 2 * switch_channels.CHUNK_BYTES
 """Characters at the end that are searched; else each chunk would search the whole answer."""
 QUESTION_S: Final = 1.0
 """Seconds of silence after which a known question is not just part of a banner."""
@@ -43,12 +35,12 @@ _REASON: Final = re.compile(r"try again|incorrect|denied|Bad|%|sudo:")
 class CommandLine:
     """Types into a terminal, and reads up to the next prompt."""
 
-    terminal: Terminal
+    terminal: switch_channels.Terminal
     profile: SessionProfile
     prompt: Prompt
     tail: str = ""
     """The last characters since the last command, without escapes."""
-    _stream: PlainStream = field(default_factory=PlainStream)
+    _stream: switch_channels.PlainStream = field(default_factory=switch_channels.PlainStream)
 
     def type(self, line: str) -> None:
         """Send one line, and forget earlier output."""
@@ -108,7 +100,7 @@ class CommandLine:
 
 
 @dataclass(slots=True)
-class SwitchSession(DeviceSession):
+class SwitchSession(switch_channels.DeviceSession):
     """An open session at a command line."""
 
     line: CommandLine
@@ -198,7 +190,7 @@ def open_session(
     `enable`, or that of sudo is refused.
     """
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
-    terminal = open_terminal(endpoint, secrets, within_s)
+    terminal = switch_channels.open_terminal(endpoint, secrets, within_s)
     try:
         line = CommandLine(terminal, profile, Prompt(profile.prompt))
         _prepare(endpoint, line, secrets, within_s)
@@ -210,10 +202,10 @@ def open_session(
 
 def open_device(
     endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
-) -> SwitchSession | HttpsSession:
+) -> SwitchSession | switch_channels.HttpsSession:
     """Open a device by its system's API or command line; see both for arguments and errors."""
     if profile.https:
-        return open_https(endpoint, secrets, deadline_s)
+        return switch_channels.open_https(endpoint, secrets, deadline_s)
     return open_session(endpoint, profile, secrets, deadline_s)
 
 
