@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, TypeAlias
 
 from components.core.difference import Difference, ForeignSetting
 from components.core.key_values import HostState, split_key
-from components.hosts.settings import CARD_SYSCTLS, conf_name, routed_cards
+from components.hosts.settings import CARD_SYSCTLS, below, conf_name, routed_cards
 from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY
 from components.model.hosts import Host, Nic
@@ -28,6 +28,8 @@ OWN_ALGORITHMS: Final = ",".join(["vendor"] * 8)
 """The driver's default schedule: all classes take turns."""
 _ANY_BUFFERS: Final = "/".join([",".join("0" * 8)] * 2)
 _DSCPS: Final = 64
+_VF_RATES: Final = {"min_rate_mbit_s": "0", "max_rate_mbit_s": "0"}
+_SYSCTL: Final = "kernel.sysctl"
 ALL: Final = "net.ipv4.conf.all"
 _ARP_FILTER: Final = "arp_filter"
 """A second way to a single ARP answer: by the route to the asking host."""
@@ -62,55 +64,42 @@ class Guarded:
 
     def asked(self) -> HostState:
         """The settings to read besides the planned ones, each with a harmless value."""
-        values: dict[str, str] = {}
-        for card in self.cards:
-            values |= {f"nic.{card.pci}.{key}": value for key, value in self._of_card().items()}
-            for number in range(card.vfs):
-                vf = f"vf.{card.pci}.{number}"
-                values |= {f"{vf}.{key}": value for key, value in self._of_vf().items()}
-        names = (ALL, *map(conf_name, self.rails)) if self.rails else ()
-        values |= {
-            f"kernel.sysctl.{name}.{key}": value
-            for name in names
-            for key, value in {**CARD_SYSCTLS, _ARP_FILTER: "0"}.items()
-        }
+        card = {"priority_classes": OWN_CLASSES, "ets": OWN_ALGORITHMS, "dscp_map": "any"}
+        card |= {f"tc{number}_rate": "unlimited" for number in range(8)}
+        card |= {"buffers": _ANY_BUFFERS, "cable_length_m": "7"} if self.pauses else {}
+        vf = {**_VF_RATES, "link_state": "auto"}
+        vf |= {"trust": "on", "spoofchk": "off", "place": "here"} if self.attached else {}
+        values = _on_cards(((each.pci, each.vfs) for each in self.cards), card, vf)
+        for name in (ALL, *map(conf_name, self.rails)) if self.rails else ():
+            values |= below(f"{_SYSCTL}.{name}", {**CARD_SYSCTLS, _ARP_FILTER: "0"})
         return HostState(values)
 
-    def _of_card(self) -> Mapping[str, str]:
-        rates = {f"tc{number}_rate": "unlimited" for number in range(8)}
-        buffers = {"buffers": _ANY_BUFFERS, "cable_length_m": "7"} if self.pauses else {}
-        classes = {"priority_classes": OWN_CLASSES, "ets": OWN_ALGORITHMS, "dscp_map": "any"}
-        return {**classes, **rates, **buffers}
 
-    def _of_vf(self) -> Mapping[str, str]:
-        attached = {"trust": "on", "spoofchk": "off", "place": "here"} if self.attached else {}
-        return {**_VF_RATES, "link_state": "auto", **attached}
-
-
-_VF_RATES: Final = {"min_rate_mbit_s": "0", "max_rate_mbit_s": "0"}
+def _on_cards(
+    cards: Iterable[tuple[str, int]], of_card: Mapping[str, str], of_vf: Mapping[str, str]
+) -> dict[str, str]:
+    """The same settings on each card, given as address and number of VFs, and on each VF."""
+    settings: dict[str, str] = {}
+    for pci, vfs in cards:
+        settings |= below(f"nic.{pci}", of_card)
+        for number in range(vfs):
+            settings |= below(f"vf.{pci}.{number}", of_vf)
+    return settings
 
 
 def plan_guards(spec: ClusterSpec, host: Host) -> Guarded:
     """Collect the facts of a host's plan that the rules need."""
+    rdma, mtu_bytes = spec.rdma, spec.rdma.mtu_bytes
     cards = tuple(
         GuardedCard(
-            nic.pci,
-            nic.netdev,
-            nic.speed_gbit_s,
-            nic.mtu_bytes or spec.rdma.mtu_bytes,
-            _legacy_vfs(nic),
+            each.pci, each.netdev, each.speed_gbit_s, each.mtu_bytes or mtu_bytes, _legacy_vfs(each)
         )
-        for nic in host.nics
+        for each in host.nics
     )
     rails = tuple(nic.netdev for _, _, nic in routed_cards(spec, host))
-    return Guarded(
-        cards,
-        spec.rdma.priority,
-        spec.rdma.cnp_priority,
-        spec.rdma.host_pfc,
-        spec.kubernetes is not None and spec.pod_network.mode == "sriov",
-        rails if len(rails) > 1 else (),
-    )
+    attached = spec.kubernetes is not None and spec.pod_network.mode == "sriov"
+    several = rails if len(rails) > 1 else ()
+    return Guarded(cards, rdma.priority, rdma.cnp_priority, rdma.host_pfc, attached, several)
 
 
 def _legacy_vfs(nic: Nic) -> int:
@@ -119,55 +108,29 @@ def _legacy_vfs(nic: Nic) -> int:
 
 def repaired_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The settings that the file asks to repair; a value that the file sets itself wins."""
-    repaired = {kind for kind in _REPAIRS if spec.guards.way(f"host.{kind}") == "repair"}
-    settings: dict[str, str] = {}
-    for nic in host.nics:
-        each = {key: value for kind in repaired for key, value in _card(spec, kind).items()}
-        settings |= {f"nic.{nic.pci}.{key}": value for key, value in each.items()}
-        each = {key: value for kind in repaired for key, value in _VF_REPAIRS.get(kind, {}).items()}
-        for number in range(_legacy_vfs(nic)):
-            settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
-    if "ip" in repaired:
-        settings |= _sysctls(spec, host)
-    return settings
 
+    def asked(by_kind: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        found = (each for kind, each in by_kind.items() if spec.guards.way(kind) == "repair")
+        return {key: value for each in found for key, value in each.items()}
 
-_VF_REPAIRS: Final[Mapping[str, Mapping[str, str]]] = {
-    "rate_limit": _VF_RATES,
-    "vf_rights": {"link_state": "auto"},
-}
-_REPAIRS: Final = (
-    "priority_classes", "ets", "rate_limit", "dscp_map", "vf_rights", "ip",
-)  # fmt: skip
-
-
-def _card(spec: ClusterSpec, kind: str) -> Mapping[str, str]:
-    if kind == "dscp_map":
-        ours = {spec.rdma.dscp, spec.rdma.cnp_dscp}
-        return {
-            f"dscp{dscp}_priority": str(dscp // DSCP_PER_PRIORITY)
-            for dscp in range(_DSCPS)
-            if dscp not in ours
-        }
     own_class = OWN_CLASSES.split(",")[spec.rdma.priority]
-    return {
-        "priority_classes": {"priority_classes": OWN_CLASSES},
-        "ets": {"ets": OWN_ALGORITHMS},
-        "rate_limit": {f"tc{own_class}_rate": "unlimited"},
-    }.get(kind, {})
-
-
-def _sysctls(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """The values used with routes by source; `all.arp_ignore` is 0, since the greater counts."""
-    cards = routed_cards(spec, host)
-    if len(cards) < 2:  # noqa: PLR2004 - one card cannot be confused
-        return {}
-    of_cards = {
-        f"kernel.sysctl.{conf_name(nic.netdev)}.{key}": value
-        for _, _, nic in cards
-        for key, value in CARD_SYSCTLS.items()
+    others = {*range(_DSCPS)} - {spec.rdma.dscp, spec.rdma.cnp_dscp}
+    card = {
+        "host.priority_classes": {"priority_classes": OWN_CLASSES},
+        "host.ets": {"ets": OWN_ALGORITHMS},
+        "host.rate_limit": {f"tc{own_class}_rate": "unlimited"},
+        "host.dscp_map": {f"dscp{d}_priority": str(d // DSCP_PER_PRIORITY) for d in others},
     }
-    return of_cards | {f"kernel.sysctl.{ALL}.arp_ignore": "0"}
+    vf = {"host.rate_limit": _VF_RATES, "host.vf_rights": {"link_state": "auto"}}
+    ports = ((nic.pci, _legacy_vfs(nic)) for nic in host.nics)
+    settings = _on_cards(ports, asked(card), asked(vf))
+    cards = routed_cards(spec, host)
+    if spec.guards.way("host.ip") == "repair" and len(cards) > 1:  # one card cannot be confused
+        # The values used with routes by source; `all.arp_ignore` is 0, since the greater counts.
+        settings[f"{_SYSCTL}.{ALL}.arp_ignore"] = "0"
+        for _, _, nic in cards:
+            settings |= below(f"{_SYSCTL}.{conf_name(nic.netdev)}", CARD_SYSCTLS)
+    return settings
 
 
 UNKNOWN: Final = frozenset({"", "absent", "unsupported", "unknown"})
@@ -178,18 +141,8 @@ _CABLE_M: Final = 7
 _LEAST_GBIT_S: Final = 40
 _LEAST_MAX_MTU_BYTES: Final = 9216
 """The maximum MTU from which mlx5 computes a pause's headroom, if the real one is smaller."""
-
-
-@dataclass(frozen=True, slots=True)
-class HarmfulSetting:
-    """A harmful value: its setting, a harmless value, and the traffic that suffers."""
-
-    setting: str
-    actual: str
-    harmless: str
-    breaks: str
-    fix: str = ""
-    """The command to run instead of the rule's own."""
+Harm: TypeAlias = tuple[str, str, str, str, str]
+"""A setting, its harmful value, a harmless one, the traffic that suffers, and the repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,134 +161,107 @@ class SeenCard:
         return "" if value in UNKNOWN else value
 
     @property
-    def roce(self) -> str:
-        """The priority of RoCE in words."""
-        return f"priority {self.host.priority} (RoCE)"
-
-    @property
-    def cnp(self) -> str:
-        """The priority of CNPs in words."""
-        return f"priority {self.host.cnp_priority} (CNPs)"
+    def ours(self) -> tuple[tuple[int, str], tuple[int, str]]:
+        """The priorities of RoCE and of CNPs, each as a number and in words."""
+        roce, cnp = self.host.priority, self.host.cnp_priority
+        return (roce, f"priority {roce} (RoCE)"), (cnp, f"priority {cnp} (CNPs)")
 
     @property
     def classes(self) -> tuple[int, ...]:
         """The traffic class of each priority; the driver's default if it is unknown."""
         return tuple(map(int, (self["priority_classes"] or OWN_CLASSES).split(",")))
 
-    def sharing(self, priority: int) -> tuple[int, ...]:
-        """The other priorities in the class of a priority."""
-        own = self.classes[priority]
-        return tuple(p for p, c in enumerate(self.classes) if c == own and p != priority)
+    @property
+    def command(self) -> str:
+        """The beginning of a repair."""
+        return f"mlnx_qos -i {self.plan.netdev}"
 
 
 def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _shared_class(card: SeenCard) -> Iterator[HarmfulSetting]:
+def _shared_class(card: SeenCard) -> Iterator[Harm]:
     """Check that RoCE and CNPs each have a class without other priorities."""
-    if not card["priority_classes"]:
-        return
-    for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
-        if others := card.sharing(priority):
-            yield HarmfulSetting(
-                "priority_classes",
-                card["priority_classes"],
-                OWN_CLASSES,
-                f"the class of {name}: class {card.classes[priority]} has priority "
-                f"{_list(others)} too",
-            )
+    seen, classes = card["priority_classes"], card.classes
+    for priority, name in card.ours if seen else ():
+        own = classes[priority]
+        if others := [p for p, each in enumerate(classes) if each == own and p != priority]:
+            breaks = f"the class of {name}: class {own} has priority {_list(others)} too"
+            fix = f"{card.command} -p {OWN_CLASSES}"
+            yield "priority_classes", seen, OWN_CLASSES, breaks, fix
             return
 
 
-def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
+def _groups(algorithms: Iterable[str]) -> tuple[int, ...]:
     """Rank the classes as mlx5 serves them: a greater number is served first.
 
     `vendor` comes before `strict`, and `strict` before shares. The last strict class is first.
     """
-    ranks: list[int] = []
-    strict = 2
-    for each in algorithms:
-        if each == "vendor":
-            ranks.append(10)
-        elif each == "strict":
-            ranks.append(strict)
-            strict += 1
-        else:
-            ranks.append(0 if each == "ets:0" else 1)
-    return tuple(ranks)
+    strict, others = iter(range(2, 10)), {"vendor": 10, "ets:0": 0}
+    return tuple(next(strict) if each == "strict" else others.get(each, 1) for each in algorithms)
 
 
-def _starved(card: SeenCard) -> Iterator[HarmfulSetting]:
+def _starved(card: SeenCard) -> Iterator[Harm]:
     """Check that only the class of CNPs is served strictly before RoCE's, and none before CNPs.
 
     RoCE's share must be at least the card's default.
     """
-    algorithms = tuple(card["ets"].split(","))
-    if len(algorithms) != len(card.classes):
+    algorithms, classes = card["ets"].split(","), card.classes
+    if len(algorithms) != len(classes):
         return
-    groups, used = _groups(algorithms), sorted(set(card.classes))
-    roce, cnp = card.classes[card.host.priority], card.classes[card.host.cnp_priority]
-
-    def harm(breaks: str) -> HarmfulSetting:
-        return HarmfulSetting("ets", card["ets"], OWN_ALGORITHMS, breaks)
-
+    groups, used = _groups(algorithms), sorted(set(classes))
+    (priority, name), (cnp_priority, cnp_name) = card.ours
+    roce, cnp = classes[priority], classes[cnp_priority]
     before_roce = [c for c in used if groups[c] > groups[roce] and c not in {roce, cnp}]
     before_cnp = [c for c in used if groups[c] > groups[cnp] and c != cnp]
     _, _, share = algorithms[roce].partition(":")
     if before_roce:
-        yield harm(
-            f"the rate of {card.roce}: its class {roce} comes after class {_list(before_roce)}"
-        )
+        breaks = f"the rate of {name}: its class {roce} comes after class {_list(before_roce)}"
     elif share and int(share) < _LEAST_SHARE:
-        yield harm(
-            f"the rate of {card.roce}: its class {roce} has {share} % of the line, and "
+        breaks = (
+            f"the rate of {name}: its class {roce} has {share} % of the line, and "
             f"{_LEAST_SHARE} % while all take turns"
         )
     elif before_cnp:
-        yield harm(
-            f"congestion control, {card.cnp}: class {cnp} comes after class {_list(before_cnp)}"
-        )
+        after = _list(before_cnp)
+        breaks = f"congestion control, {cnp_name}: class {cnp} comes after class {after}"
+    else:
+        return
+    yield "ets", card["ets"], OWN_ALGORITHMS, breaks, f"{card.command} -s {OWN_ALGORITHMS}"
 
 
-def _limited(card: SeenCard) -> Iterator[HarmfulSetting]:
+def _limited(card: SeenCard) -> Iterator[Harm]:
     """Check that the class of RoCE may send at line rate."""
-    own = card.classes[card.host.priority]
+    priority, name = card.ours[0]
+    own = card.classes[priority]
     rate = card[f"tc{own}_rate"]
     if rate and rate != "unlimited" and float(rate) < card.plan.gbit_s:
         kept = (card[f"tc{each}_rate"] or "unlimited" for each in range(8))
         rates = ["0" if each == "unlimited" else str(ceil(float(each))) for each in kept]
         rates[own] = "0"
-        yield HarmfulSetting(
-            f"tc{own}_rate",
-            f"{rate} Gbit/s",
-            "unlimited",
-            f"the rate of {card.roce}",
-            f"mlnx_qos -i {card.plan.netdev} -r {','.join(rates)}",
-        )
+        fix = f"{card.command} -r {','.join(rates)}"
+        yield f"tc{own}_rate", f"{rate} Gbit/s", "unlimited", f"the rate of {name}", fix
 
 
-def _sorted_in(card: SeenCard) -> Iterator[HarmfulSetting]:
+def _sorted_in(card: SeenCard) -> Iterator[Harm]:
     """Check that foreign DSCPs enter our priorities only by the default map, or as planned."""
-    for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
-        foreign = sorted(
-            int(dscp)
-            for row in card["dscp_map"].split()
-            if row.startswith(f"{priority}:")
-            for dscp in row.partition(":")[2].split(",")
-            if dscp
-            and int(dscp) // DSCP_PER_PRIORITY != priority
-            and f"dscp{int(dscp)}_priority" not in card.owned
-        )
+    rows = [row.partition(":") for row in card["dscp_map"].split()]
+    for priority, name in card.ours:
+        mapped = [each for own, _, row in rows if own == str(priority) for each in row.split(",")]
+        foreign = [
+            dscp
+            for dscp in sorted(int(each) for each in mapped if each)
+            if dscp // DSCP_PER_PRIORITY != priority and f"dscp{dscp}_priority" not in card.owned
+        ]
         if foreign:
-            own = [str(dscp // DSCP_PER_PRIORITY) for dscp in foreign]
-            sets = (f"set,{d},{p}" for d, p in zip(foreign, own, strict=True))
-            yield HarmfulSetting(
+            own = {dscp: str(dscp // DSCP_PER_PRIORITY) for dscp in foreign}
+            yield (
                 f"priority of DSCP {_list(foreign)}",
                 str(priority),
-                ", ".join(dict.fromkeys(own)),
+                ", ".join(dict.fromkeys(own.values())),
                 f"{name}, in which others' packets are then",
-                "; ".join(f"mlnx_qos -i {card.plan.netdev} --dscp2prio {one}" for one in sets),
+                "; ".join(f"{card.command} --dscp2prio set,{d},{p}" for d, p in own.items()),
             )
 
 
@@ -348,47 +274,29 @@ def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
     return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
 
 
-def _too_small(card: SeenCard) -> Iterator[HarmfulSetting]:
+def _too_small(card: SeenCard) -> Iterator[Harm]:
     """Check that RoCE's receive buffer holds the bytes that arrive before a pause takes effect."""
     sizes, _, of_priority = card["buffers"].partition("/")
     if not (card.host.pauses and of_priority):
         return
     number = int(of_priority.split(",")[card.host.priority])
-    size = int(sizes.split(",")[number])
-    cable_m = card["cable_length_m"]
-    needed = headroom_bytes(
-        card.plan.gbit_s, card.plan.mtu_bytes, int(cable_m) if cable_m.isdigit() else _CABLE_M
-    )
+    size, cable_m = int(sizes.split(",")[number]), card["cable_length_m"]
+    length_m = int(cable_m) if cable_m.isdigit() else _CABLE_M
+    needed = headroom_bytes(card.plan.gbit_s, card.plan.mtu_bytes, length_m)
     if size < needed:
-        yield HarmfulSetting(
-            "buffers",
-            f"{size} bytes in buffer {number}",
-            f"at least {needed}",
-            f"losslessness of {card.roce}: a pause comes too late",
-        )
+        actual, breaks = f"{size} bytes in buffer {number}", f"losslessness of {card.ours[0][1]}"
+        fix = "write host_defaults.qos.buffers in the file, or load the driver again"
+        yield "buffers", actual, f"at least {needed}", f"{breaks}: a pause comes too late", fix
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A card's setting outside the plan: which values harm our traffic, and how to correct them."""
-
-    kind: str
-    keys: str
-    """The keys that it judges, as the table of keys writes them."""
-    find: Callable[[SeenCard], Iterator[HarmfulSetting]]
-    fix: str
-    """The command, with `{netdev}` and `{harmless}`."""
-
-
-CARD_RULES: Final = (
-    Rule("host.priority_classes", "nic.<pci>.priority_classes", _shared_class,
-        "mlnx_qos -i {netdev} -p {harmless}"),
-    Rule("host.ets", "nic.<pci>.ets", _starved, "mlnx_qos -i {netdev} -s {harmless}"),
-    Rule("host.rate_limit", "nic.<pci>.tc<class>_rate", _limited, ""),
-    Rule("host.dscp_map", "nic.<pci>.dscp_map", _sorted_in, ""),
-    Rule("host.buffers", "nic.<pci>.buffers", _too_small,
-        "write host_defaults.qos.buffers in the file, or load the driver again"),
-)  # fmt: skip
+CARD_RULES: Final[Mapping[str, Callable[[SeenCard], Iterator[Harm]]]] = {
+    "host.priority_classes": _shared_class,
+    "host.ets": _starved,
+    "host.rate_limit": _limited,
+    "host.dscp_map": _sorted_in,
+    "host.buffers": _too_small,
+}
+"""Kind of a card's settings outside the plan to the check of those that harm our traffic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +309,7 @@ class VfRule:
     breaks: str
     word: str
     """The name of the setting in `ip link set DEV vf N`."""
-    harms: Callable[[GuardedCard, Mapping[str, str], Mapping[str, str]], bool]
+    harms: Callable[[GuardedCard, Mapping[str, str], Mapping[int, str]], bool]
     """Gets the card, one VF's values, and the values of this setting of all its VFs."""
 
 
@@ -423,118 +331,87 @@ VF_RULES: Final = (
         "a right from the network attachment: the card drops frames from another address",
         "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SysctlRule:
-    """A sysctl of the rails' devices; the greater of the value and that of `all` counts."""
-
-    setting: str
-    harms: Mapping[int, str]
-    """Harmful value to its effect."""
-
-
 _FLUX: Final = "the rails' addresses: any card answers for every address (ARP flux)"
-SYSCTL_RULES: Final = (
-    SysctlRule("rp_filter", {1: "traffic between rails: the kernel drops packets that arrive by "
-                                "another card than the route back takes"}),
-    SysctlRule("arp_ignore", {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
-                              8: "the rails: the cards answer no ARP request"}),
-    SysctlRule("arp_announce", {0: "the rails' addresses: ARP requests may name another rail's"}),
-)  # fmt: skip
+SYSCTL_HARMS: Final[Mapping[str, Mapping[int, str]]] = {
+    "rp_filter": {1: "traffic between rails: the kernel drops packets that arrive by another card "
+                     "than the route back takes"},
+    "arp_ignore": {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
+                   8: "the rails: the cards answer no ARP request"},
+    "arp_announce": {0: "the rails' addresses: ARP requests may name another rail's"},
+}  # fmt: skip
+"""Sysctl of the rails' devices to its harmful values and their effects; the greater of the device's
+value and that of `all` counts."""
 
 
 def find_foreign_settings(
     guarded: Guarded, desired: HostState, facts: HostState
 ) -> tuple[ForeignSetting, ...]:
     """Find all settings outside the plan that harm our traffic on a host."""
-    owned = frozenset(desired.values)
+    owned, seen = frozenset(desired.values), facts.values
     return (
-        *_of_cards(guarded, owned, facts.values),
-        *_of_vfs(guarded, owned, facts.values),
-        *_of_sysctls(guarded, owned, facts.values),
+        *(found for card in guarded.cards for found in _of_card(card, guarded, owned, seen)),
+        *(found for card in guarded.cards for found in _of_vfs(card, owned, seen)),
+        *_of_sysctls(guarded, owned, seen),
     )
 
 
-def _of_cards(
-    guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
+def _of_card(
+    plan: GuardedCard, guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
 ) -> Iterator[ForeignSetting]:
-    for plan in guarded.cards:
-        begin = f"nic.{plan.pci}."
-        seen = {key.removeprefix(begin): v for key, v in facts.items() if key.startswith(begin)}
-        ours = frozenset(key.removeprefix(begin) for key in owned if key.startswith(begin))
-        card = SeenCard(plan, guarded, seen, ours)
-        for rule in CARD_RULES:
-            for harm in rule.find(card):
-                if harm.setting in ours:
-                    continue
-                fix = harm.fix or rule.fix.format(netdev=plan.netdev, harmless=harm.harmless)
-                where = f"nic {plan.pci}"
-                found = Difference(where, harm.setting, harm.actual, harm.harmless)
-                yield ForeignSetting(rule.kind, found, harm.breaks, fix)
+    begin = f"nic.{plan.pci}."
+    seen = {key.removeprefix(begin): v for key, v in facts.items() if key.startswith(begin)}
+    ours = frozenset(key.removeprefix(begin) for key in owned if key.startswith(begin))
+    card = SeenCard(plan, guarded, seen, ours)
+    for kind, find in CARD_RULES.items():
+        for setting, actual, harmless, breaks, fix in find(card):
+            if setting not in ours:
+                found = Difference(f"nic {plan.pci}", setting, actual, harmless)
+                yield ForeignSetting(kind, found, breaks, fix)
 
 
 def _of_vfs(
-    guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
+    card: GuardedCard, owned: frozenset[str], facts: Mapping[str, str]
 ) -> Iterator[ForeignSetting]:
-    for card in guarded.cards:
-        vfs = {
-            number: {
-                key: facts.get(f"vf.{card.pci}.{number}.{key}", "")
-                for key in (*(rule.setting for rule in VF_RULES), "place")
-            }
-            for number in range(card.vfs)
-        }
-        for rule in VF_RULES:
-            of_all = {
-                str(number): vf[rule.setting]
-                for number, vf in vfs.items()
-                if vf[rule.setting] not in UNKNOWN
-            }
-            harmed: dict[str, list[int]] = {}
-            for number in map(int, of_all):
-                key = f"vf.{card.pci}.{number}.{rule.setting}"
-                if key not in owned and rule.harms(card, vfs[number], of_all):
-                    harmed.setdefault(vfs[number][rule.setting], []).append(number)
-            for value, numbers in harmed.items():
-                yield _vf_beside(card, rule, value, numbers)
-
-
-def _vf_beside(card: GuardedCard, rule: VfRule, value: str, numbers: list[int]) -> ForeignSetting:
-    where = f"VF {', '.join(map(str, numbers))} of {card.pci}"
-    fixes = (
-        f"ip link set dev {card.netdev} vf {number} {rule.word} {rule.harmless}"
-        for number in numbers
-    )
-    found = Difference(where, rule.setting, value, rule.harmless)
-    return ForeignSetting(rule.kind, found, rule.breaks, "; ".join(fixes))
+    settings = (*(rule.setting for rule in VF_RULES), "place")
+    vfs = [
+        {key: facts.get(f"vf.{card.pci}.{number}.{key}", "") for key in settings}
+        for number in range(card.vfs)
+    ]
+    for rule in VF_RULES:
+        seen = {number: vf[rule.setting] for number, vf in enumerate(vfs)}
+        of_all = {number: value for number, value in seen.items() if value not in UNKNOWN}
+        harmed: dict[str, list[int]] = {}
+        for number, value in of_all.items():
+            key = f"vf.{card.pci}.{number}.{rule.setting}"
+            if key not in owned and rule.harms(card, vfs[number], of_all):
+                harmed.setdefault(value, []).append(number)
+        for value, numbers in harmed.items():
+            found = Difference(
+                f"VF {_list(numbers)} of {card.pci}", rule.setting, value, rule.harmless
+            )
+            begin, end = f"ip link set dev {card.netdev} vf", f"{rule.word} {rule.harmless}"
+            fix = "; ".join(f"{begin} {number} {end}" for number in numbers)
+            yield ForeignSetting(rule.kind, found, rule.breaks, fix)
 
 
 def _of_sysctls(
     guarded: Guarded, owned: frozenset[str], facts: Mapping[str, str]
 ) -> Iterator[ForeignSetting]:
-    if not guarded.rails:
-        return
-    said: set[str] = set()
-    for rule in SYSCTL_RULES:
-        of_all = f"kernel.sysctl.{ALL}.{rule.setting}"
-        for netdev in guarded.rails:
-            own = f"kernel.sysctl.{conf_name(netdev)}.{rule.setting}"
+    said = set[str](owned)
+    for setting, harms in SYSCTL_HARMS.items():
+        of_all = f"{_SYSCTL}.{ALL}.{setting}"
+        for begin in (f"{_SYSCTL}.{conf_name(netdev)}" for netdev in guarded.rails):
+            own = f"{begin}.{setting}"
             both = {key: int(facts[key]) for key in (own, of_all) if facts.get(key, "").isdigit()}
-            if len(both) < 2 or _by_route(rule, netdev, facts):  # noqa: PLR2004 - device and all
+            # The route to the asking host may decide ARP answers, by the device's setting or all's.
+            filters = (facts.get(f"{each}.{_ARP_FILTER}") for each in (f"{_SYSCTL}.{ALL}", begin))
+            if len(both) < 2 or (setting == "arp_ignore" and "1" in filters):  # noqa: PLR2004 - device and all
                 continue
             key = of_all if both[of_all] > both[own] else own
-            breaks = rule.harms.get(both[key])
-            if breaks is None or key in owned or key in said:
+            breaks = harms.get(both[key])
+            if breaks is None or key in said:
                 continue
             said.add(key)
-            harmless = CARD_SYSCTLS[rule.setting]
-            name = key.removeprefix("kernel.sysctl.")
+            harmless, name = CARD_SYSCTLS[setting], key.removeprefix(f"{_SYSCTL}.")
             found = Difference(*split_key(key), str(both[key]), harmless)
             yield ForeignSetting("host.ip", found, breaks, f"sysctl -w {name}={harmless}")
-
-
-def _by_route(rule: SysctlRule, netdev: str, facts: Mapping[str, str]) -> bool:
-    """Whether the route to the asking host decides ARP answers (`arp_filter`, device or all)."""
-    keys = (f"kernel.sysctl.{name}.arp_filter" for name in (ALL, conf_name(netdev)))
-    return rule.setting == "arp_ignore" and any(facts.get(key) == "1" for key in keys)

@@ -19,6 +19,7 @@ from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
 from components.hosts.look import LOOK_LINE, Placement, plan_placement
 from components.hosts.scripts import boot_files_digest, host_call, through_proxy
 from components.hosts.settings import (
+    below,
     kernel_settings,
     qos_settings,
     routing_settings,
@@ -248,7 +249,7 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
         return None
     lines = {"stack": stack}
     for nic in host.nics:
-        lines |= {f"nic.{nic.pci}.ats_current": "on", f"nic.{nic.pci}.ats_active": "on"}
+        lines |= below(f"nic.{nic.pci}", {"ats_current": "on", "ats_active": "on"})
     return RemoteStep(
         name=f"{host.name}-ats",
         endpoint=host_endpoint(host),
@@ -266,24 +267,19 @@ def desired_state(spec: ClusterSpec, host: Host) -> HostState:
 
 
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
-    """The settings of all topics for one host, without the boot unit.
-
-    `names` is its value of `host_names`, which is computed for all hosts at once.
-    """
+    """The settings of all topics for one host with its `host_names`, without the boot unit."""
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)
     state |= toolkit_settings(spec, host)
     # mlx5 keeps the port down until its network device is set up, and netplan sets up only devices
     # in its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
     # operator sets the PF's MTU itself before it makes VFs.
-    ports: dict[str, str] = {}
     let_go = host.role == "worker" and vfs_by_operator(spec)
     for nic in host.nics:
         mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
         port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
         port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
-        ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
-    state |= ports
+        state |= below(f"nic.{nic.pci}", port)
     for topic in _TOPICS:
         state |= topic(spec, host)
     return state

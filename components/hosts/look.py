@@ -284,14 +284,11 @@ class Pair:
 
 
 def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
-    """Give each GPU its nearest card.
+    """Give each GPU its nearest card; no pairs without cards.
 
     Among equally near cards, the one with the fewest GPUs wins, then the lower bus number; GPUs
     that are nearest to a card come first. If cards outnumber GPUs, each remaining card gets the
     nearest GPU of its node with the fewest cards.
-
-    Returns:
-        The pairs by GPU and card; empty without cards.
     """
     wanted = set(cards)
     functions = [card for card in look.cards if card.pci in wanted]

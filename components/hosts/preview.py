@@ -6,6 +6,7 @@ Both come from the observed and the planned state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from components.core.difference import Effect
@@ -97,14 +98,14 @@ def hosts_refused(
     """
     found: list[Finding] = []
     for plan in plans:
-        seen = facts.get(plan.name)
-        host = spec.host(plan.name)
+        seen, host = facts.get(plan.name), spec.host(plan.name)
         if not isinstance(seen, HostState) or host is None:
             continue
         found += _taken_uids(plan, seen)
         for port in (*host.nics, *host.hca_sriov):
-            about = _Card(plan, seen, port.pci, passed_through=bool(spec.hypervisors))
-            found += about.reasons()
+            cards = _Card(plan, seen, port.pci).reasons(passed_through=bool(spec.hypervisors))
+            place = f"{plan.name}, as observed"
+            found += (refusal("hosts", what, place, fix, plan.name) for what, fix in cards)
     return tuple(found)
 
 
@@ -123,67 +124,53 @@ def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
             )
 
 
+@dataclass(frozen=True, slots=True)
 class _Card:
-    def __init__(self, plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool) -> None:
-        self._host = plan.name
-        self._wanted = plan.desired.values
-        self._seen = seen.values
-        self._pci = pci
-        self._passed_through = passed_through
+    plan: HostPlan
+    seen: HostState
+    pci: str
 
-    def _both(self, setting: str) -> tuple[str, str]:
-        key = f"nic.{self._pci}.{setting}"
-        return self._wanted.get(key, ""), self._seen.get(key, "")
+    def both(self, setting: str) -> tuple[str, str]:
+        """The wanted and the observed value."""
+        key = f"nic.{self.pci}.{setting}"
+        return self.plan.desired.values.get(key, ""), self.seen.values.get(key, "")
 
-    def reasons(self) -> Iterator[Finding]:
-        model, there = self._both("model")
-        _, vfs = self._both("vfs")
-        if "absent" in {there, vfs}:
-            if not self._passed_through:
-                yield self._say(f"{self._host} lacks the PCI device {self._pci}.", OWN_CARDS)
-            return
-        if there == "unknown":
-            yield self._say(
-                f"Railyard does not know the card at {self._pci} of {self._host}; the file says "
-                f"{model}.",
-                OWN_CARDS,
-            )
-            return
-        if there and there not in software.NOT_THERE and there != model:
-            yield self._say(
-                f"the card at {self._pci} of {self._host} is a {there}, and the file says {model}.",
-                "correct hosts[].nics[].model, or the PCI address",
-            )
-            return
-        yield from self._version(model)
-        yield from self._vfs()
+    def reasons(self, *, passed_through: bool) -> Iterator[tuple[str, str]]:
+        """Each fault and its fix; another card has only that one."""
+        host, pci = self.plan.name, self.pci
+        model, there = self.both("model")
+        if "absent" in {there, self.both("vfs")[1]}:
+            if not passed_through:
+                yield f"{host} lacks the PCI device {pci}.", OWN_CARDS
+        elif there == "unknown":
+            what = f"Railyard does not know the card at {pci} of {host}; the file says {model}."
+            yield what, OWN_CARDS
+        elif there and there not in software.NOT_THERE and there != model:
+            what = f"the card at {pci} of {host} is a {there}, and the file says {model}."
+            yield what, "correct hosts[].nics[].model, or the PCI address"
+        else:
+            yield from self.firmware(model)
 
-    def _version(self, model: str) -> Iterator[Finding]:
-        floor, runs = self._both("fw_floor")
+    def firmware(self, model: str) -> Iterator[tuple[str, str]]:
+        """An old firmware, and one that offers too few VFs."""
+        host, pci = self.plan.name, self.pci
+        floor, runs = self.both("fw_floor")
         if floor and runs and runs != floor and runs not in software.NOT_THERE:
-            yield self._say(
-                f"the firmware of {self._pci} ({model}) of {self._host} is {runs}, and "
-                f"{floor} or later is wanted.",
+            fix = (
                 "update it (mlxfwmanager, or flint with the card's image) and reboot; or lower "
-                "firmware.min_versions",
+                "firmware.min_versions"
             )
-
-    def _vfs(self) -> Iterator[Finding]:
-        wanted, _ = self._both("vfs")
-        _, offered = self._both("fw_vfs_offered")
-        managed, _ = self._both("fw_num_of_vfs")
-        if managed or not wanted.isdigit() or not offered.isdigit():
+            what = f"the firmware of {pci} ({model}) of {host} is {runs}"
+            yield f"{what}, and {floor} or later is wanted.", fix
+        managed, wanted = self.both("fw_num_of_vfs")[0], self.both("vfs")[0]
+        offered = self.both("fw_vfs_offered")[1]
+        if managed or not (wanted.isdigit() and offered.isdigit()) or int(wanted) <= int(offered):
             return
-        if int(wanted) > int(offered):
-            yield self._say(
-                f"{self._host} {self._pci} is asked for {wanted} VFs, and its firmware offers "
-                f"{offered}.",
-                "set firmware.manage to true: then Railyard sets SRIOV_EN and NUM_OF_VFS; or ask "
-                "for fewer VFs; if it offers 0, switch on SR-IOV and the IOMMU in the BIOS",
-            )
-
-    def _say(self, what: str, fix: str) -> Finding:
-        return refusal("hosts", what, f"{self._host}, as observed", fix, self._host)
+        fix = (
+            "set firmware.manage to true: then Railyard sets SRIOV_EN and NUM_OF_VFS; or ask for "
+            "fewer VFs; if it offers 0, switch on SR-IOV and the IOMMU in the BIOS"
+        )
+        yield f"{host} {pci} is asked for {wanted} VFs, and its firmware offers {offered}.", fix
 
 
 _NO_VALUE: Final = frozenset({"", "absent", "unsupported", "unknown", "hidden"})

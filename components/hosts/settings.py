@@ -31,6 +31,11 @@ CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
 """Settings that make each card answer only for its own address."""
 
 
+def below(place: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The same settings, each below a place such as `nic.0000:05:00.0`."""
+    return {f"{place}.{key}": value for key, value in settings.items()}
+
+
 def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """Modules, limits and kernel settings of one host.
 
@@ -41,8 +46,7 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
     if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
         settings["kernel.cgroup"] = "v2"  # kubelet needs it; checked before K3s is installed
-    sysctls = rail_sysctls(spec, host) | kernel.sysctls
-    settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
+    settings |= below("kernel.sysctl", rail_sysctls(spec, host) | kernel.sysctls)
     if kernel.cpu_governor is not None:
         settings["kernel.governor"] = kernel.cpu_governor
     if kernel.numa_balancing is not None:
@@ -96,9 +100,8 @@ def _hugepages(kernel: KernelSettings) -> dict[str, str]:
     for size, (total, nodes) in sizes.items():
         if total is not None:
             wanted[f"kernel.hugepages.{size}"] = str(total)
-        wanted |= {
-            f"kernel.hugepages.{size}.node{node}": str(pages) for node, pages in enumerate(nodes)
-        }
+        of_nodes = {f"node{node}": str(pages) for node, pages in enumerate(nodes)}
+        wanted |= below(f"kernel.hugepages.{size}", of_nodes)
     return wanted
 
 
@@ -147,11 +150,8 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
     cards = routed_cards(spec, host)
     if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
         return {}
-    return {
-        f"{conf_name(nic.netdev)}.{key}": value
-        for _, _, nic in cards
-        for key, value in CARD_SYSCTLS.items()
-    }
+    names = (conf_name(nic.netdev) for _, _, nic in cards)
+    return {key: value for each in names for key, value in below(each, CARD_SYSCTLS).items()}
 
 
 def conf_name(netdev: str) -> str:
@@ -191,21 +191,22 @@ def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     if defaults.qos.buffers is not None:
         sizes = ",".join(map(str, defaults.qos.buffers.size_bytes))
         buffers["buffers"] = f"{sizes}/{','.join(map(str, defaults.qos.buffers.priorities))}"
-    each = {**_card(spec.rdma), **buffers}
+    each = _card(spec.rdma) | buffers
     if spec.rdma.adaptive_routing:
         each["adaptive_routing"] = "on"  # lost when the driver restarts
     if defaults.driver.is_ofed:
         each["traffic_class"] = str(spec.rdma.ip_traffic_class)
     elif defaults.firmware.manage:
         del each[f"ecn_priority_{spec.rdma.priority}"]
-    settings = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
-    # The GID's index differs between cards, and moves: only require that a GID exists.
-    return settings | {
-        f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None
-    }
+    settings: dict[str, str] = {}
+    for nic in host.nics:
+        # The GID's index differs between cards, and moves: only require that a GID exists.
+        gid = {} if nic.address is None else {"gid": "RoCE v2"}
+        settings |= below(f"nic.{nic.pci}", each | gid)
+    return settings
 
 
-def _card(rdma: Rdma) -> Mapping[str, str]:
+def _card(rdma: Rdma) -> dict[str, str]:
     return {
         "dcbx": "os",  # in firmware mode the switch's DCBX would overwrite the rest
         "lldpad": "absent",  # so would this daemon
@@ -234,18 +235,20 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     if host.role == "worker" and vfs_by_operator(spec):
         return settings
     for nic in host.nics:
-        settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
-        settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        # The embedded switch is set if the file asks for a mode, else only expected to be legacy.
+        mode, probe = nic.sriov.eswitch, nic.sriov.autoprobe
+        port = {"vfs": str(nic.vfs)} | ({"eswitch": mode} if mode else {"eswitch_now": "legacy"})
+        if probe is not None:
+            port["autoprobe"] = _on(value=probe)
         if nic.vfs:
             # mlx5 gives a RoCE VF a node GUID only with an administrative MAC (sources.md#vfs).
-            settings[f"nic.{nic.pci}.vf_mac"] = "own"
-        if nic.vfs and nic.sriov.autoprobe is not False:
-            vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
-            settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
-            settings |= {f"nic.{nic.pci}.{key}": value for key, value in _marks(spec, host).items()}
-        each = _vf(nic.sriov)
+            port["vf_mac"] = "own"
+        if nic.vfs and probe is not False:
+            port["vf_mtu_bytes"] = str(nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes)
+            port |= _marks(spec, host)
+        settings |= below(f"nic.{nic.pci}", port)
         for number in range(nic.vfs):
-            settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
+            settings |= below(f"vf.{nic.pci}.{number}", _vf(nic.sriov))
     for pf in host.hca_sriov:
         settings |= _hca(spec, host, pf)
     return settings
@@ -263,27 +266,14 @@ def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     return {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
 
 
-def _port(sriov: Sriov) -> Mapping[str, str]:
-    """The embedded switch: set if the file asks for a mode, else only expected to be legacy."""
-    port = {"eswitch": sriov.eswitch} if sriov.eswitch else {"eswitch_now": "legacy"}
-    if sriov.autoprobe is not None:
-        port["autoprobe"] = _on(value=sriov.autoprobe)
-    return port
-
-
 def _vf(sriov: Sriov) -> Mapping[str, str]:
     """The settings of a VF. Both rates are set together: one can make the other invalid."""
-    vf: dict[str, str] = {}
+    vf: dict[str, str] = {} if sriov.vlan is None else {"vlan": str(sriov.vlan)}
     if sriov.min_rate_mbit_s is not None or sriov.max_rate_mbit_s is not None:
         vf["min_rate_mbit_s"] = str(sriov.min_rate_mbit_s or 0)
         vf["max_rate_mbit_s"] = str(sriov.max_rate_mbit_s or 0)
-    if sriov.vlan is not None:
-        vf["vlan"] = str(sriov.vlan)
-    if sriov.trust is not None:
-        vf["trust"] = _on(value=sriov.trust)
-    if sriov.spoofchk is not None:
-        vf["spoofchk"] = _on(value=sriov.spoofchk)
-    return vf
+    rights = {"trust": sriov.trust, "spoofchk": sriov.spoofchk}
+    return vf | {key: _on(value=each) for key, each in rights.items() if each is not None}
 
 
 def _on(*, value: bool) -> str:

@@ -13,6 +13,7 @@ from components.catalogue.cards import IB_PORTS
 from components.catalogue.operator_versions import parse_driver_version
 from components.core.key_values import HostState
 from components.hosts.keys.ask import parameter_of
+from components.hosts.settings import below
 from components.model.cards import DriverPackage, DriverRepository, Firmware, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -135,15 +136,14 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     asked = spec.settings_of(host).firmware
     kept: dict[str, str] = {}
     for nic in host.nics:
-        settings = {"model": nic.model}
-        if floor := asked.floor_of(nic.model):
-            settings["fw_floor"] = floor
-        kept |= {f"nic.{nic.pci}.{key}": value for key, value in settings.items()}
+        floor = asked.floor_of(nic.model)
+        kept |= below(
+            f"nic.{nic.pci}", {"model": nic.model} | ({"fw_floor": floor} if floor else {})
+        )
     if host.role == "worker" and firmware_by_operator(spec):
         return kept
     for port in (*host.nics, *host.hca_sriov):
-        written = asked_settings(spec, host, port)
-        kept |= {f"nic.{port.pci}.{key}": value for key, value in written.items()}
+        kept |= below(f"nic.{port.pci}", asked_settings(spec, host, port))
     return kept
 
 
