@@ -122,12 +122,7 @@ def asked_of(loaded: Stack) -> Asked:
 
 
 def connect(loaded: Stack, secrets: Mapping[str, str] | None = None) -> Calls:
-    """Connect to the API of the stack's cluster, with `reach_secrets` or other ones.
-
-    Raises:
-        UsageError: The site has no cluster, or none has started yet.
-        DeviceError: No server answers.
-    """
+    """Connect to the API; UsageError without a started cluster, DeviceError without an answer."""
     secrets = loaded.reach_secrets if secrets is None else secrets
     access = loaded.plan.acceptance.access
     if access is None:

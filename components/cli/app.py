@@ -41,11 +41,7 @@ ToLook: TypeAlias = Annotated[
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that the user names.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write a file that the user names; UsageError if it cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -61,11 +57,7 @@ def stack_names(incomplete: str) -> Iterator[str]:
 
 
 def selected_stack(ctx: typer.Context, name: str | None) -> str:
-    """The named stack, else the one that Pulumi has selected in this folder.
-
-    Raises:
-        UsageError: None is named and none is selected, or the CLI is not on PATH.
-    """
+    """The named stack, else the one selected in this folder; UsageError without one."""
     if name or ctx.resilient_parsing:  # completion
         return name or ""
     from components.cli.stack import pulumi  # noqa: PLC0415 - steps call commands without a stack

@@ -81,11 +81,7 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
 
 
 def check_file(file: str) -> Report:
-    """Run the rules on one file, or on standard input, and find what an update would refuse.
-
-    Raises:
-        UsageError: The file does not exist or cannot be read.
-    """
+    """Run the rules on a file or standard input, and find refusals; UsageError if unread."""
     loaded = parse_site(_read_stdin(), STDIN) if file == "-" else load_site(Path(file))
     checked = check_loaded(loaded, STDIN if file == "-" else file)
     found: list[Finding] = []

@@ -66,10 +66,8 @@ def run_verb(
 ) -> str:
     """Carry out one verb for the request on stdin, and return its output.
 
-    Raises:
-        CloudError: The API refused or failed.
-        DeviceError: The cloud answered, and cannot give what the request asks for.
-        UsageError: stdin is not a request, or a secret is missing.
+    UsageError: stdin is not a request, or a secret is missing. CloudError: the API refused.
+    DeviceError: the cloud cannot give what the request asks for.
     """
     return render_printed(VERBS[verb](text, environ, patience))
 

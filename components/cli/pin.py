@@ -82,12 +82,7 @@ def pin(
 
 
 def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
-    """Load a site, which must not have errors outside its lock, together with its file.
-
-    Raises:
-        SpecError: It has errors; the text is the whole report.
-        UsageError: The file does not exist.
-    """
+    """Load a site without errors outside its lock, with its file; SpecError is the report."""
     loaded = load_site(file)
     checked = check_loaded(loaded, str(file))
     errors = [
@@ -99,11 +94,7 @@ def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
 
 
 def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
-    """The sources of a site, with the secrets, logins and chart values for them.
-
-    Raises:
-        UsageError: A login's secret is neither in the environment nor in the stack.
-    """
+    """The sources of a site, with secrets, logins and values; UsageError if a secret is missing."""
     sources = spec.sources
     logins = [each.login for each in (sources.mirror, sources.registry) if each and each.login]
     if upstream:

@@ -128,10 +128,7 @@ def _lock_at(reference: str, site: Path, target: Path) -> None:
 
 
 def _named_site(text: bytes) -> str:
-    """The site file that a stack's configuration names; empty if it holds the site itself.
-
-    Empty too if the text cannot be read: the code that loads it gives the reason.
-    """
+    """The site file that a stack names; empty if it holds the site, or cannot be read."""
     try:
         site = yaml.safe_load(text)["config"][f"{PREFIX}site"]
     except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):

@@ -84,11 +84,7 @@ class Stack:
 
     @property
     def reach_secrets(self) -> Mapping[str, str]:
-        """The stack's secrets, and those from sources that the file names, read now.
-
-        Raises:
-            UsageError: A variable is not set, or a program does not return a value.
-        """
+        """The stack's secrets, and those from outside, read now; UsageError if one is missing."""
         return {**self.secrets, **outside_secrets(self.spec, os.environ, self.secrets)}
 
     @property
@@ -103,11 +99,7 @@ def pulumi(
     environment: Mapping[str, str] | None = None,
     stdin: str | None = None,
 ) -> str:
-    """Run the Pulumi CLI and return its output.
-
-    Raises:
-        UsageError: The CLI is not on PATH, or it failed; the text is its own.
-    """
+    """Run the Pulumi CLI and return its output; UsageError with its own text if it failed."""
     done = run_pulumi(arguments, environment=environment, stdin=stdin, deadline_s=PULUMI_DEADLINE_S)
     if done.returncode != 0:
         raise UsageError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr.strip()}")
@@ -124,10 +116,7 @@ def run_pulumi(
     """Run the Pulumi CLI and return its result, even if it failed.
 
     An update has no deadline: if it is killed, its state is half-made. Ctrl-C reaches the CLI too,
-    which then ends its work, and this waits for it.
-
-    Raises:
-        UsageError: The CLI is not on PATH, or did not end.
+    which then ends its work, and this waits for it. UsageError: it is not on PATH, or did not end.
     """
     program = shutil.which("pulumi")
     if program is None:
@@ -177,11 +166,7 @@ def archive_of(stack: str) -> str:
 
 
 def read_config(stack: str) -> StackConfig:
-    """Read the configuration of a stack; the only function that asks Pulumi for secrets.
-
-    Raises:
-        UsageError: The stack does not exist, or its secrets cannot be decrypted.
-    """
+    """Read a stack's configuration; only this asks Pulumi for secrets. UsageError: none."""
     flags = config_flags(stack)
     text = pulumi(["config", "--stack", stack, "--show-secrets", "--json", *flags])
     entries = cast("dict[str, dict[str, object]]", json.loads(text))
@@ -204,9 +189,7 @@ def _text_of(entry: Mapping[str, object]) -> str:
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; no device is contacted.
 
-    Raises:
-        UsageError: The stack does not exist, or is a real site on parts of the lab.
-        SpecError: Its file is wrong.
+    UsageError: it does not exist, or is a real site on parts of the lab. SpecError: a wrong file.
     """
     config = read_config(name)
     source = config_file(name)
@@ -221,12 +204,7 @@ def load_stack(name: str) -> Stack:
 
 
 def load_file(file: Path) -> Stack:
-    """Read a site file, whose secrets come from the environment; no device is contacted.
-
-    Raises:
-        UsageError: The file does not exist.
-        SpecError: The file is wrong.
-    """
+    """Read a site file; secrets come from the environment. No device is contacted."""
     checked = load_checked_site(file)
     spec, lock, name = checked.spec_or_raise(), checked.lock, file.stem.removeprefix("Pulumi.")
     return Stack(

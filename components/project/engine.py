@@ -87,7 +87,7 @@ def look_at_engine(
     program = Path(found) if found else None
 
     def find(name: str, folder: str) -> Path | None:
-        """The first program with that name, in the engine's own order."""
+        """Search a program in the engine's own order."""
         if on_path := shutil.which(name, path=environ.get("PATH", os.defpath)):
             return Path(on_path)
         places = [program.resolve().parent] if program else []
@@ -135,7 +135,7 @@ def _project_file(project: Path) -> Mapping[str, object]:
 
 
 def _mapping(file: Path) -> Mapping[str, object]:
-    """Read a mapping; empty if the file has none or cannot be read."""
+    """Read a mapping; empty if the file is of another form or cannot be read."""
     try:
         written = cast("object", yaml.safe_load(file.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -307,11 +307,7 @@ def lab_findings(
 def refuse_lab_parts(
     spec: ClusterSpec, stack: str, *, is_lab: bool, environ: Mapping[str, str] | None = None
 ) -> None:
-    """End before any device is contacted if a real site would run on parts of the lab.
-
-    Raises:
-        UsageError: It would; the text is the whole report.
-    """
+    """Raise UsageError, with the whole report, if a real site would run on parts of the lab."""
     found = lab_findings(spec, stack, is_lab=is_lab, environ=environ)
     if found:
         lines = [

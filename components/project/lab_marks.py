@@ -86,10 +86,8 @@ def is_lab_backend(url: str) -> bool:
 def has_lab_passphrase(environ: Mapping[str, str], salt: str) -> bool:
     """Whether the stack's secrets are encrypted with the lab's passphrase.
 
-    Args:
-        environ: Pulumi takes the passphrase from here.
-        salt: `encryptionsalt` of the stack's file; empty if the file lacks it. It proves which
-            passphrase was used, even if a person typed it.
+    `salt` is `encryptionsalt` of the stack's file, or empty: it proves which passphrase was used,
+    even if a person typed it.
     """
     given = environ.get("PULUMI_CONFIG_PASSPHRASE")
     if given is None and (file := environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")):

@@ -25,11 +25,7 @@ _COMMIT_DEADLINE_S: Final = 10
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a checkout, with `-dirty` if files differ from it; empty without git.
-
-    Args:
-        root: The folder of the checkout. A repository around it does not count.
-    """
+    """The commit of a checkout, with `-dirty` if files differ; empty without its own git folder."""
     command = ("git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*")
     if not (root / ".git").exists():
         return ""
@@ -47,11 +43,7 @@ def commit_of(root: Path) -> str:
 
 
 def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Path in the wheel to content, for all files of a checkout that a wheel has.
-
-    Args:
-        root: The folder with `components`, `stacks` and `railyard_rdma`.
-    """
+    """Path in the wheel to content, for all files of a checkout that a wheel has."""
     modules = _Modules(root)
     for folder in (PACKAGE, *_NAMES):
         for path in sorted((root / folder).rglob("*")):
@@ -76,14 +68,9 @@ class _Modules:
         self._module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
 
     def rename(self, source: str, file: str) -> str:
-        """Write the new names into imports, strings and comments.
+        """Write the new names into imports, strings and comments; calls of methods stay.
 
-        Args:
-            source: Text of a module. A call such as `components.update()` is not changed.
-            file: Its name, for the error.
-
-        Raises:
-            ValueError: It has `import components.x`, so its code uses the old name.
+        ValueError: it has `import components.x`, so its code uses the old name.
         """
         if found := _WHOLE_IMPORT.search(source):
             number = source.count("\n", 0, found.start()) + 1

@@ -84,11 +84,7 @@ class Export:
     preview: bool
 
     def render(self, stacks: Sequence[OperatorStack], head: Sequence[str]) -> str:
-        """Write one YAML stream, after lines of comment: an account, and the stacks in order.
-
-        Raises:
-            UsageError: The name of a stack cannot be that of an object.
-        """
+        """Write YAML: comments, an account, the stacks in order; UsageError for a stack's name."""
         names = {stack.name: object_name(stack.name) for stack in stacks}
         if wrong := [stack for stack, name in names.items() if not _NAME.fullmatch(name)]:
             raise UsageError(
@@ -214,9 +210,7 @@ def read_source(project: Path, needed: Sequence[str], repo: str, *, token: bool)
     """Read the commit of a project's folder, and the address of its repository.
 
     `repo` is the address as the cluster reaches it; by default that of the remote `origin`.
-
-    Raises:
-        UsageError: The operator could not fetch and run exactly these files; all reasons.
+    UsageError: all reasons why the operator could not fetch and run exactly these files.
     """
     commit = _git(project, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip()
     if not commit:

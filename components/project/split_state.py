@@ -60,14 +60,7 @@ def without_records(state: State) -> State:
 def split_state(
     state: State, stack: str, shares: Sequence[Share], shared: frozenset[str]
 ) -> Mapping[str, State]:
-    """Return the state of each new stack.
-
-    Args:
-        state: The export of the stack to split.
-        stack: Its name.
-        shares: The new stacks.
-        shared: Names of resources that every new stack gets: stages, and their ends.
-    """
+    """Return the state of each new stack; all get the records with the names `shared`."""
     records = records_of(state)
     root = {name_of(each) for each in records if each["type"] == _STACK}
     rest = {name_of(each) for each in records}.difference(*(share.names for share in shares))
@@ -80,12 +73,7 @@ def split_state(
 
 
 def join_states(states: Mapping[str, State], stack: str) -> State:
-    """Return the state of one stack with the records of several; equal records become one.
-
-    Args:
-        states: Stack to its export. The last one keeps its outputs.
-        stack: The name of the joined stack.
-    """
+    """Return one stack's state with the records of several; the last one keeps its outputs."""
     merged: dict[str, Record] = {}
     last: State = {}
     for name, last in states.items():

@@ -112,11 +112,7 @@ class Lock:
 
     @property
     def taken_at(self) -> datetime:
-        """The stamp as a time.
-
-        Raises:
-            ValueError: The stamp is not a time.
-        """
+        """The stamp as a time; ValueError if it cannot be parsed."""
         return datetime.fromisoformat(self.stamp)
 
 
@@ -130,11 +126,7 @@ def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
 
 
 def parse_lock(file: Path, text: str) -> Lock:
-    """Read a lock file.
-
-    Raises:
-        ValueError: The text is not JSON.
-    """
+    """Read a lock file; ValueError if the text is not JSON."""
     held = cast("Mapping[str, object]", json.loads(text))
     pid = held.get("pid")
     return Lock(

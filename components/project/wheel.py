@@ -103,11 +103,7 @@ def _code() -> Iterator[tuple[str, bytes]]:
 
 
 def pick_pins(lock: str, names: frozenset[str]) -> str:
-    """The blocks of some packages of a lock file, with their hashes.
-
-    Raises:
-        Bug: The lock lacks one of them.
-    """
+    """The blocks of some packages of a lock file, with their hashes; Bug if it lacks one."""
     blocks = {_SEPARATORS.sub("-", found[1]).lower(): found[0] for found in _BLOCK.finditer(lock)}
     if lacking := names - blocks.keys():
         raise Bug(f"requirements.lock lacks {', '.join(sorted(lacking))}")

@@ -207,18 +207,11 @@ _INDENT: Final = "\n       "
 
 
 def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a new project.
+    """Write the files of a new project, none of which may exist.
 
     The files are written to a temporary folder and then linked to their places. A link fails if a
     file appeared there in the meantime; then the links of this call are removed again.
-
-    Args:
-        folder: Created if it is missing; its files with other names stay.
-        files: Path in the folder to content.
-
-    Raises:
-        UsageError: Some of these files exist already, or cannot be written. The text names them,
-            and the folder is as it was before.
+    UsageError: a file exists or cannot be written; the folder is as it was before.
     """
     _refuse_existing(folder, files)
     with ExitStack() as undo:
@@ -244,15 +237,10 @@ def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Write the wheel and the requirements of a project again, and remove older wheels.
+    """Write a project's wheel and requirements again; return the older wheels, which it removes.
 
-    The requirements come last: until then the project installs its old wheel.
-
-    Returns:
-        The names of the older wheels, which are removed now.
-
-    Raises:
-        UsageError: The folder is not a project, or a file cannot be written.
+    The requirements come last: until then the project installs its old wheel. UsageError: it is
+    not the folder of a project, or a file cannot be written.
     """
     if not (folder / "Pulumi.yaml").is_file():
         raise UsageError(

@@ -72,11 +72,7 @@ class Remote:
 
 
 def connection_of(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
-    """Return the command provider's connection to a device: the host key is always pinned.
-
-    Raises:
-        Bug: The provider cannot reach this device.
-    """
+    """Return the provider's connection to a device, with a pinned key; Bug if it has none."""
     if endpoint.why_own_client:
         raise Bug(f"{endpoint.where}: {endpoint.why_own_client}, so the provider cannot reach it")
     own = _login_of(shared, endpoint)

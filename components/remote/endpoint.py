@@ -16,9 +16,6 @@ def endpoint_of(device: str, kind: TargetKind, ssh: Ssh) -> Endpoint:
     """Return address, pinned key, secret names and jump hosts of one device.
 
     A missing host key stays empty here: the check `host-key` refuses it before any connection.
-
-    Raises:
-        Bug: The site's jump hosts were not looked up, so the connection would bypass them.
     """
     hops = ssh.hops if isinstance(ssh, ReachedSsh) else ()
     if ssh.jump and not hops:

@@ -71,11 +71,9 @@ class HostSession:
         return stdout, said + stderr, process.returncode
 
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
-        """Run one command, and stream a file of this machine to it.
+        """Run one command, and stream a file of this machine to it; raise as `run` does.
 
-        Raises:
-            UnreachableError: The deadline passed, or the answer was cut off.
-            DeviceError: sudo asks for a password, which it would read from the file's stream.
+        DeviceError: sudo asks for a password, which it would read from the file's stream.
         """
         if self._sudo_password is not None and command.startswith(AS_ROOT):
             raise DeviceError(
@@ -191,11 +189,7 @@ _GRACE_S: Final = 15.0
 
 
 def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
-    """Return a function that runs commands on these hosts, with secrets from the environment.
-
-    Raises:
-        UsageError: The environment lacks a secret.
-    """
+    """Return a function that runs commands on these hosts; UsageError if a secret is missing."""
     secrets = {endpoint.device: secrets_for(endpoint, environ) for endpoint in endpoints}
 
     def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:

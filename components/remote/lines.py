@@ -45,11 +45,7 @@ def flatten(document: Mapping[str, object]) -> dict[str, str]:
 
 
 def parse_lines(text: str) -> dict[str, JsonValue]:
-    """Parse the output of `render_lines`, or a JSON object.
-
-    Raises:
-        ValueError: It is neither, has more than 16 MB, or has a value twice.
-    """
+    """Parse `render_lines` or a JSON object; ValueError for others, over 16 MB or a value twice."""
     if len(text) > _MOST:
         raise ValueError(f"{len(text):,} characters; at most {_MOST:,} are read")
     if text.lstrip().startswith("{"):
@@ -129,11 +125,7 @@ _Request = TypeVar("_Request")
 
 
 def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
-    """Parse and validate a request.
-
-    Raises:
-        UsageError: The text is not such a request; the message names the first fault.
-    """
+    """Parse and validate a request; UsageError names its first fault."""
     try:
         return adapter.validate_json(as_json(text))
     except ValidationError as error:

@@ -95,9 +95,8 @@ async def client_options(
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
     """Yield the options of one login; an agent stays connected until the login is complete.
 
-    Raises:
-        HostKeyError: The pinned text is not a public key.
-        DeviceError: The secret is not a key, or the agent has none.
+    HostKeyError: the pinned text is not a public key. DeviceError: the secret is not a key, or the
+    agent has none.
     """
     # This is a key, not a line of known_hosts, where the form of an address depends on the port.
     pinned = _pinned_key(endpoint)
@@ -169,11 +168,7 @@ def _no_agent(endpoint: Endpoint, why: str) -> DeviceError:
 
 
 def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKey:
-    """Return the private key of a login, decrypted with its passphrase.
-
-    Raises:
-        DeviceError: The secret is not a key, or the passphrase is missing or wrong.
-    """
+    """Return a login's private key, decrypted; DeviceError if it or its passphrase is wrong."""
     passphrase = secrets.get(endpoint.passphrase_secret or "")
     try:
         text = secrets.get(endpoint.private_key_secret or "", "")
@@ -235,11 +230,9 @@ def new_asking() -> Asking:
 async def start_sudo(
     connection: asyncssh.SSHClientConnection, endpoint: Endpoint, command: str, password: str
 ) -> tuple[asyncssh.SSHClientProcess[str], str]:
-    """Start a command as root; afterwards its standard input is free.
+    """Start a command as root; DeviceError if sudo refuses the password.
 
-    Returns the process, and its stderr so far without sudo's messages.
-
-    Raises: DeviceError: sudo refuses the password.
+    Returns the process, whose stdin is free, and its stderr so far without sudo's messages.
     """
     asking = new_asking()
     process = await connection.create_process(asking.command(command))

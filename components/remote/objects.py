@@ -34,14 +34,8 @@ def host_steps(
 ) -> local.Command:
     """Run steps one after the other as one resource, with one SSH connection to each host.
 
-    Args:
-        shared: Secrets and repair notes.
-        steps: In order; an undo runs them backwards.
-        opts: Those of the resource.
-        name: Name of the step after which the resource is named; by default the last one.
-
-    Raises:
-        UsageError: The tools cannot be stored for the process that sends them.
+    An undo runs them backwards. The resource is named after the step `name`, by default the last.
+    UsageError: the tools cannot be stored for the process that sends them.
     """
     main, environment = name or steps[-1].name, dict[str, pulumi.Input[str]]()
     for step in steps:

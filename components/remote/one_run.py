@@ -36,9 +36,6 @@ def lock_folder() -> Path:
     """Return the folder of this user's locks, which only that user can write.
 
     It must be the same for every run, so XDG_RUNTIME_DIR, which a timer lacks, is unsuitable.
-
-    Raises:
-        DeviceError: It cannot be created, belongs to another user, or is a link.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "railyard" / "locks"
@@ -62,11 +59,7 @@ def _refused(place: Path, why: str) -> DeviceError:
 
 @contextmanager
 def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, None]:
-    """Hold a lock; after a killed engine, its command may still run and hold it.
-
-    Raises: DeviceError: Another run still holds it after the deadline, or its file cannot be
-    opened.
-    """
+    """Hold a lock, also while an orphaned command runs; DeviceError at the deadline."""
     path = lock_folder() / f"{name}.lock"
     ends_at_s = time.monotonic() + deadline_s
     try:
@@ -118,11 +111,7 @@ class Stop:
     """The exchange knows about it, and is restoring values."""
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal.
-
-        Raises:
-            InterruptedTwice: It is the second signal.
-        """
+        """Handle a signal; InterruptedTwice if it is the second one."""
         del frame
         if self.asked:
             raise InterruptedTwice(signal.Signals(number).name)
@@ -207,11 +196,9 @@ class WatchedSession:
         self.planned, self.sent = lines, 0
 
     def run(self, command: str) -> str:
-        """Send one command.
+        """Send one command, unless a signal came since the last one: then Interrupted.
 
-        Raises:
-            Interrupted: A signal came since the last command; this one was not sent. The restoring
-                gets its own deadline.
+        The restoring gets its own deadline.
         """
         if self.stop.asked and not self.stop.heard:
             self.stop.heard = True

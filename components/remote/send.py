@@ -77,15 +77,7 @@ class Sender:
     sent: list[str] = field(default_factory=list[str])
 
     async def send(self) -> Evidence:
-        """Send the missing tools.
-
-        Returns:
-            The evidence: names of the tools sent.
-
-        Raises:
-            DeviceError: A tool cannot be stored there; the text has host, path and fix.
-            UsageError: This machine lacks a tool too.
-        """
+        """Send what is missing; DeviceError: not stored there; UsageError: not here."""
         await self._find_folder()
         digests = tuple(self.request.tools.values())
         lacking = await self._run("settle", digests)
@@ -162,12 +154,7 @@ LOOK_DEADLINE_S: Final = 120.0
 
 
 async def send(request: FilesRequest, session: HostSession) -> Evidence:
-    """Send the missing files; complete copies on the host stay.
-
-    Raises:
-        DeviceError: A file cannot be stored there; the text has host, path and fix.
-        UsageError: The project lacks a file.
-    """
+    """Send what is missing; DeviceError: not stored there; UsageError: not here."""
     names = [f"{digest}/{name}" for digest, name in request.files.items()]
     lacking = await _settle(request, session, names)
     sent: list[str] = []
@@ -324,12 +311,7 @@ class StepsRun:
 
 
 def run_steps(text: str, main: str, environ: Mapping[str, str]) -> HostAnswer:
-    """Run the steps on stdin; an empty `main` undoes them.
-
-    Raises:
-        UsageError: The text has no step, or the environment lacks a value.
-        DeviceError: A host cannot be reached, or refuses.
-    """
+    """Run the steps on stdin; an empty `main` undoes them. UsageError: no step, or no secret."""
     parts = split_parts(text)
     if not parts:
         raise UsageError("the text on stdin has no step of a host")

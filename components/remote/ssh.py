@@ -249,11 +249,7 @@ class JumpHosts:
     async def through(
         self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str] | None = None
     ) -> asyncssh.SSHClientConnection | None:
-        """Return the connection to the last jump host, or None without jump hosts.
-
-        Raises: DeviceError: A jump host cannot be reached, or refuses; this run does not try it
-        again.
-        """
+        """Return the connection to the last jump host, if any; a failed one is not tried again."""
         if not hops:
             return None
         if hops not in self._open or _has_ended(self._open[hops]):
@@ -294,10 +290,8 @@ async def login(
 ) -> asyncssh.SSHClientConnection:
     """Log in to one SSH server with a pinned key.
 
-    Raises:
-        UnreachableError: No session within the deadline; the text has the reason.
-        HostKeyError: It presented another key, or none is pinned; nothing was sent.
-        DeviceError: It refused our key or password, or neither exists.
+    UnreachableError: no session within the deadline. HostKeyError: it presented another key, or
+    none is pinned; nothing was sent. DeviceError: it refused our key or password, or has none.
     """
     # We offer it last: a server that takes it supports nothing newer.
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")

@@ -154,11 +154,7 @@ class RemoteStep:
         return distinct((*(call.tool for call in calls if isinstance(call, ToolCall)), *self.reads))
 
     def __post_init__(self) -> None:
-        """Refuse a step with neither an undo nor a reason for its absence.
-
-        Raises:
-            Bug: Both or neither of `undo` and `why_no_undo` are set.
-        """
+        """Refuse a step with neither an undo nor a reason for its absence, or with both."""
         if (self.undo is None) == (self.why_no_undo is None):
             raise Bug(f"step {self.name}: exactly one of undo and why_no_undo must be set")
 
@@ -186,11 +182,7 @@ def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets for one device's connection, from the environment of a step.
-
-    Raises:
-        UsageError: A secret is missing, or the file names none.
-    """
+    """Return the secrets for one device's connection; UsageError if one is missing."""
     known = secrets_from(environ)
     missing = [name for name in endpoint.secret_names if name not in known]
     if missing:
@@ -255,9 +247,6 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
 
     A step with an undo keeps its tool on the target until the undo has run; other steps need it
     only while they run.
-
-    Raises:
-        Bug: The call does not fit the dialect.
     """
     if isinstance(call, str):
         if step.dialect != "device":
@@ -301,9 +290,6 @@ def render_remote_command(script: str, deadline_s: float) -> str:
 
     This is for single readings outside steps. The script is in a quoted here-document and arrives
     byte for byte; stdin stays free. If the shell cannot store the document, the command fails.
-
-    Raises:
-        Bug: The script contains the fence line itself.
     """
     if _FENCE in script:
         raise Bug(f"a remote script must not hold the line {_FENCE}")

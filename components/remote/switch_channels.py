@@ -173,21 +173,13 @@ class Terminal:
         self._open = True
 
     def write(self, text: str) -> None:
-        """Send text; if the session has ended, the next read reports it.
-
-        Raises:
-            OSError: The terminal was closed here.
-        """
+        """Send text, or raise OSError if closed here; the next read reports an ended session."""
         if not self._open:
             raise OSError("the terminal is closed")
         _BACKGROUND.call(partial(self._channel.write, text.encode()))
 
     def read(self, within_s: float) -> bytes:
-        """Return the next bytes, at most CHUNK_BYTES; empty at the end of the session.
-
-        Raises:
-            TimeoutError: Nothing came in time.
-        """
+        """Return the next bytes, at most CHUNK_BYTES, none at the end; TimeoutError if late."""
         channel = self._channel
         try:
             data = channel.pieces.get(timeout=within_s)

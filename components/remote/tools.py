@@ -114,11 +114,7 @@ _WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, 
 
 
 def keep_tools(tools: Iterable[Tool]) -> None:
-    """Write each missing text under its digest.
-
-    Raises:
-        UsageError: The folder cannot be written.
-    """
+    """Write each missing text under its digest; UsageError if the folder cannot be written."""
     for tool in tools:
         keep_text(tool.text)
     # Remove texts unused for `UNUSED_DAYS`; each use renews a file's time.
@@ -142,19 +138,12 @@ def keep_text(text: str) -> str:
 
 
 def keep_current(name: str, text: str) -> None:
-    """Write text that requests share and that may change without them, under a name.
-
-    Raises:
-        UsageError: The folder cannot be written.
-    """
+    """Write text that requests share and that may change without them, under a name."""
     _write(FOLDER.parent / name, text)
 
 
 def load_current(what: str, name: str) -> str:
-    """Return the last text of `keep_current`; errors name it `what`.
-
-    Raises: UsageError: The file is missing.
-    """
+    """Return the last text of `keep_current`; UsageError, naming it `what`, if it is missing."""
     path = FOLDER.parent / name
     try:
         return path.read_text("utf-8")
@@ -184,11 +173,7 @@ def digest_of(text: str) -> str:
 
 
 def load_tool(name: str, digest: str) -> bytes:
-    """Return the text of a tool.
-
-    Raises:
-        UsageError: No tool of that digest is here, because another Railyard version made the state.
-    """
+    """Return the text of a tool; UsageError if another Railyard version made the state."""
     text = _load(digest)
     if text is None:
         raise UsageError(
@@ -201,10 +186,7 @@ def load_tool(name: str, digest: str) -> bytes:
 
 
 def load_text(what: str, digest: str) -> str:
-    """Return a part of a request that `keep_text` stored; errors name it `what`.
-
-    Raises: UsageError: No text of that digest is here.
-    """
+    """Return a text that `keep_text` stored; UsageError, naming it `what`, if it is missing."""
     text = _load(digest)
     if text is None:
         raise UsageError(

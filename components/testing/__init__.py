@@ -55,11 +55,7 @@ class Recorded:
         return unwrap(self.inputs.get(key))
 
     def text(self, key: str) -> str:
-        """An input that must be a text.
-
-        Raises:
-            TypeError: It is not a text.
-        """
+        """An input that must be a text, or TypeError."""
         value = self.plain(key)
         if not isinstance(value, str):
             raise TypeError(f"{self.name}: {key} is {value!r}, which is not a text")
@@ -77,11 +73,7 @@ class Graph:
     """URN to the resource's outputs in clear: the state of a stack then holds the same."""
 
     def named(self, name: str) -> Recorded:
-        """The resource with that name.
-
-        Raises:
-            LookupError: The name fits none or several.
-        """
+        """The resource with that name; LookupError if it fits none or several."""
         found = [item for item in self.resources if item.name == name]
         if len(found) != 1:
             names = ", ".join(item.name for item in self.resources)
@@ -271,22 +263,14 @@ def _recorded(request: Any, urn: str) -> Recorded:  # noqa: ANN401 - a message o
 
 
 def record_program(run: Run, program: Callable[[], None]) -> Graph:
-    """Run a program, and return the resources that it registered.
-
-    Raises:
-        RunError: The program refused; use `record_refusal` if you expect that.
-    """
+    """Run a program, and return its resources; RunError if it refused (see `record_refusal`)."""
     graph = Graph()
     _record(run, graph, program)
     return graph
 
 
 def record_refusal(run: Run, program: Callable[[], None]) -> tuple[str, Graph]:
-    """Run a program that must refuse; return its message and the resources registered before.
-
-    Raises:
-        AssertionError: It did not refuse.
-    """
+    """Run a program that must refuse; return its message and the resources registered before."""
     graph = Graph()
     try:
         _record(run, graph, program)
