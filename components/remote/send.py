@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
@@ -113,12 +114,8 @@ class Sender:
     async def _run(self, action: str, digests: tuple[str, ...], stdin: str = "") -> set[str]:
         """Let the script act, and return the digests that the host lacks."""
         head = {"tools": self.folder, "step": self.request.step, "action": action}
-        variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
-        command = (
-            f"sh -c {shlex.quote(variables + sending_script('send'))} railyard {' '.join(digests)}"
-        )
-        if self.request.place is None:
-            command = f"sudo -n timeout -k 10 {SEND_DEADLINE_S:g} {command}"
+        as_root = self.request.place is None
+        command = _call("send", head, digests, SEND_DEADLINE_S if as_root else 0)
         answer = await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
         self._demand(answer)
         return _lacking(answer)
@@ -140,6 +137,16 @@ class Sender:
         )
 
 
+def _call(
+    script: Literal["send", "files"], head: Mapping[str, str], words: Iterable[str], root_s: float
+) -> str:
+    """The line that runs a script with these variables; as root, if it has a deadline."""
+    variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
+    text = shlex.quote(variables + sending_script(script))
+    line = f"sh -c {text} railyard {' '.join(map(shlex.quote, words))}"
+    return f"sudo -n timeout -k 10 {root_s:g} {line}" if root_s else line
+
+
 def _last_words(answer: HostAnswer) -> str:
     return (answer.stderr.strip().splitlines() or ["no words"])[-1]
 
@@ -156,7 +163,7 @@ LOOK_DEADLINE_S: Final = 120.0
 async def send(request: FilesRequest, session: HostSession) -> Evidence:
     """Send what is missing; DeviceError: not stored there; UsageError: not here."""
     names = [f"{digest}/{name}" for digest, name in request.files.items()]
-    lacking = await _settle(request, session, names)
+    lacking = _lacking(await _of_files(request, session, "settle", names))
     sent: list[str] = []
     for digest in sorted(lacking):
         name = request.files[digest]
@@ -167,47 +174,42 @@ async def send(request: FilesRequest, session: HostSession) -> Evidence:
                 f"{request.endpoint.where}. Nothing was changed there.\n"
                 "  fix    run `pulumi up` again: it fetches the files of the site's lock first"
             )
-        command = _command("put", [f"{digest}/{name}"], FILES_DEADLINE_S)
-        answer = await session.run_with_file(command, source, deadline_s=FILES_DEADLINE_S)
-        _demand_files(request, answer)
+        await _of_files(request, session, "put", [f"{digest}/{name}"], source)
         sent.append(name)
-    if lacking and (left := await _settle(request, session, names)):
+    left = lacking and _lacking(await _of_files(request, session, "settle", names))
+    if left:
         raise DeviceError(f"{request.endpoint.where}: sent, and not there: {', '.join(left)}")
     return {"sent": sent, "there": sorted({*request.files.values()} - {*sent})}
 
 
 async def remove(request: FilesRequest, session: HostSession) -> Evidence:
     """Remove all files."""
-    command = _command("remove", [], LOOK_DEADLINE_S)
-    _demand_files(request, await session.run(command, deadline_s=LOOK_DEADLINE_S))
+    await _of_files(request, session, "remove")
     return {"removed": True}
 
 
-async def _settle(request: FilesRequest, session: HostSession, names: list[str]) -> set[str]:
-    command = _command("settle", names, LOOK_DEADLINE_S)
-    answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
-    _demand_files(request, answer)
-    return _lacking(answer)
-
-
-def _command(action: str, words: list[str], deadline_s: float) -> str:
-    head = f"files={shlex.quote(HOST_FILES)}\naction={action}\n"
-    arguments = " ".join(map(shlex.quote, words))
-    script = shlex.quote(head + sending_script("files"))
-    return f"sudo -n timeout -k 10 {deadline_s:g} sh -c {script} railyard {arguments}"
-
-
-def _demand_files(request: FilesRequest, answer: HostAnswer) -> None:
+async def _of_files(
+    request: FilesRequest,
+    session: HostSession,
+    action: str,
+    names: Sequence[str] = (),
+    source: Path | None = None,
+) -> HostAnswer:
+    """Let the script act on the files of a host, and send it a file of this machine."""
+    deadline_s = FILES_DEADLINE_S if source else LOOK_DEADLINE_S
+    command = _call("files", {"files": HOST_FILES, "action": action}, names, deadline_s)
+    if source:
+        answer = await session.run_with_file(command, source, deadline_s=deadline_s)
+    else:
+        answer = await session.run(command, deadline_s=deadline_s)
     if answer.exit_status == 0:
-        return
+        return answer
     words = _last_words(answer)
     fix = "read the error above, and run again: Railyard keeps the files that arrived"
     if "No space left" in words:
         fix = f"free space on the file system of {HOST_FILES}"
-    raise DeviceError(
-        f"{request.endpoint.where}: the files cannot be put in {HOST_FILES}: {words}\n"
-        f"  fix    {fix}"
-    )
+    where = request.endpoint.where
+    raise DeviceError(f"{where}: the files cannot be put in {HOST_FILES}: {words}\n  fix    {fix}")
 
 
 def _sender(stdin: str, session: HostSession) -> Sender:
