@@ -89,16 +89,13 @@ def _login_of(shared: Remote, endpoint: Endpoint) -> dict[str, Any]:
         return shared.secrets.require_secret(name) if name else None
 
     return {
-        "host": shared.filled(endpoint.address),
-        "port": endpoint.port,
-        "user": endpoint.user,
+        "host": shared.filled(endpoint.address), "port": endpoint.port, "user": endpoint.user,
         "host_key": shared.filled(endpoint.host_key),
         "private_key": secret(endpoint.private_key_secret),
         "private_key_password": secret(endpoint.passphrase_secret),
         "password": secret(endpoint.password_secret),
-        "dial_error_limit": DIAL_ERROR_LIMIT,
-        "per_dial_timeout": PER_DIAL_TIMEOUT_S,
-    }
+        "dial_error_limit": DIAL_ERROR_LIMIT, "per_dial_timeout": PER_DIAL_TIMEOUT_S,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +117,14 @@ class LocalCall:
 
 def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
     """Run `railyard` on this machine: the same driver reads and changes."""
-    if call.secret_stdout:
-        opts = Options.merge(opts, SEALED)
+    program = railyard_program()
     return local.Command(
-        call.name,
-        create=f"{railyard_program()} {call.create}",
-        delete=f"{railyard_program()} {call.delete}" if call.delete else None,
-        stdin=call.stdin,
-        environment=dict(call.environment),
-        logging=local.Logging.NONE,
-        add_previous_output_in_env=call.previous_output,
-        triggers=list(call.triggers) or None,
-        opts=opts,
-    )
+        call.name, create=f"{program} {call.create}",
+        delete=f"{program} {call.delete}" if call.delete else None,
+        stdin=call.stdin, environment=dict(call.environment), logging=local.Logging.NONE,
+        add_previous_output_in_env=call.previous_output, triggers=list(call.triggers) or None,
+        opts=Options.merge(opts, SEALED) if call.secret_stdout else opts,
+    )  # fmt: skip
 
 
 def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:

@@ -13,31 +13,19 @@ from components.remote.step import Endpoint, TargetKind
 
 
 def endpoint_of(device: str, kind: TargetKind, ssh: Ssh) -> Endpoint:
-    """Return address, pinned key, secret names and jump hosts of one device.
-
-    A missing host key stays empty here: the check `host-key` refuses it before any connection.
-    """
+    """Return address, pinned key (empty is refused later), secret names and jump hosts."""
     hops = ssh.hops if isinstance(ssh, ReachedSsh) else ()
     if ssh.jump and not hops:
         raise Bug(f"{device}: the jump hosts {', '.join(ssh.jump)} were not looked up")
+    logins = {each.name: each.ssh.model_copy(update={"jump": None}) for each in hops}
     return Endpoint(
-        device=device,
-        kind=kind,
-        address=ssh.address,
-        port=ssh.port,
-        user=ssh.user,
-        host_key=ssh.host_key or "",
-        password_secret=_name(ssh.password),
-        private_key_secret=_name(ssh.private_key),
-        passphrase_secret=_name(ssh.passphrase),
-        agent=ssh.agent,
-        sudo_secret=_name(ssh.sudo_password),
-        enable_secret=_name(ssh.enable_password),
+        device, kind, ssh.address, ssh.port, ssh.user, ssh.host_key or "",
+        password_secret=_name(ssh.password), private_key_secret=_name(ssh.private_key),
+        passphrase_secret=_name(ssh.passphrase), agent=ssh.agent,
+        sudo_secret=_name(ssh.sudo_password), enable_secret=_name(ssh.enable_password),
         legacy_algorithms=ssh.legacy_algorithms,
-        jump=tuple(
-            endpoint_of(hop.name, "jump", hop.ssh.model_copy(update={"jump": None})) for hop in hops
-        ),
-    )
+        jump=tuple(endpoint_of(name, "jump", each) for name, each in logins.items()),
+    )  # fmt: skip
 
 
 def _name(secret: SecretRef | None) -> str | None:

@@ -11,16 +11,9 @@ from typing import AnyStr, Final
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
-from components.remote import ssh
+from components.remote import ssh, step
 from components.remote.login import AS_ROOT, Client, start_sudo
 from components.remote.ssh_library import asyncssh
-from components.remote.step import (
-    TOOL_MISSING,
-    Endpoint,
-    render_call,
-    render_sent_call,
-    secrets_for,
-)
 from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4
@@ -41,7 +34,7 @@ class HostAnswer:
 class HostSession:
     """An open connection to a host; several commands may run on it at once."""
 
-    _endpoint: Endpoint
+    _endpoint: step.Endpoint
     _connection: asyncssh.SSHClientConnection
     _sudo_password: str | None = field(default=None, repr=False)
     """None if sudo does not ask."""
@@ -114,7 +107,7 @@ class HostSession:
 
 @asynccontextmanager
 async def connect_to_host(
-    endpoint: Endpoint,
+    endpoint: step.Endpoint,
     secrets: Mapping[str, str],
     *,
     jumps: ssh.JumpHosts | None = None,
@@ -137,7 +130,7 @@ async def connect_to_host(
 
 
 async def run_on_host(
-    endpoint: Endpoint,
+    endpoint: step.Endpoint,
     secrets: Mapping[str, str],
     command: str,
     *,
@@ -145,10 +138,7 @@ async def run_on_host(
     deadline_s: float,
     limit: int = ANSWER_BYTES,
 ) -> HostAnswer:
-    """Run one command over its own connection; raise as `connect_to_host` and `run` do.
-
-    The deadline is for the login, at most CONNECT_DEADLINE_S, and again for the command.
-    """
+    """Run one command over its own connection; the deadline also limits the login before it."""
     async with connect_to_host(endpoint, secrets, deadline_s=deadline_s) as session:
         return await session.run(command, stdin=stdin, deadline_s=deadline_s, limit=limit)
 
@@ -169,7 +159,7 @@ async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tu
 
 
 async def connect_patiently(
-    stack: AsyncExitStack, endpoint: Endpoint, secrets: Mapping[str, str]
+    stack: AsyncExitStack, endpoint: step.Endpoint, secrets: Mapping[str, str]
 ) -> HostSession:
     """Log in as `connect_to_host` does, up to `ATTEMPTS` times; the stack ends the session."""
     for attempt in range(ATTEMPTS):
@@ -182,17 +172,17 @@ async def connect_patiently(
     raise AssertionError("the last attempt returns or raises")
 
 
-Run = Callable[[Endpoint, str, str, float], HostAnswer]
+Run = Callable[[step.Endpoint, str, str, float], HostAnswer]
 """Run a command: endpoint, command, stdin, deadline in seconds."""
 _GRACE_S: Final = 15.0
 """Seconds beyond a script's own deadline until the session is abandoned."""
 
 
-def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
+def run_on_hosts(endpoints: Iterable[step.Endpoint], environ: Mapping[str, str]) -> Run:
     """Return a function that runs commands on these hosts; UsageError if a secret is missing."""
-    secrets = {endpoint.device: secrets_for(endpoint, environ) for endpoint in endpoints}
+    secrets = {endpoint.device: step.secrets_for(endpoint, environ) for endpoint in endpoints}
 
-    def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
+    def run(endpoint: step.Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         own, given_up_s = secrets[endpoint.device], deadline_s + _GRACE_S
         return asyncio.run(run_on_host(endpoint, own, command, stdin=stdin, deadline_s=given_up_s))
 
@@ -201,7 +191,7 @@ def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> R
 
 def run_call(
     run: Run,
-    endpoint: Endpoint,
+    endpoint: step.Endpoint,
     call: ToolCall,
     stdin: str,
     deadline_s: float,
@@ -209,10 +199,10 @@ def run_call(
     ash: bool = False,
 ) -> HostAnswer:
     """Run a verb; if the tool is missing or altered, send its text for this one run."""
-    answer = run(endpoint, render_call(call, deadline_s, ash=ash), stdin, deadline_s)
-    if answer.exit_status != TOOL_MISSING:
+    answer = run(endpoint, step.render_call(call, deadline_s, ash=ash), stdin, deadline_s)
+    if answer.exit_status != step.TOOL_MISSING:
         return answer
-    return run(endpoint, render_sent_call(call, deadline_s, ash=ash), stdin, deadline_s)
+    return run(endpoint, step.render_sent_call(call, deadline_s, ash=ash), stdin, deadline_s)
 
 
 async def look_with(
@@ -223,7 +213,7 @@ async def look_with(
     ash: bool = False,
 ) -> tuple[HostAnswer, bool]:
     """As `run_call`, on an open session; return too whether the host had the tool."""
-    answer = await run(render_call(call, deadline_s, ash=ash))
-    if answer.exit_status != TOOL_MISSING:
+    answer = await run(step.render_call(call, deadline_s, ash=ash))
+    if answer.exit_status != step.TOOL_MISSING:
         return answer, True
-    return await run(render_sent_call(call, deadline_s, ash=ash)), False
+    return await run(step.render_sent_call(call, deadline_s, ash=ash)), False

@@ -13,7 +13,6 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from components.core.errors import DeviceError, HostKeyError
@@ -93,11 +92,7 @@ class Client(asyncssh.SSHClient):
 async def client_options(
     endpoint: Endpoint, secrets: Mapping[str, str], client: Client
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
-    """Yield the options of one login; an agent stays connected until the login is complete.
-
-    HostKeyError: the pinned text is not a public key. DeviceError: the secret is not a key, or the
-    agent has none.
-    """
+    """Yield a login's options, with its agent open; HostKeyError or DeviceError for wrong keys."""
     # This is a key, not a line of known_hosts, where the form of an address depends on the port.
     pinned = _pinned_key(endpoint)
     none: list[asyncssh.SSHKey] = []
@@ -106,17 +101,12 @@ async def client_options(
     algorithms = signed_by_rsa if endpoint.host_key.startswith(RSA) else (pinned.get_algorithm(),)
     async with _client_keys(endpoint, secrets) as keys:
         yield asyncssh.SSHClientConnectionOptions(
-            username=endpoint.user,
-            client_keys=keys or None,
-            known_hosts=([pinned], none, none),
-            server_host_key_algs=list(algorithms),
+            username=endpoint.user, client_keys=keys or None, known_hosts=([pinned], none, none),
+            server_host_key_algs=list(algorithms), mac_algs=_OLD_MACS if old else (),
             kex_algs=f"{'+' if old else '-'}{_SHA1_EXCHANGE}",
             encryption_algs=_OLD_CIPHERS if old else FAST_CIPHERS,
-            mac_algs=_OLD_MACS if old else (),
-            config=None,
-            agent_path=None,
-            client_factory=lambda: client,
-        )
+            config=None, agent_path=None, client_factory=lambda: client,
+        )  # fmt: skip
 
 
 def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
@@ -170,13 +160,11 @@ def _no_agent(endpoint: Endpoint, why: str) -> DeviceError:
 def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKey:
     """Return a login's private key, decrypted; DeviceError if it or its passphrase is wrong."""
     passphrase = secrets.get(endpoint.passphrase_secret or "")
+    text = secrets.get(endpoint.private_key_secret or "", "")
     try:
-        text = secrets.get(endpoint.private_key_secret or "", "")
         return asyncssh.import_private_key(text, passphrase)
-    except asyncssh.KeyEncryptionError as error:
-        raise _wrong_passphrase(endpoint) from error
     except ValueError as error:
-        if "passphrase" in str(error).lower():
+        if isinstance(error, asyncssh.KeyEncryptionError) or "passphrase" in str(error).lower():
             raise _wrong_passphrase(endpoint) from error
         raise DeviceError(
             f"{endpoint.where}: the secret {endpoint.private_key_secret} is not a private key in "
@@ -205,26 +193,17 @@ LONGEST_TALK: Final = 1 << 20
 """Most characters before the command starts; the lecture of sudo has some 500."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """One command under a sudo that may ask, with fresh marks."""
+def asking(command: str) -> tuple[str, str, str]:
+    """Return a command whose sudo prompts on stderr, the prompt, and the mark of its start.
 
-    prompt: str
-    ready: str
-
-    def command(self, text: str) -> str:
-        """Return the command with a sudo that prompts on stderr, and a mark at its start.
-
-        `-k` ignores earlier logins of sudo, so it always asks in the same way.
-        """
-        begin = f'echo {self.ready} >&2; exec "$@"'
-        return f"sudo -k -S -p {self.prompt} sh -c '{begin}' sh {text.removeprefix(AS_ROOT)}"
-
-
-def new_asking() -> Asking:
-    """Return random marks, which nothing on the host can know in advance."""
+    Both texts are random, so nothing on the host can know them in advance. `-k` ignores earlier
+    logins of sudo, so it always asks in the same way.
+    """
     mark = secrets.token_hex(8)
-    return Asking(f"railyard-asks-{mark}:", f"railyard-begins-{mark}")
+    prompt, ready = f"railyard-asks-{mark}:", f"railyard-begins-{mark}"
+    begin = f'echo {ready} >&2; exec "$@"'
+    line = f"sudo -k -S -p {prompt} sh -c '{begin}' sh {command.removeprefix(AS_ROOT)}"
+    return line, prompt, ready
 
 
 async def start_sudo(
@@ -234,17 +213,17 @@ async def start_sudo(
 
     Returns the process, whose stdin is free, and its stderr so far without sudo's messages.
     """
-    asking = new_asking()
-    process = await connection.create_process(asking.command(command))
+    line, prompt, ready = asking(command)
+    process = await connection.create_process(line)
     heard, asked = "", False
-    while f"{asking.ready}\n" not in heard:
+    while f"{ready}\n" not in heard:
         chunk = await process.stderr.read(CHUNK)
         heard += chunk
         if len(heard) > LONGEST_TALK:
             process.close()
             raise TooLongError(LONGEST_TALK)
-        if asking.prompt in heard:
-            before, _, heard = heard.rpartition(asking.prompt)
+        if prompt in heard:
+            before, _, heard = heard.rpartition(prompt)
             if asked:
                 process.close()
                 raise _refused(endpoint, before)
@@ -252,7 +231,7 @@ async def start_sudo(
             process.stdin.write(f"{password}\n")
         if not chunk:
             return process, heard
-    return process, heard.partition(f"{asking.ready}\n")[2]
+    return process, heard.partition(f"{ready}\n")[2]
 
 
 def _refused(endpoint: Endpoint, said: str) -> DeviceError:

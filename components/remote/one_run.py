@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -33,10 +33,7 @@ LONGEST_HOLDER: Final = 500
 
 
 def lock_folder() -> Path:
-    """Return the folder of this user's locks, which only that user can write.
-
-    It must be the same for every run, so XDG_RUNTIME_DIR, which a timer lacks, is unsuitable.
-    """
+    """Return the folder of this user's locks; not XDG_RUNTIME_DIR, which a timer lacks."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "railyard" / "locks"
     try:
@@ -60,6 +57,13 @@ def _refused(place: Path, why: str) -> DeviceError:
 @contextmanager
 def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, None]:
     """Hold a lock, also while an orphaned command runs; DeviceError at the deadline."""
+
+    def locked(descriptor: int) -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
     path = lock_folder() / f"{name}.lock"
     ends_at_s = time.monotonic() + deadline_s
     try:
@@ -67,7 +71,7 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
     except OSError as error:
         raise _refused(path, f"cannot be opened: {error.strerror}") from error
     with os.fdopen(descriptor, "r+") as file:
-        while not _locked(file.fileno()):
+        while not locked(file.fileno()):
             if time.monotonic() > ends_at_s:
                 holder = plain_text(file.read(LONGEST_HOLDER).strip()) or "a run that left no name"
                 raise DeviceError(
@@ -80,14 +84,6 @@ def hold_lock(name: str, busy: str, deadline_s: float) -> Generator[None, None, 
         file.write(f"{who} on {socket.gethostname()} in {Path.cwd()}, since {since}\n")
         file.flush()
         yield
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -196,10 +192,7 @@ class WatchedSession:
         self.planned, self.sent = lines, 0
 
     def run(self, command: str) -> str:
-        """Send one command, unless a signal came since the last one: then Interrupted.
-
-        The restoring gets its own deadline.
-        """
+        """Send one command; Interrupted if a signal came before: restoring has its deadline."""
         if self.stop.asked and not self.stop.heard:
             self.stop.heard = True
             self.session.renew()

@@ -23,31 +23,9 @@ from pydantic import TypeAdapter
 
 from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
-from components.remote import step
+from components.remote import sending, step, tools
 from components.remote.host_session import HostAnswer, HostSession, connect_patiently
 from components.remote.lines import parse_lines, read_request
-from components.remote.sending import (
-    FILES_DEADLINE_S,
-    FILES_REQUEST,
-    PREVIOUS_OUTPUT,
-    REQUEST,
-    SEND_DEADLINE_S,
-    FilesRequest,
-    Part,
-    SendRequest,
-    read_records,
-    record_of,
-    render_record,
-    split_parts,
-)
-from components.remote.tools import (
-    ESXI_TOOLS,
-    TOOLS_FOLDER,
-    ToolCall,
-    load_tool,
-    make_tool,
-    sending_script,
-)
 
 _LACKS: Final = "lacks "
 Evidence = dict[str, object]
@@ -71,10 +49,10 @@ _FIXES: Final[Mapping[str, str]] = {
 class Sender:
     """One host: its wanted tools, and the open session."""
 
-    request: SendRequest
+    request: sending.SendRequest
     session: HostSession
-    load: Callable[[str, str], bytes] = load_tool
-    folder: str = TOOLS_FOLDER
+    load: Callable[[str, str], bytes] = tools.load_tool
+    folder: str = tools.TOOLS_FOLDER
     sent: list[str] = field(default_factory=list[str])
 
     async def send(self) -> Evidence:
@@ -92,12 +70,9 @@ class Sender:
         return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
 
     async def remove(self) -> Evidence:
-        """Remove this step's mark, and every tool without a mark.
-
-        This needs no tool text, so any machine can destroy a state of another Railyard version.
-        """
+        """Remove this step's mark, and every tool without one; this needs no tool's text."""
         if self.request.place is not None:
-            self.folder = ESXI_TOOLS
+            self.folder = tools.ESXI_TOOLS
         await self._run("remove", ())
         return {"removed": True}
 
@@ -105,9 +80,13 @@ class Sender:
         place = self.request.place
         if place is None:
             return
-        tool = make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
-        command = step.render_sent_call(ToolCall(tool, "place"), SEND_DEADLINE_S, ash=True)
-        answer = await self.session.run(command, stdin=place.stdin, deadline_s=SEND_DEADLINE_S)
+        tool = tools.make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
+        command = step.render_sent_call(
+            tools.ToolCall(tool, "place"), sending.SEND_DEADLINE_S, ash=True
+        )
+        answer = await self.session.run(
+            command, stdin=place.stdin, deadline_s=sending.SEND_DEADLINE_S
+        )
         self._demand(answer)
         self.folder = answer.stdout.strip()
 
@@ -115,8 +94,8 @@ class Sender:
         """Let the script act, and return the digests that the host lacks."""
         head = {"tools": self.folder, "step": self.request.step, "action": action}
         as_root = self.request.place is None
-        command = _call("send", head, digests, SEND_DEADLINE_S if as_root else 0)
-        answer = await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
+        command = _call("send", head, digests, sending.SEND_DEADLINE_S if as_root else 0)
+        answer = await self.session.run(command, stdin=stdin, deadline_s=sending.SEND_DEADLINE_S)
         self._demand(answer)
         return _lacking(answer)
 
@@ -142,7 +121,7 @@ def _call(
 ) -> str:
     """The line that runs a script with these variables; as root, if it has a deadline."""
     variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
-    text = shlex.quote(variables + sending_script(script))
+    text = shlex.quote(variables + tools.sending_script(script))
     line = f"sh -c {text} railyard {' '.join(map(shlex.quote, words))}"
     return f"sudo -n timeout -k 10 {root_s:g} {line}" if root_s else line
 
@@ -160,7 +139,7 @@ LOOK_DEADLINE_S: Final = 120.0
 """Seconds to hash existing files: half a gigabyte on a slow disk."""
 
 
-async def send(request: FilesRequest, session: HostSession) -> Evidence:
+async def send(request: sending.FilesRequest, session: HostSession) -> Evidence:
     """Send what is missing; DeviceError: not stored there; UsageError: not here."""
     names = [f"{digest}/{name}" for digest, name in request.files.items()]
     lacking = _lacking(await _of_files(request, session, "settle", names))
@@ -182,21 +161,21 @@ async def send(request: FilesRequest, session: HostSession) -> Evidence:
     return {"sent": sent, "there": sorted({*request.files.values()} - {*sent})}
 
 
-async def remove(request: FilesRequest, session: HostSession) -> Evidence:
+async def remove(request: sending.FilesRequest, session: HostSession) -> Evidence:
     """Remove all files."""
     await _of_files(request, session, "remove")
     return {"removed": True}
 
 
 async def _of_files(
-    request: FilesRequest,
+    request: sending.FilesRequest,
     session: HostSession,
     action: str,
     names: Sequence[str] = (),
     source: Path | None = None,
 ) -> HostAnswer:
     """Let the script act on the files of a host, and send it a file of this machine."""
-    deadline_s = FILES_DEADLINE_S if source else LOOK_DEADLINE_S
+    deadline_s = sending.FILES_DEADLINE_S if source else LOOK_DEADLINE_S
     command = _call("files", {"files": HOST_FILES, "action": action}, names, deadline_s)
     if source:
         answer = await session.run_with_file(command, source, deadline_s=deadline_s)
@@ -213,7 +192,7 @@ async def _of_files(
 
 
 def _sender(stdin: str, session: HostSession) -> Sender:
-    return Sender(read_request(REQUEST, stdin, "request to send tools"), session)
+    return Sender(read_request(sending.REQUEST, stdin, "request to send tools"), session)
 
 
 _Work = Callable[[step.Endpoint, str, HostSession], Coroutine[None, None, Evidence]]
@@ -221,9 +200,9 @@ _WORK: Final[Mapping[str, _Work]] = {
     "tools": lambda _, stdin, session: _sender(stdin, session).send(),
     "remove-tools": lambda _, stdin, session: _sender(stdin, session).remove(),
     "files": lambda _, stdin, session: send(
-        read_request(FILES_REQUEST, stdin, "request to send files"), session
+        read_request(sending.FILES_REQUEST, stdin, "request to send files"), session
     ),
-    "remove-files": lambda on, _, session: remove(FilesRequest(on, {}), session),
+    "remove-files": lambda on, _, session: remove(sending.FilesRequest(on, {}), session),
 }
 """End of a step's line, after ` device `, to what this process does on the host."""
 _ENDPOINT: Final = TypeAdapter(step.Endpoint)
@@ -237,7 +216,7 @@ class StepsRun:
     changed or if it reads a secret, and undoes a step that is gone.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[sending.Part]
     environ: Mapping[str, str]
     stack: AsyncExitStack
     _open: dict[step.Endpoint, HostSession] = field(
@@ -250,18 +229,18 @@ class StepsRun:
         The state does not have a resource whose first run failed, so no `destroy` would undo its
         work. Therefore the steps before `main` are then undone.
         """
-        printed = self.environ.get(PREVIOUS_OUTPUT, "")
-        was, before, said = read_records(printed), list[Part](), ""
+        printed = self.environ.get(sending.PREVIOUS_OUTPUT, "")
+        was, before, said = sending.read_records(printed), list[sending.Part](), ""
         names = {part.step for part in self.parts}
         on = next((part.on for part in self.parts if part.step == main), "")
+        left = {name: record for name, (record, _) in was.items() if name not in names}
         gone = [
-            Part(name, on, delete=record.get("delete", ""), seconds=record.get("seconds", "0"))
-            for name, (record, _) in was.items()
-            if name not in names
+            sending.Part(name, on, "", record.get("delete", ""), record.get("seconds", "0"))
+            for name, record in left.items()
         ]
         answer = await self.undo(gone)
         for part in self.parts:
-            record = record_of(part)
+            record = sending.record_of(part)
             last, output = was.get(part.step, ({}, ""))
             if part.secret or last != record:
                 answer = await self._try(part, [] if was else before)
@@ -270,10 +249,10 @@ class StepsRun:
                 return answer
             before = [] if part.step == main else [*before, part]
             output = f"{output.rstrip()}\n" if output else ""
-            said += render_record(record, output) if len(self.parts) > 1 else output
+            said += sending.render_record(record, output) if len(self.parts) > 1 else output
         return HostAnswer(said, "", 0)
 
-    async def undo(self, parts: Sequence[Part]) -> HostAnswer:
+    async def undo(self, parts: Sequence[sending.Part]) -> HostAnswer:
         """Undo steps in reverse order, until an undo fails."""
         said = ""
         for part in (each for each in reversed(parts) if each.delete):
@@ -283,7 +262,7 @@ class StepsRun:
             said += answer.stdout
         return HostAnswer(said, "", 0)
 
-    async def _try(self, part: Part, before: Sequence[Part]) -> HostAnswer:
+    async def _try(self, part: sending.Part, before: Sequence[sending.Part]) -> HostAnswer:
         """Run a step; if it fails, undo the steps before it."""
         try:
             answer = await self._run(part, part.create)
@@ -295,7 +274,7 @@ class StepsRun:
             await self.undo(before)
         return answer
 
-    async def _run(self, part: Part, line: str) -> HostAnswer:
+    async def _run(self, part: sending.Part, line: str) -> HostAnswer:
         """Run one line of a step on its host, or the work of this process there."""
         on = part.on or json.dumps(parse_lines(part.stdin)["endpoint"])
         endpoint = _ENDPOINT.validate_json(on)
@@ -314,7 +293,7 @@ class StepsRun:
 
 def run_steps(text: str, main: str, environ: Mapping[str, str]) -> HostAnswer:
     """Run the steps on stdin; an empty `main` undoes them. UsageError: no step, or no secret."""
-    parts = split_parts(text)
+    parts = sending.split_parts(text)
     if not parts:
         raise UsageError("the text on stdin has no step of a host")
 

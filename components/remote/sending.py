@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, cast
 
 from pydantic import TypeAdapter
@@ -66,16 +66,10 @@ def plan_sending(
     more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
     parts = {name: {"digest": each.digest, "stdin": each.stdin} for name, each in more.items()}
     digests = {tool.name: tool.digest for tool in all_tools}
-    return RemoteStep(
-        name=f"{endpoint.device}{TOOLS_SUFFIX}",
-        endpoint=endpoint,
-        dialect="device",
-        desired=render_request(endpoint, tools=digests, repair="", **parts),
-        apply="device tools",
-        undo="device remove-tools",
-        deadline_s=SEND_DEADLINE_S,
-        reads=all_tools,
-    )
+    request = render_request(endpoint, tools=digests, repair="", **parts)
+    name, undo = f"{endpoint.device}{TOOLS_SUFFIX}", "device remove-tools"
+    step = RemoteStep(name, endpoint, "device", request, "device tools", SEND_DEADLINE_S, undo)
+    return replace(step, reads=all_tools)
 
 
 def with_repair(desired: str, note: str) -> str:
@@ -127,15 +121,10 @@ def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | Non
     """Plan the step that sends files to a host; None without files."""
     if not files:
         return None
-    return RemoteStep(
-        name=f"{endpoint.device}{FILES_SUFFIX}",
-        endpoint=endpoint,
-        dialect="device",
-        desired=render_request(endpoint, files=dict(sorted(files.items())), repair=""),
-        apply="device files",
-        undo="device remove-files",
-        deadline_s=FILES_DEADLINE_S * len(files),
-    )
+    request = render_request(endpoint, files=dict(sorted(files.items())), repair="")
+    name, undo = f"{endpoint.device}{FILES_SUFFIX}", "device remove-files"
+    deadline_s = FILES_DEADLINE_S * len(files)
+    return RemoteStep(name, endpoint, "device", request, "device files", deadline_s, undo)
 
 
 _HEAD: Final = "# "

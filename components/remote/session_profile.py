@@ -52,10 +52,7 @@ class Prompt:
         return re.compile(self.form)
 
     def find(self, text: str) -> str | None:
-        """Return the prompt at the end of a text, or None.
-
-        On Onyx an answer may end without a line break, with the prompt on the same line.
-        """
+        """Return the prompt at the end of a text, or None; on Onyx it may follow an answer."""
         line = last_line(text)[-LONGEST_PROMPT:]
         found = self._form.fullmatch(line) if line else None
         if found is None or self.own is None:

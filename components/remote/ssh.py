@@ -87,7 +87,10 @@ def no_session(endpoint: Endpoint, why: str, within_s: float | None) -> Unreacha
 def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
     more = f"; it asks `{one_line(asked)[:SHOWN]}`{_meaning(endpoint, asked)}" if asked else ""
     if endpoint.kind == "host":
-        return f"{endpoint.where} refused our {_credential(endpoint)}: {one_line(reason)}{more}"
+        key, password = endpoint.private_key_secret, endpoint.password_secret
+        ours = f"SSH key (secret {key})" if key else f"password (secret {password})"
+        ours = "SSH keys (those of the agent)" if endpoint.agent else ours
+        return f"{endpoint.where} refused our {ours}: {one_line(reason)}{more}"
     who = "switch" if endpoint.kind == "switch" else "jump host"
     if asked:
         return (
@@ -102,14 +105,6 @@ def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
         f"{endpoint.where}: the {who} refuses the {what} of user {endpoint.user}; {advice}."
         " Nothing was changed."
     )
-
-
-def _credential(endpoint: Endpoint) -> str:
-    if endpoint.agent:
-        return "SSH keys (those of the agent)"
-    if endpoint.private_key_secret:
-        return f"SSH key (secret {endpoint.private_key_secret})"
-    return f"password (secret {endpoint.password_secret})"
 
 
 def _changed_key(endpoint: Endpoint, presented: str) -> str:
@@ -201,15 +196,11 @@ _UNKNOWN: Final = (
 
 
 def _meaning(endpoint: Endpoint, text: str, default: tuple[str, str] | None = None) -> str:
-    found = next(
-        (texts for pattern, *texts in _MEANINGS if pattern.search(text)), default and [*default]
-    )
-    if not found:
-        return ""
+    known = (texts for pattern, *texts in _MEANINGS if pattern.search(text))
+    means, fix = next(known, default or ("", ""))
     where = {"port": endpoint.port, "user": endpoint.user, "address": endpoint.address}
-    means, fix = found
     fix = fix.format(**where, secret=endpoint.password_secret or "of its password")
-    return f"\n  means  {means}\n  fix    {fix}"
+    return f"\n  means  {means}\n  fix    {fix}" if means else ""
 
 
 def is_question(text: str) -> bool:
@@ -218,10 +209,7 @@ def is_question(text: str) -> bool:
 
 
 def printed_last(endpoint: Endpoint, text: str, *, waits: bool) -> str:
-    """Describe the last line that a switch printed, and its meaning, for the end of a message.
-
-    If it waits for an answer, a last line other than a prompt needs an explanation.
-    """
+    """Describe the last line that a switch printed; explain it if the switch waits."""
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()][-LINES:]
     if not lines:
         return "it printed nothing"
@@ -252,9 +240,13 @@ class JumpHosts:
         """Return the connection to the last jump host, if any; a failed one is not tried again."""
         if not hops:
             return None
-        if hops not in self._open or _has_ended(self._open[hops]):
-            self._open[hops] = asyncio.create_task(self._connect(hops, secrets or self._secrets))
-        return await asyncio.shield(self._open[hops])
+        task = self._open.get(hops)
+        # If an established connection was lost, try again, but not after a refusal.
+        is_up = task and task.done() and not task.cancelled() and not task.exception()
+        if task is None or (is_up and task.result().is_closed()):
+            task = asyncio.create_task(self._connect(hops, secrets or self._secrets))
+            self._open[hops] = task
+        return await asyncio.shield(task)
 
     async def _connect(
         self, hops: tuple[Endpoint, ...], secrets: Mapping[str, str]
@@ -270,16 +262,6 @@ class JumpHosts:
             task.cancel()
             with suppress(BaseException):
                 await end(await task)
-
-
-def _has_ended(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
-    """Whether an established connection was lost; after a refusal there is no second try."""
-    return (
-        task.done()
-        and not task.cancelled()
-        and task.exception() is None
-        and task.result().is_closed()
-    )
 
 
 async def login(

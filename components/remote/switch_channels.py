@@ -230,21 +230,14 @@ async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float)
     except (TimeoutError, OSError, asyncssh.Error) as error:
         with suppress(OSError, asyncssh.Error):
             connection.abort()
-        raise _no_terminal(endpoint, within_s, error) from error
+        why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
+        what = f"the switch takes the login and opens no terminal: {why or type(error).__name__}"
+        fix = "see whether it has sessions left, and whether this user may have a terminal"
+        raise no_session(endpoint, f"{what}\n  fix    {fix}", within_s) from error
     except BaseException:
         connection.abort()
         raise
     return Terminal(connection, channel)
-
-
-def _no_terminal(endpoint: Endpoint, within_s: float, error: BaseException) -> UnreachableError:
-    why = "no answer" if isinstance(error, TimeoutError) else one_line(str(error))
-    return no_session(
-        endpoint,
-        f"the switch takes the login and opens no terminal: {why or type(error).__name__}\n"
-        "  fix    see whether it has sessions left, and whether this user may have a terminal",
-        within_s,
-    )
 
 
 LONGEST_ANSWER: Final = 64 << 20
@@ -326,7 +319,10 @@ class HttpsSession(DeviceSession):
             connection.timeout = self.deadline.left_s()
             connection.connect()
             self._compare(connection)
-            connection.request(method, path, body or None, self._headers(body))
+            login = base64.b64encode(f"{self.endpoint.user}:{self.password}".encode()).decode()
+            headers = {"Content-Type": "application/json"} if body else {}
+            headers["Authorization"] = f"Basic {login}"
+            connection.request(method, path, body or None, headers)
             with end_within(self.deadline):
                 answer = connection.getresponse()
                 data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
@@ -347,11 +343,6 @@ class HttpsSession(DeviceSession):
                 f"  offered  {digest}\n"
                 "  fix      if it was renewed, write the new certificate_sha256"
             )
-
-    def _headers(self, body: str) -> dict[str, str]:
-        login = f"{self.endpoint.user}:{self.password}".encode()
-        headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
-        return headers | ({"Content-Type": "application/json"} if body else {})
 
 
 def _why(error: OSError | HTTPException, deadline_s: float) -> str:

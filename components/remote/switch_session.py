@@ -48,11 +48,7 @@ class CommandLine:
         self.terminal.write(f"{line}\n")
 
     def ends_after(self, command: str) -> Callable[[str], bool]:
-        """Return a test for an answer's end that ignores an earlier command's late prompt.
-
-        It needs the status that a shell prints before its prompt, or the echo of the command on
-        other terminals.
-        """
+        """Return a test for an answer's end: its status or echo came, so the prompt is its own."""
         echo = re.escape(_first(command))
         mark = _STATUS if self.profile.has_status else re.compile(echo)
         seen = False

@@ -73,11 +73,7 @@ def shell_lines(function: str, text: str) -> str:
 
 
 def strip_comments(text: str) -> str:
-    """Drop comments and empty lines, since the text travels to every host.
-
-    This would also drop a line of a here-document or of awk that starts with `#`; the scripts have
-    none.
-    """
+    """Drop comments and empty lines for the way; no here-document or awk has such lines."""
     lines = (line for line in text.splitlines() if line.strip())
     return "".join(f"{line}\n" for line in lines if not line.lstrip().startswith("#"))
 
