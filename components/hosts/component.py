@@ -27,13 +27,11 @@ class Hosts(pulumi.ComponentResource):
     ) -> None:
         properties = {"hosts": len(plans), "names": names_of(plans)}
         super().__init__("railyard:hosts:Hosts", name, properties, opts)
-        done = {plan.name: self._host(plan, remote, underlay) for plan in plans}
+        after = pulumi.ResourceOptions(parent=self, depends_on=[underlay.gate])
+        steps = {plan.name: [plan.sending, *plan.all_steps] for plan in plans}
+        done = {name: host_steps(remote, each, after) for name, each in steps.items()}
         self.ready = HostsReady(gate(name, self, [*done.values()] or [underlay.gate]), done)
         self.register_outputs({})
-
-    def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[underlay.gate])
-        return host_steps(remote, [plan.sending, *plan.all_steps], opts)
 
 
 class GuestProofs(pulumi.ComponentResource):

@@ -194,19 +194,13 @@ def _shared_class(card: SeenCard) -> Iterator[Harm]:
 
 
 def _groups(algorithms: Iterable[str]) -> tuple[int, ...]:
-    """Rank the classes as mlx5 serves them: a greater number is served first.
-
-    `vendor` comes before `strict`, and `strict` before shares. The last strict class is first.
-    """
+    """Rank classes as mlx5 serves them: vendor first, then strict ones backwards, then shares."""
     strict, others = iter(range(2, 10)), {"vendor": 10, "ets:0": 0}
     return tuple(next(strict) if each == "strict" else others.get(each, 1) for each in algorithms)
 
 
 def _starved(card: SeenCard) -> Iterator[Harm]:
-    """Check that only the class of CNPs is served strictly before RoCE's, and none before CNPs.
-
-    RoCE's share must be at least the card's default.
-    """
+    """Check that only CNPs are served strictly before RoCE, which has its default share."""
     algorithms, classes = card["ets"].split(","), card.classes
     if len(algorithms) != len(classes):
         return
@@ -266,10 +260,7 @@ def _sorted_in(card: SeenCard) -> Iterator[Harm]:
 
 
 def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
-    """Bytes that a receive buffer must hold for a pause to come in time, as mlx5 computes it.
-
-    Two packets, and the bytes under way on the cable and in the cards.
-    """
+    """Bytes that mlx5 holds for a pause: two packets, and those in the cable and the cards."""
     under_way = (301 + 216 * cable_m // 100) * max(gbit_s, _LEAST_GBIT_S)
     return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
 

@@ -15,7 +15,7 @@ from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.device_drift import Watched
 from components.hosts.harms import Guarded, plan_guards, repaired_settings
-from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
+from components.hosts.keys.ask import Leftovers, find_row, leftovers
 from components.hosts.look import LOOK_LINE, Placement, plan_placement
 from components.hosts.scripts import boot_files_digest, host_call, through_proxy
 from components.hosts.settings import (
@@ -48,21 +48,16 @@ TOOLKIT_PARAMETERS: Final = frozenset({"toolkit_key", "toolkit_key_sha256"})
 
 
 def toolkit_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The runtime for GPUs, which K3s finds on its PATH when it starts, and Docker by name.
-
-    It comes before both: K3s exits if the runtime in its configuration is missing.
-    """
-    if not _runs_gpus(spec, host):
-        return {}
+    """The runtime for GPUs, before Docker and K3s: K3s exits without its configured runtime."""
     owner, asked = toolkit_owner(spec), spec.host_defaults.toolkit
-    if owner != "host":
-        return {"toolkit.runtime": "present"} if owner == "present" else {}
+    if not _runs_gpus(spec, host) or owner not in {"host", "present"}:
+        return {}
+    if owner == "present":
+        return {"toolkit.runtime": "present"}
     kept = {"docker.toolkit": "present"}
-    if asked is not None and asked.repository is not None:
+    if asked and asked.repository:
         kept["toolkit.repository"] = repository_text(asked.repository)
-    if asked is not None and asked.version is not None:
-        kept["toolkit.version"] = asked.version
-    return kept
+    return kept | ({"toolkit.version": asked.version} if asked and asked.version else {})
 
 
 def toolkit_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -149,14 +144,10 @@ class HostPlan:
         """The check, for observe and drift: when it no longer holds, it is run again."""
         if self.verify is None:
             return None
-        proven = HostState(
-            {key: value for key, value in self._proven().items() if key not in PARAMETERS}
-        )
-        name = f"{self.name} ats"
-        return Watched(name, self.verify, proven, host_call("observe"), PARAMETERS)
-
-    def _proven(self) -> Mapping[str, str]:
-        return parse_state(self.verify.desired).values if self.verify else {}
+        lines = parse_state(self.verify.desired).values
+        proven = HostState({key: value for key, value in lines.items() if key not in PARAMETERS})
+        call = host_call("observe")
+        return Watched(f"{self.name} ats", self.verify, proven, call, PARAMETERS)
 
 
 def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
@@ -209,20 +200,14 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
     desired = with_boot_unit(host_settings(spec, host, names))
     package = driver_parameters(spec, host)
     lines = {"stack": stack} | package | toolkit_parameters(spec, host)
-    # For a renamed host, with its former name.
-    former = spec.renamed.hosts.get(host.name)
-    call = host_call("converge")
-    converge_call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
+    former, call = spec.renamed.hosts.get(host.name), host_call("converge")
+    call = replace(call, arguments=(f"renamed_from={former}",)) if former else call
+    wanted = HostState({**desired.values, **lines}).render_short()
+    deadline_s = _deadline_s(spec, host, desired, with_package=bool(package))
     step = RemoteStep(
-        name=f"{host.name}-host",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState({**desired.values, **lines}).render_short(),
-        apply=through_proxy(spec, converge_call),
-        undo=host_call("undo"),
-        deadline_s=_deadline_s(spec, host, desired, with_package=bool(package)),
-        reads=(names,) if names else (),
-    )
+        f"{host.name}-host", host_endpoint(host), "sh", wanted, through_proxy(spec, call),
+        deadline_s, undo=host_call("undo"), reads=(names,) if names else (),
+    )  # fmt: skip
     verify = _verify_step(spec, host, stack)
     placement = plan_placement(spec, host)
     files = plan_files(step.endpoint, sent_files(spec, host))
@@ -233,11 +218,8 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
 
 
 def _deadline_s(spec: ClusterSpec, host: Host, desired: HostState, *, with_package: bool) -> float:
-    least_s = 0.0
-    if with_package:
-        least_s = DRIVER_DEADLINE_S
-    elif {"docker.engine", "docker.toolkit"} & desired.values.keys():
-        least_s = DOCKER_DEADLINE_S
+    docker = {"docker.engine", "docker.toolkit"} & desired.values.keys()
+    least_s = DRIVER_DEADLINE_S if with_package else DOCKER_DEADLINE_S if docker else 0.0
     sets_firmware = spec.settings_of(host).firmware.sets_anything
     ports = len(host.nics) + len(host.hca_sriov) if sets_firmware else 0
     return max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
@@ -251,14 +233,9 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
     for nic in host.nics:
         lines |= below(f"nic.{nic.pci}", {"ats_current": "on", "ats_active": "on"})
     return RemoteStep(
-        name=f"{host.name}-ats",
-        endpoint=host_endpoint(host),
-        dialect="sh",
-        desired=HostState(lines).render_short(),
-        apply=host_call("verify"),
-        why_no_undo="it only looks",
-        deadline_s=VERIFY_DEADLINE_S,
-    )
+        f"{host.name}-ats", host_endpoint(host), "sh", HostState(lines).render_short(),
+        host_call("verify"), VERIFY_DEADLINE_S, why_no_undo="it only looks",
+    )  # fmt: skip
 
 
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
@@ -300,13 +277,11 @@ def _identity(defaults: HostDefaults, host: Host, names: Tool | None) -> dict[st
 
 def with_boot_unit(settings: Mapping[str, str]) -> HostState:
     """The settings, and the unit that restores those that a reboot loses."""
-    state = dict(settings)
-    lost = {key: value for key, value in settings.items() if lost_at_reboot(key)}
-    if lost:
-        config = HostState(lost).render()
-        state["unit.railyard-nics.files"] = boot_files_digest(config)
-        state["unit.railyard-nics.enabled"] = "enabled"
-    return HostState(state)
+    if lost := {key: value for key, value in settings.items() if find_row(key).lost}:
+        files = boot_files_digest(HostState(lost).render())
+        unit = below("unit.railyard-nics", {"files": files, "enabled": "enabled"})
+        return HostState({**settings, **unit})
+    return HostState(settings)
 
 
 def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:

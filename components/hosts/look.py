@@ -105,11 +105,10 @@ class CardFact(PciFunction):
         slot = self.slot_link
         if _above(self.link.gt_s, slot.gt_s) or _above(self.link.width, slot.width):
             return self.card_link
-        links = (self.card_link, slot)
-        return LinkFact(
-            min((each.gt_s for each in links if each.gt_s is not None), default=None),
-            min((each.width for each in links if each.width is not None), default=None),
-        )
+        both = (self.card_link, slot)
+        speeds = [each.gt_s for each in both if each.gt_s is not None]
+        widths = [each.width for each in both if each.width is not None]
+        return LinkFact(min(speeds, default=None), min(widths, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +168,10 @@ def parse_look(lines: Iterable[str]) -> HostLook:
 
 def count_nodes(online: str) -> int:
     """Count the NUMA nodes in the kernel's list form: `0-1,4` is three; at least one."""
-    count = 0
-    for part in online.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            count += int(last or first) - int(first) + 1 if (last or first).isdigit() else 1
-    return max(count, 1)
+    parts = (part.strip().partition("-") for part in online.split(","))
+    ends = [(first, last or first) for first, _, last in parts if first.isdigit()]
+    counts = (int(last) - int(first) + 1 if last.isdigit() else 1 for first, last in ends)
+    return max(sum(counts), 1)
 
 
 def _place(pci: str, fields: Mapping[str, str]) -> PciFunction:
@@ -197,32 +194,25 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
-        *(pci, place.device, place.numa, place.path),
-        netdev=netdev,
-        rdma=fields.get("rdma", ""),
-        link=_link(fields, "link"),
-        card_link=_link(fields, "max"),
-        slot_link=_link(fields, "slot"),
+        pci, place.device, place.numa, place.path, netdev, fields.get("rdma", ""),
+        _link(fields, "link"), _link(fields, "max"), _link(fields, "slot"),
         speed_gbit_s=_speed(fields, rate) if up else None,
         lanes=int(rate[2]) if rate and up else None,
         signalling=rate[3] or "" if rate and up else "",
-        link_layer=fields.get("link_layer", ""),
-        up=up,
+        link_layer=fields.get("link_layer", ""), up=up,
         total_vfs=int(vfs) if vfs.isdigit() else 0,
-        fw_ver=fields.get("fw_ver", ""),
-        serial=fields.get("serial", ""),
+        fw_ver=fields.get("fw_ver", ""), serial=fields.get("serial", ""),
         addresses=tuple(part for part in fields.get("addresses", "").split(",") if part),
         switch=heard.get("chassis.name", ""),
         switch_ports=tuple(heard[name] for name in _PORT_NAMES if heard.get(name)),
-    )
+    )  # fmt: skip
 
 
 def _speed(fields: Mapping[str, str], rate: re.Match[str] | None) -> int | None:
     """The network device's own value in Mbit/s; an InfiniBand port only has the rate."""
     mbit_s = fields.get("mbit_s", "")
-    if mbit_s.isdigit() and int(mbit_s) > 0:
-        return round(int(mbit_s) / 1000)
-    return round(float(rate[1])) if rate else None
+    own = int(mbit_s) if mbit_s.isdigit() else 0
+    return round(own / 1000) if own else round(float(rate[1])) if rate else None
 
 
 def _link(fields: Mapping[str, str], name: str) -> LinkFact:
@@ -381,20 +371,14 @@ def plan_placement(spec: ClusterSpec, host: Host) -> Placement:
     """The placement of one host's cards and GPUs in the file."""
     cards = tuple(
         ExpectedCard(
-            pci=nic.pci,
-            rail=nic.rail,
-            netdev=nic.netdev,
-            speed_gbit_s=nic.speed_gbit_s,
+            nic.pci, nic.rail, nic.netdev, nic.speed_gbit_s,
             # Skip a default, which the user did not write, and -1, which means unknown.
             numa=nic.numa if "numa" in nic.model_fields_set and nic.numa >= 0 else None,
-            link_gt_s=nic.link_gt_s,
-            link_width=nic.link_width,
-            lanes=nic.lanes,
-            gpu_pci=nic.gpu_pci,
-            gpu_path=nic.gpu_path,
+            link_gt_s=nic.link_gt_s, link_width=nic.link_width, lanes=nic.lanes,
+            gpu_pci=nic.gpu_pci, gpu_path=nic.gpu_path,
         )
         for nic in host.nics
-    )
+    )  # fmt: skip
     direct = bool(host.gpus and cards and spec.settings_of(host).gpu_path != "none")
     return Placement(host.gpus, direct, cards, host.hcas)
 
@@ -415,10 +399,10 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[PlacementFault]:
     for card in expected.cards:
         found = look.card(card.pci)
         if found is None:
-            yield PlacementFault(
-                f"no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or "
-                "removed; `railyard discover` shows the places of the cards"
+            what = (
+                f"no RDMA card at {card.pci} ({card.netdev}, {card.rail}): it was moved or removed"
             )
+            yield PlacementFault(f"{what}; `railyard discover` shows the places of the cards")
             continue
         yield from _judge_link(card, found)
         yield from _judge_port(card, found)
@@ -498,20 +482,17 @@ def _judge_gpus(
             yield PlacementFault(_far_gpu(card, pci, steps, allowed, unknown), refused)
     if expected.gpu_direct and not card.gpu_pci and look.gpus:
         nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
-        if nearest == Distance.SYS:
-            yield PlacementFault(_no_gpu(card, without_node(found, *look.gpus)))
-
-
-def _no_gpu(card: ExpectedCard, unknown: str) -> str:
-    if unknown:
-        return (
-            f"GPUDirect RDMA over {card.rail} may go from one processor to the other: the system "
-            f"tells no NUMA node of {unknown}; see the BIOS, or the virtual machine's NUMA nodes"
-        )
-    return (
-        f"no GPU is on the NUMA node of {card.where}: GPUDirect RDMA over {card.rail} goes from "
-        "one processor to the other; move the card to the GPUs' node"
-    )
+        unknown, direct = without_node(found, *look.gpus), f"GPUDirect RDMA over {card.rail}"
+        if nearest == Distance.SYS and unknown:
+            yield PlacementFault(
+                f"{direct} may go from one processor to the other: the system tells no NUMA node "
+                f"of {unknown}; see the BIOS, or the virtual machine's NUMA nodes"
+            )
+        elif nearest == Distance.SYS:
+            yield PlacementFault(
+                f"no GPU is on the NUMA node of {card.where}: {direct} goes from one processor to "
+                "the other; move the card to the GPUs' node"
+            )
 
 
 def _far_gpu(card: ExpectedCard, pci: str, steps: Distance, allowed: Distance, unknown: str) -> str:

@@ -14,7 +14,8 @@ from components.core.key_values import HostState
 from components.core.problem import Finding, on_device, refusal
 from components.hosts import software
 from components.hosts.host_plan import HostPlan
-from components.hosts.keys.ask import effect_of_key
+from components.hosts.keys.ask import find_row
+from components.hosts.keys.table import effect_of
 from components.hosts.look import LOOK_PREFIX, parse_look
 from components.model.cluster import ClusterSpec
 
@@ -25,10 +26,7 @@ OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host li
 
 
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
-    """The firmware settings that will be written to each host's cards, and when they take effect.
-
-    One text for each observed host with changes: a line, and an indented line for each card.
-    """
+    """The firmware settings to write to each observed host's cards, and when they are active."""
     found: list[str] = []
     for plan in plans:
         seen = facts.get(plan.name)
@@ -59,7 +57,7 @@ def _moves(plan: HostPlan, seen: HostState, effect: Effect) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for key, wanted in sorted(plan.desired.values.items()):
         now = seen.values.get(key, wanted)
-        if now != wanted and effect_of_key(key) is effect:
+        if now != wanted and effect_of(find_row(key)) is effect:
             place, _, setting = key.rpartition(".")
             alike.setdefault(f"{setting}: {now} -> {wanted}", []).append(place.replace(".", " ", 1))
     yield from (f"{text} ({', '.join(places)})" for text, places in alike.items())

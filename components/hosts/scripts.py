@@ -10,19 +10,12 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from components.hosts.keys.ask import keys_text
 from components.model.cluster import ClusterSpec
 from components.model.places import each_ssh
-from components.remote.tools import (
-    Tool,
-    ToolCall,
-    assemble,
-    linux_text,
-    shell_lines,
-    strip_comments,
-)
+from components.remote import tools
 
 Verb = Literal["observe", "converge", "undo", "verify", "maintain", "boot"]
 _PARTS: Final = (
@@ -41,43 +34,33 @@ def _file(name: str) -> str:
 
 
 @cache
-def host_tool() -> Tool:
+def host_tool() -> tools.Tool:
     """All scripts that read a Linux host and change its settings.
 
     The boot unit runs its own copy of the whole tool, and does not depend on this version's file.
     """
-    head = shell_lines("boot_unit", boot_unit_text()) + shell_lines("boot_head", _BOOT_HEAD)
-    return assemble(
-        "host",
-        (
-            linux_text(),
-            _file("input.sh"),
-            keys_text(),
-            *(_file(f"{part}.sh") for part in _PARTS),
-            head,
-        ),
-        {
-            verb: _file(f"{verb}.sh")
-            for verb in ("observe", "converge", "undo", "verify", "maintain", "boot")
-        },
-    )
+    boot = {"boot_unit": boot_unit_text(), "boot_head": _BOOT_HEAD}
+    head = "".join(tools.shell_lines(name, text) for name, text in boot.items())
+    parts = (_file(f"{part}.sh") for part in _PARTS)
+    texts = (tools.linux_text(), _file("input.sh"), keys_text(), *parts, head)
+    return tools.assemble("host", texts, {verb: _file(f"{verb}.sh") for verb in get_args(Verb)})
 
 
-def host_call(verb: Verb) -> ToolCall:
+def host_call(verb: Verb) -> tools.ToolCall:
     """One verb of the tool for Linux hosts."""
-    return ToolCall(host_tool(), verb)
+    return tools.ToolCall(host_tool(), verb)
 
 
 @cache
 def look_text() -> str:
     """The script that reads the host's cards and GPUs."""
-    return strip_comments(_file("look.sh"))
+    return tools.strip_comments(_file("look.sh"))
 
 
 @cache
 def discover_text() -> str:
     """The script with which `railyard discover` reads an unknown host; sent unchanged."""
-    return look_text() + strip_comments(_file("discover.sh"))
+    return look_text() + tools.strip_comments(_file("discover.sh"))
 
 
 @cache
@@ -134,7 +117,7 @@ def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
     return (*(str(each) for each in collapse_addresses(networks)), *dict.fromkeys(names))
 
 
-def through_proxy(spec: ClusterSpec, call: ToolCall) -> ToolCall:
+def through_proxy(spec: ClusterSpec, call: tools.ToolCall) -> tools.ToolCall:
     """The same verb, with the proxy in the environment of its downloads."""
     words = tuple(f"{key}={value}" for key, value in proxy_settings(spec).items())
     return replace(call, arguments=(*call.arguments, *words)) if words else call

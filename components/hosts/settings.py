@@ -37,10 +37,7 @@ def below(place: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
-    """Modules, limits and kernel settings of one host.
-
-    Adapters that a cloud passes in keep the image's driver and settings.
-    """
+    """Modules, limits and kernel settings; a cloud's adapters keep those of the image."""
     kernel = spec.settings_of(host).kernel
     settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
     ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
@@ -281,10 +278,7 @@ def _on(*, value: bool) -> str:
 
 
 def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
-    """VFs of an InfiniBand port: a VF stays down without a GUID, or if it does not follow the PF.
-
-    With ib-kubernetes a VF gets the GUID of its pod instead of the host's.
-    """
+    """VFs of an InfiniBand port; each needs a GUID, of its pod with ib-kubernetes, and the link."""
     settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
     for number, guid in enumerate(vf_guids(spec.name, host, pf)):
         if not guids_by_pods(spec):

@@ -81,7 +81,7 @@ def _version(text: str) -> dict[str, str]:
     found = parse_driver_version(text)
     if found is not None and found.exact is None:
         return {"driver.line": found.line}
-    return {"driver.version": found.exact if found and found.exact else text}
+    return {"driver.version": (found and found.exact) or text}
 
 
 def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -89,19 +89,15 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
     settings = spec.settings_of(host)
     if not host.gpus:
         return {}
-    kept: dict[str, str] = {}
-    owner = gpu_driver_owner(spec)
-    if owner == "host" and settings.gpu_driver_version:
-        kept["driver.gpu_host"] = settings.gpu_driver_version
+    owner, with_dma_buf = gpu_driver_owner(spec), settings.gpu_path == "dma_buf"
+    kept = {"dma_buf": "ready"} if with_dma_buf else {}
     if owner == "operator":
-        kept["driver.gpu_host"] = "absent"
-    if owner == "host":  # the operator's container starts its own
-        kept["driver.fabric_manager"] = "ready"
-    if settings.gpu_path == "dma_buf":
-        kept["driver.dma_buf"] = "ready"
-        if owner == "host":
-            kept["driver.gpu_modules"] = "open"
-    return kept
+        kept["gpu_host"] = "absent"
+    if owner == "host":
+        kept["fabric_manager"] = "ready"  # the operator's container starts its own
+        kept |= {"gpu_host": settings.gpu_driver_version} if settings.gpu_driver_version else {}
+        kept |= {"gpu_modules": "open"} if with_dma_buf else {}
+    return below("driver", kept)
 
 
 def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -241,11 +237,8 @@ def needs_of(observed: HostState, pci: str) -> Needs:
     `fw_needs` is mlxconfig's answer from the last change; `fw_loads` depends on the kind of card.
     Without either, a reboot is needed.
     """
-    for fact in ("fw_needs", "fw_loads"):
-        found = observed.values.get(f"nic.{pci}.{fact}", "")
-        if found in _NEEDS:
-            return found
-    return "reboot"
+    facts = (observed.values.get(f"nic.{pci}.{fact}", "") for fact in ("fw_needs", "fw_loads"))
+    return next((found for found in facts if found in _NEEDS), "reboot")
 
 
 def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBoot, ...]:
@@ -258,9 +251,7 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
     found: list[PendingBoot] = []
     for key, wanted in sorted(desired.values.items()):
         parameter, pci = parameter_of(key), _card(key)
-        if not parameter:
-            continue
-        following = observed.values.get(key, "unknown")
+        following = observed.values.get(key, "unknown") if parameter else "unknown"
         current = observed.values.get(f"{key}_current", "unknown")
         if following in NOT_THERE or current in NOT_THERE or current == wanted:
             continue
@@ -295,9 +286,7 @@ def released_settings(
 
 def _wanted(key: str, wanted: Mapping[str, str]) -> bool:
     where, _, setting = key.rpartition(".")
+    card, own = where.rpartition(".")[0], f".{setting}"
     if not key.startswith("nic."):
         return key in wanted
-    card, _, _ = where.rpartition(".")
-    return any(
-        other.startswith(f"{card}.") and other.rpartition(".")[2] == setting for other in wanted
-    )
+    return any(other.startswith(f"{card}.") and other.endswith(own) for other in wanted)

@@ -13,7 +13,7 @@ from components.containers.container_plan import containers_tool
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.plain_text import placeholder
 from components.hosts.host_plan import plan_hosts
-from components.hosts.keys.ask import lost_at_reboot
+from components.hosts.keys.ask import find_row
 from components.hosts.scripts import (
     boot_files_digest,
     boot_script_text,
@@ -135,7 +135,7 @@ def test_each_port_is_set_up_also_without_an_address_of_its_own(name: str) -> No
     for host, plan in zip(spec.hosts, plan_hosts(spec), strict=True):
         links = {key: each for key, each in plan.desired.values.items() if key.endswith(".link")}
         assert links == {f"nic.{nic.pci}.link": "up" for nic in host.nics}
-        assert all(map(lost_at_reboot, links))
+        assert all(find_row(key).lost for key in links)
 
 
 def guests(**defaults: object) -> ClusterSpec:

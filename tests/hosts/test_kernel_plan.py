@@ -10,7 +10,7 @@ from components.checks.kernel import (
     check_sysctl_conflict,
 )
 from components.hosts.host_plan import desired_state
-from components.hosts.keys.ask import lost_at_reboot
+from components.hosts.keys.ask import find_row
 from components.hosts.scripts import boot_unit_text
 from components.hosts.settings import kernel_settings, routing_settings
 from components.model.cards import Sriov
@@ -141,7 +141,7 @@ def test_every_wish_is_one_key(spec: ClusterSpec) -> None:
     )
     settings = kernel_settings(asked, asked.hosts[1])
     kernel = {key: value for key, value in settings.items() if key.startswith("kernel.")}
-    kept = {key: value for key, value in kernel.items() if not lost_at_reboot(key)}
+    kept = {key: value for key, value in kernel.items() if not find_row(key).lost}
     assert kept == {
         "kernel.cgroup": "v2",
         "kernel.cmdline.iommu": "pt",

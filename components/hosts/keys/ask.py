@@ -12,33 +12,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from components.core.difference import Effect
-from components.hosts.keys.table import (
-    CARD_KEYS,
-    PLACES,
-    SYSCTL_MODULES,
-    SYSTEM_KEYS,
-    HostKey,
-    Number,
-    Values,
-    effect_of,
-)
+from components.hosts.keys import table
 
-KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
+KEYS: Final = (*table.SYSTEM_KEYS, *table.CARD_KEYS)
 """All rows. No key matches two rows."""
 _CACHED: Final = 1 << 16
 """Keys whose row is cached: a host of 8 cards with 16 VFs each has some 1,000."""
 
 
-def _split(row: HostKey) -> list[str]:
+def _split(row: table.HostKey) -> list[str]:
     """The fixed text of a pattern and the kinds of its variable parts, in turn."""
     return row.pattern.replace(">", "<").split("<")
 
 
-def expression(row: HostKey) -> str:
+def expression(row: table.HostKey) -> str:
     """A row's pattern as a regular expression."""
     return "".join(
-        PLACES[part].expression if number % 2 else re.escape(part)
+        table.PLACES[part].expression if number % 2 else re.escape(part)
         for number, part in enumerate(_split(row))
     )
 
@@ -46,29 +36,19 @@ def expression(row: HostKey) -> str:
 _ANY_KEY: Final = re.compile("|".join(f"({expression(row)})" for row in KEYS))
 
 
-_NO_SETTING: Final = HostKey("")
+_NO_SETTING: Final = table.HostKey("")
 
 
 @lru_cache(_CACHED)
-def find_row(key: str) -> HostKey:
+def find_row(key: str) -> table.HostKey:
     """The row of a key; one with no properties if the key is not in the table."""
     match = _ANY_KEY.fullmatch(key)
     return KEYS[match.lastindex - 1] if match and match.lastindex else _NO_SETTING
 
 
-def lost_at_reboot(key: str) -> bool:
-    """Whether `railyard-nics.service` must set it at each boot."""
-    return find_row(key).lost
-
-
 def needs_drain(key: str) -> bool:
     """Whether a change may interrupt running jobs, as far as a preview can see."""
     return find_row(key).interrupts not in {None, "lost_all_vfs"}
-
-
-def effect_of_key(key: str) -> Effect:
-    """The effect of a change of a setting on running work; for an unknown setting, `LINK`."""
-    return effect_of(find_row(key))
 
 
 def takes_link(key: str) -> bool:
@@ -98,7 +78,7 @@ def is_idle(key: str, value: str) -> bool:
 
 def module_of(sysctl: str) -> str | None:
     """The module with a kernel setting, or None if the kernel itself has it."""
-    fitting = (module for begin, module in SYSCTL_MODULES.items() if sysctl.startswith(begin))
+    fitting = (module for begin, module in table.SYSCTL_MODULES.items() if sysctl.startswith(begin))
     return next(fitting, None)
 
 
@@ -131,7 +111,7 @@ _LAST_RANK: Final = 71
 
 def keys_text() -> str:
     """All variables and functions, as shell text."""
-    brings = {f"{begin}*": f"brings={module}" for begin, module in SYSCTL_MODULES.items()}
+    brings = {f"{begin}*": f"brings={module}" for begin, module in table.SYSCTL_MODULES.items()}
     parameters = {name: f"parameter={parameter}" for name, parameter in _parameters().items()}
     functions = (
         _function("valid_key", _arms(_validity, whole=True), _NO),
@@ -157,7 +137,11 @@ def _variables() -> str:
     parameters = _parameters()
     carried = (row for row in KEYS if row.part == "vfs" and row.undo != "looked")
     of_vfs = (_split(row)[-1].removeprefix(".") for row in carried)
-    starts = "|".join(_regular(row) for row in KEYS if row.loads_at_start)
+    rows = (enumerate(_split(row)) for row in KEYS if row.loads_at_start)
+    # Extended regular expressions of grep.
+    starts = "|".join(
+        "".join("[^=]*" if at % 2 else part.replace(".", r"\.") for at, part in row) for row in rows
+    )
     return (
         f"vf_settings='{' '.join(of_vfs)}'\n"
         f"firmware_settings='{'|'.join(parameters)}'\n"
@@ -176,18 +160,15 @@ def _function(name: str, arms: Mapping[str, str], otherwise: str = _YES, word: s
     return f"{name}() {{\n  case {word} in\n{''.join(lines)}    *) {otherwise} ;;\n  esac\n}}\n"
 
 
-def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str, str]:
-    """Group the rows that share a command; rows without a command fall to the default branch.
-
-    With `whole`, name each key, even if all keys with the same beginning share a command.
-    """
-    groups: dict[str, list[HostKey]] = {}
+def _arms(command: Callable[[table.HostKey], str], *, whole: bool = False) -> dict[str, str]:
+    """Group rows that share a command; with `whole`, name each key of a complete kind too."""
+    groups: dict[str, list[table.HostKey]] = {}
     for row in KEYS:
         groups.setdefault(command(row), []).append(row)
     return {" | ".join(_patterns(rows, whole=whole)): text for text, rows in groups.items() if text}
 
 
-def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
+def _patterns(rows: Iterable[table.HostKey], *, whole: bool) -> list[str]:
     """Shell patterns of rows, each once; one for a whole kind of keys if all its rows are here."""
     here = list(rows)
     kinds = {_kind(row) for row in here}
@@ -200,54 +181,48 @@ def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
     return list(named)
 
 
-def _kind(row: HostKey) -> str:
+def _kind(row: table.HostKey) -> str:
     """The beginning of a key; a key of one word is a separate kind."""
     begin, dot, _ = row.pattern.partition(".")
     return f"{begin}." if dot else begin
 
 
-def globs(row: HostKey) -> list[str]:
+def globs(row: table.HostKey) -> list[str]:
     """The shell patterns that match the keys of a row."""
     found = [""]
     for number, part in enumerate(_split(row)):
-        ways = PLACES[part].globs if number % 2 else (part,)
+        ways = table.PLACES[part].globs if number % 2 else (part,)
         found = [f"{begin}{way}" for begin in found for way in ways]
     return found
-
-
-def _regular(row: HostKey) -> str:
-    """A row as an extended regular expression of grep."""
-    parts = enumerate(_split(row))
-    return "".join("[^=]*" if number % 2 else part.replace(".", r"\.") for number, part in parts)
 
 
 def _ask(function: str | None) -> str:
     return f'{function} "$1"' if function else ""
 
 
-def _validity(row: HostKey) -> str:
+def _validity(row: table.HostKey) -> str:
     """The check of the variable part of a key; a key without one is always valid."""
     begin, *kinds = _split(row)
-    check = PLACES[kinds[0]].check if kinds else ""
+    check = table.PLACES[kinds[0]].check if kinds else ""
     if not check:
         return _YES
     cut = " && key_place=${key_place%.*}" if row.pattern.count(">.") else ""
     return f"key_place=${{1#{begin}}}{cut} && {check}"
 
 
-def _topic(row: HostKey) -> str:
+def _topic(row: table.HostKey) -> str:
     if row.topic is None:
         return ""
     return f'[ "$2" != {row.idle} ] && topic={row.topic}' if row.idle else f"topic={row.topic}"
 
 
-def _interrupts(row: HostKey) -> str:
+def _interrupts(row: table.HostKey) -> str:
     if row.interrupts == "always":
         return f'[ "$2" != {row.idle} ]' if row.idle else _YES
     return _ask(row.interrupts)
 
 
-_YES_OR_NO: Final[Mapping[str, Callable[[HostKey], str]]] = {
+_YES_OR_NO: Final[Mapping[str, Callable[[table.HostKey], str]]] = {
     "find_topic": _topic,
     "interrupts": _interrupts,
     "loads_at_start": lambda row: _YES if row.loads_at_start else "",
@@ -259,9 +234,9 @@ _YES_OR_NO: Final[Mapping[str, Callable[[HostKey], str]]] = {
 }
 
 
-def _check(values: Values) -> str:
+def _check(values: table.Values) -> str:
     """The command that succeeds if a file may set the value in `$2`."""
-    if isinstance(values, Number):
+    if isinstance(values, table.Number):
         return f'number "$2" {values.lowest} {values.highest}'
     refused = [f"*[!{values.characters}]*"] if values.characters else []
     refused += ["?" * values.longest + "?*"] if values.longest else []

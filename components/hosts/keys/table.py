@@ -174,21 +174,14 @@ _DRIVER: Final = rows(
     HostKey("repository", 19),
     # A driver that the host must already have is only read.
     HostKey("present", 20, Text(characters="a-z0-9. -", forms=("ofed*", "doca*")), undo="looked"),
-    HostKey(
-        "kind",
-        20,
-        one_of("inbox", "doca_ofed", "mlnx_ofed"),
-        topic="driver",
-        interrupts="always",
-        undo="stays",
-        leaves="the RDMA driver",
-        idle="inbox",  # Railyard refuses to go back to it, which needs no drain
-    ),
+    # Railyard refuses to go back to `inbox`, which needs no drain.
+    HostKey("kind", 20, one_of("inbox", "doca_ofed", "mlnx_ofed"), topic="driver",
+        interrupts="always", undo="stays", leaves="the RDMA driver", idle="inbox"),
     HostKey("version", 21, interrupts="always", undo="stays"),
     HostKey("line", 21, interrupts="always", undo="stays"),
     HostKey("modules", 22, one_of("built"), interrupts="always", undo="stays"),
     HostKey("loaded", 23, one_of("installed"), interrupts="always", undo="stays"),
-)
+)  # fmt: skip
 _PRESENT: Final = one_of("present")
 _DOCKER_STAYS: Final = "docker.io (stopped and disabled if its last container is gone)"
 _DOCKER: Final = rows(
@@ -217,17 +210,6 @@ _NAMES: Final = (
 )
 
 
-def _pages(size: str) -> HostKey:
-    """Huge pages come after the boot unit, which reserves them if this boot has too few."""
-    return HostKey(
-        f"kernel.hugepages.{size}",
-        80,
-        Text(characters="0-9", longest=7),
-        undo="if_taken",
-        gone_where="pages_are_gone",
-    )
-
-
 _SYSTEM: Final = rows("kernel", "kernel.", HostKey("cgroup", 9, one_of("v2"), undo="looked"))
 _KERNEL: Final = lost(
     *rows(
@@ -240,19 +222,16 @@ _KERNEL: Final = lost(
             gone_where="governor_is_gone"),
         HostKey("kernel.numa_balancing", 50, ON_OFF, undo="if_taken",
             gone_where="balancing_is_gone"),
-        *map(_pages, ("2mib", "2mib.node<node>", "1gib", "1gib.node<node>")),
+        # After the boot unit, which reserves them if this boot has too few.
+        *(HostKey(f"kernel.hugepages.{size}", 80, Text(characters="0-9", longest=7),
+            undo="if_taken", gone_where="pages_are_gone")
+          for size in ("2mib", "2mib.node<node>", "1gib", "1gib.node<node>")),
     ),
     *rows("pci", "", HostKey("kernel.acs", 50, one_of("off"), topic="acs", undo="if_taken")),
     # After the addresses in the routes.
-    *has_effect(
-        Effect.TRAFFIC,
-        *rows(
-            "routing",
-            "route.<table>.",
-            HostKey("table", 52, Text(forms=("* dev *",))),
-            HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))),
-        ),
-    ),
+    *has_effect(Effect.TRAFFIC, *rows("routing", "route.<table>.",
+        HostKey("table", 52, Text(forms=("* dev *",))),
+        HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))))),
 )  # fmt: skip
 _IOMMU: Final = one_of("pt", "off")
 _NETNS: Final = one_of("shared", "exclusive")
@@ -319,18 +298,12 @@ def _of_pf(part: Part, *keys: HostKey) -> tuple[HostKey, ...]:
 
 def _firmware(setting: str, parameter: str, values: Values) -> tuple[HostKey, HostKey]:
     """A firmware setting, ordered before VFs and ports, and its active value in the card."""
+    leaves = "firmware settings of the cards"
     return (
-        HostKey(
-            setting,
-            39,
-            values,
-            topic="firmware",
-            loads_at_start=True,
-            leaves="firmware settings of the cards",
-            parameter=parameter,
-        ),
+        HostKey(setting, 39, values, topic="firmware", loads_at_start=True, leaves=leaves,
+            parameter=parameter),
         HostKey(f"{setting}_current", values=values, topic="firmware", undo="looked"),
-    )
+    )  # fmt: skip
 
 
 _LINK_TYPE: Final = one_of("eth", "ib")
@@ -348,26 +321,19 @@ _FIRMWARE: Final = _of_pf(
     *_firmware("fw_advanced_pci_settings", "ADVANCED_PCI_SETTINGS", ON_OFF),
     *_firmware("fw_pci_wr_ordering", "PCI_WR_ORDERING", one_of("per_mkey", "force_relax")),
     HostKey("ats_active", values=ON_OFF, topic="firmware", undo="looked"),
-    HostKey("fw_ver", topic="firmware", undo="looked"),
-    HostKey("fw_needs", topic="firmware", undo="looked"),
-    HostKey("fw_loads", topic="firmware", undo="looked"),
-    HostKey("fw_vfs_offered", topic="firmware", undo="looked"),
-)
+    *(HostKey(f"fw_{fact}", topic="firmware", undo="looked")
+      for fact in ("ver", "needs", "loads", "vfs_offered")),
+)  # fmt: skip
 _DEVICE_NAMES: Final = _of_pf(
     "card",
     # Udev names a device when it appears, so a new name takes effect at the next boot.
-    *(
-        key
-        for name, leaves in (
-            ("boot_name", "names of network devices (until the next boot)"),
-            ("boot_rdma", "names of RDMA devices (until the next boot)"),
-        )
-        for key in (
-            HostKey(name, 39, NAME, topic="boot", loads_at_start=True, leaves=leaves),
-            HostKey(f"{name}_current", values=NAME, topic="boot", undo="looked"),
-        )
-    ),
-)
+    HostKey("boot_name", 39, NAME, topic="boot", loads_at_start=True,
+        leaves="names of network devices (until the next boot)"),
+    HostKey("boot_name_current", values=NAME, topic="boot", undo="looked"),
+    HostKey("boot_rdma", 39, NAME, topic="boot", loads_at_start=True,
+        leaves="names of RDMA devices (until the next boot)"),
+    HostKey("boot_rdma_current", values=NAME, topic="boot", undo="looked"),
+)  # fmt: skip
 _NETWORK_MANAGER: Final = _of_pf(
     "card",
     # Set before VFs appear, undone after they go; `managed no` keeps the link up (NEWS of 1.10).
