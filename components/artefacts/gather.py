@@ -37,12 +37,8 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
     changed.
     """
     bundle = open_bundle(reach.spec.sources.bundle)
-    failed = [
-        error
-        for each, entry in _wanted(reach, lock)
-        if (error := _bring(each, entry, bundle, reach))
-    ]
-    if not failed:
+    tried = (_bring(each, entry, bundle, reach) for each, entry in _wanted(reach, lock))
+    if not (failed := [error for error in tried if error]):
         return
     text = "\n".join([*map(str, failed), "Nothing was touched."])
     raise UnreachableError(text) if any(e.exit_code != 1 for e in failed) else SpecError(text)
@@ -50,13 +46,10 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
 
 def charts_away(spec: ClusterSpec, lock: Lock) -> dict[str, str]:
     """Path to name and version, for each chart of the lock that this machine lacks."""
-    found = [entry for each in artefacts_of(spec) if (entry := lock.find(each))]
-    places = [(each, chart_archive(each)) for each in found if each.kind == "chart"]
-    return {
-        path: f"{each.name} {each.version}"
-        for each, path in places
-        if not _is_here(Path(path), each.sha256)
-    }
+    found = (entry for each in artefacts_of(spec) if (entry := lock.find(each)))
+    places = ((chart_archive(each), each) for each in found if each.kind == "chart")
+    away = {path: each for path, each in places if not _is_here(Path(path), each.sha256)}
+    return {path: f"{each.name} {each.version}" for path, each in away.items()}
 
 
 def _is_here(target: Path, digest: str) -> bool:
@@ -102,35 +95,32 @@ def _put(reach: Reach, artefact: Artefact, digest: str, target: Path) -> None:
         address = reach.address(artefact.address)
         download(address, reach.web(address), target, digest)
         return
-    archive = chart_archive_of(reach, artefact)
-    if archive.sha256 != digest:
-        raise WrongContentError(artefact.address, *naming.wrong_checksum(archive.sha256, digest))
-    _write_whole(target, archive.body)
+    body, found = chart_archive_of(reach, artefact)
+    if found != digest:
+        raise WrongContentError(artefact.address, *naming.wrong_checksum(found, digest))
+    _write_whole(target, body)
 
 
-_LAYOUT: Final = {"imageLayoutVersion": "1.0.0"}
 _NAME: Final = "org.opencontainers.image.ref.name"
 
 
 def gather(
     reach: Reach, lock: Lock, folder: Path, tell: Callable[[str], None]
 ) -> list[RailyardError]:
-    """Fetch everything into a bundle; complete files are not fetched again.
-
-    Returns one error for each artefact that failed. `bundle.json` is written only without errors.
-    """
+    """Fetch what a bundle lacks, and return the errors; `bundle.json` is written without any."""
     failed: list[RailyardError] = []
     done: list[Bundled] = []
     for artefact, digest in wanted_of(reach.spec, lock):
         try:
-            done.append(_GATHER[artefact.kind](reach, artefact, digest, folder))
+            keep = _image if artefact.kind == "image" else _file
+            done.append(keep(reach, artefact, digest, folder))
             tell(f"{artefact.kind:<6} {artefact.name}")
         except FetchError as error:
             failed.append(error)
     if not failed:
         _write_layout(folder, done)
         whole = {"version": 1, "site": reach.spec.name, "artefacts": [asdict(e) for e in done]}
-        write_json(folder / INDEX, whole)
+        _write_json(folder / INDEX, whole)
     return failed
 
 
@@ -155,13 +145,6 @@ def _image(reach: Reach, artefact: Artefact, digest: str, folder: Path) -> Bundl
     return Bundled(artefact.name, "image", artefact.address, digest, str(place))
 
 
-_GATHER: Final[Mapping[str, Callable[[Reach, Artefact, str, Path], Bundled]]] = {
-    "file": _file,
-    "chart": _file,
-    "image": _image,
-}
-
-
 def save_image(
     client: RegistryClient, image: naming.ImageReference, found: FoundImage, folder: Path
 ) -> None:
@@ -183,20 +166,13 @@ def _write_layout(folder: Path, done: Sequence[Bundled]) -> None:
         if each.kind == "image":
             body = (folder / each.file).read_bytes()
             kind = cast("Mapping[str, Any]", json.loads(body)).get("mediaType", "")
-            listed.append(
-                {
-                    "mediaType": kind,
-                    "digest": f"sha256:{each.sha256}",
-                    "size": len(body),
-                    "annotations": {_NAME: each.address},
-                }
-            )
-    write_json(folder / "images" / "oci-layout", _LAYOUT)
-    write_json(folder / "images" / "index.json", {"schemaVersion": 2, "manifests": listed})
+            about = {"mediaType": kind, "digest": f"sha256:{each.sha256}", "size": len(body)}
+            listed.append({**about, "annotations": {_NAME: each.address}})
+    _write_json(folder / "images" / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+    _write_json(folder / "images" / "index.json", {"schemaVersion": 2, "manifests": listed})
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write a file whole or not at all."""
+def _write_json(path: Path, value: object) -> None:
     _write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from components.core.problem import SpecPath
 from components.model import owners
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
 
@@ -56,18 +57,19 @@ class Artefact:
 
 def artefacts_of(spec: ClusterSpec) -> tuple[Artefact, ...]:
     """Everything that the site fetches, each once: files, charts, repositories, images."""
-    found = (*_k3s(spec), *_drivers(spec), *_charts(spec), *_images(spec))
+    used: Where = "cluster" if spec.kubernetes is not None else "hosts"
+    images = (image_artefact(image, used, path) for image, path in images_of(spec))
+    found = (*_k3s(spec), *_drivers(spec), *_charts(spec), *images)
     return tuple({(each.kind, each.name): each for each in reversed(found)}.values())[::-1]
 
 
-def architectures(spec: ClusterSpec) -> tuple[Architecture, ...]:
-    """The processor architectures of the site's hosts, sorted; without hosts, `host_defaults`.
-
-    An existing cluster may list no hosts.
-    """
-    hosts: set[Architecture] = {spec.settings_of(host).architecture for host in spec.hosts}
-    found: set[Architecture] = hosts or {spec.host_defaults.architecture}
-    return tuple(sorted(found))
+def architectures(
+    spec: ClusterSpec, hosts: Iterable[Host] | None = None
+) -> tuple[Architecture, ...]:
+    """The architectures of hosts, by default all, sorted; without any that of `host_defaults`."""
+    named = spec.hosts if hosts is None else hosts
+    found: set[Architecture] = {spec.settings_of(host).architecture for host in named}
+    return tuple(sorted(found or {spec.host_defaults.architecture}))
 
 
 def k3s_binary_name(architecture: Architecture) -> str:
@@ -92,24 +94,14 @@ def _k3s(spec: ClusterSpec) -> Iterator[Artefact]:
     plane = spec.k3s
     if plane is None:
         return
-    nodes: set[Architecture] = {
-        spec.settings_of(host).architecture for host in spec.hosts if host.role != "balancer"
-    }
-    found: set[Architecture] = nodes or {spec.host_defaults.architecture}
-    for architecture in sorted(found):
+    for architecture in architectures(spec, [h for h in spec.hosts if h.role != "balancer"]):
         yield _k3s_file(plane, architecture, "binary")
         if needs_k3s_images(spec, architecture):
             yield _k3s_file(plane, architecture, "images")
     source = plane.source
-    yield Artefact(
-        K3S_SCRIPT,
-        "file",
-        source.install_script or upstream.k3s_install_script(plane.version),
-        plane.version,
-        "hosts",
-        ("kubernetes", "source", "install_script"),
-        source.install_script_sha256 or "",
-    )
+    script = source.install_script or upstream.k3s_install_script(plane.version)
+    path, checksum = ("kubernetes", "source", "install_script"), source.install_script_sha256 or ""
+    yield Artefact(K3S_SCRIPT, "file", script, plane.version, "hosts", path, checksum)
     if (policy := source.selinux_policy) is not None:
         release = policy.rpartition("/")[2].removeprefix(f"{K3S_POLICY}-").removesuffix(".rpm")
         path = ("kubernetes", "source", "selinux_policy")
@@ -122,18 +114,12 @@ def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Art
     key = k3s_key(what, architecture)
     written: str | None = getattr(plane.source, key)
     checksum: str | None = getattr(plane.source, f"{key}_sha256")
-    binary = what == "binary"
+    binary, version = what == "binary", plane.version
     name = k3s_binary_name(architecture) if binary else k3s_images_name(architecture)
-    return Artefact(
-        name,
-        "file",
-        written or upstream.k3s_file(plane.version, name if binary else f"{name}.tar.zst"),
-        plane.version,
-        "hosts",
-        ("kubernetes", "source", key),
-        checksum or "",
-        "" if written else upstream.k3s_file(plane.version, f"sha256sum-{architecture}.txt"),
-    )
+    address = written or upstream.k3s_file(version, name if binary else f"{name}.tar.zst")
+    sums = "" if written else upstream.k3s_file(version, f"sha256sum-{architecture}.txt")
+    path: SpecPath = ("kubernetes", "source", key)
+    return Artefact(name, "file", address, version, "hosts", path, checksum or "", sums)
 
 
 def k3s_key(what: K3sFile, architecture: Architecture) -> str:
@@ -142,24 +128,21 @@ def k3s_key(what: K3sFile, architecture: Architecture) -> str:
 
 
 def _drivers(spec: ClusterSpec) -> Iterator[Artefact]:
-    yield from _driver(spec.host_defaults.driver, ("host_defaults", "driver"))
-    for number, group in enumerate(spec.host_groups):
-        if group.driver is not None:
-            yield from _driver(group.driver, ("host_groups", number, "driver"))
-
-
-def _driver(driver: DriverPackage, path: SpecPath) -> Iterator[Artefact]:
-    version = driver.version or ""
-    if driver.source is not None:
-        name = f"driver {driver.source.rpartition('/')[2]}"
-        place = (*path, "source")
-        yield Artefact(name, "file", driver.source, version, "hosts", place, driver.sha256 or "")
-    if (repository := driver.repository) is not None:
-        place = (*path, "repository", "url")
-        name = f"driver repository {repository.url}"
-        yield Artefact(
-            name, "repository", repository.url, version, "hosts", place, repository.key_sha256
-        )
+    named: dict[SpecPath, DriverPackage | None] = {
+        ("host_defaults", "driver"): spec.host_defaults.driver
+    }
+    named |= {("host_groups", n, "driver"): each.driver for n, each in enumerate(spec.host_groups)}
+    for path, driver in named.items():
+        if driver is None:
+            continue
+        version = driver.version or ""
+        if (source := driver.source) is not None:
+            name, place = f"driver {source.rpartition('/')[2]}", (*path, "source")
+            yield Artefact(name, "file", source, version, "hosts", place, driver.sha256 or "")
+        if (repository := driver.repository) is not None:
+            url, key, place = repository.url, repository.key_sha256, (*path, "repository", "url")
+            name = f"driver repository {url}"
+            yield Artefact(name, "repository", url, version, "hosts", place, key)
 
 
 _FIRMWARE: Final = "nic-configuration-operator"
@@ -243,13 +226,8 @@ def _used_images(spec: ClusterSpec) -> Iterator[str]:
         owners.part_of_program(name) for name in owners.cni_programs(spec)
     )
     parts: tuple[Part, ...] = (
-        "multus",
-        "whereabouts",
-        "nv_ipam",
-        *programs,
-        "sriov_device_plugin",
-        "mpi_operator",
-    )
+        "multus", "whereabouts", "nv_ipam", *programs, "sriov_device_plugin", "mpi_operator",
+    )  # fmt: skip
     found: list[str] = [part for part in parts if owners.installs(spec, part)]
     found += [
         key
@@ -257,12 +235,6 @@ def _used_images(spec: ClusterSpec) -> Iterator[str]:
         if key is not None
     ]
     yield from dict.fromkeys(found)
-
-
-def _images(spec: ClusterSpec) -> Iterator[Artefact]:
-    used: Where = "cluster" if spec.kubernetes is not None else "hosts"
-    for image, path in images_of(spec):
-        yield image_artefact(image, used, path)
 
 
 def image_artefact(image: str, used_on: Where, path: SpecPath) -> Artefact:

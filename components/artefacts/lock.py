@@ -141,13 +141,9 @@ def _refused(lines: Lines, path: Path, detail: Mapping[str, object]) -> Finding:
 
 
 def _problem(path: Path, what: str, line: int) -> Finding:
-    return Finding(
-        f"{path.name} {what}.",
-        (Place((), None, str(path), line),),
-        f"remove it and run `railyard pin {path.name.replace('.lock.yaml', '.yaml')}` again, or "
-        "restore the committed version.",
-        rule=LOCK_RULE,
-    )
+    site, place = path.name.replace(".lock.yaml", ".yaml"), Place((), None, str(path), line)
+    fix = f"remove it and run `railyard pin {site}` again, or restore the committed version."
+    return Finding(f"{path.name} {what}.", (place,), fix, rule=LOCK_RULE)
 
 
 class _Plain(yaml.SafeDumper):
@@ -286,9 +282,7 @@ def wanted_of(spec: ClusterSpec, lock: Lock) -> list[tuple[Artefact, str]]:
             found.append((artefact, digest))
     known = {each.address for each, _ in found}
     images = (entry for entry in lock.entries.values() if entry.kind == "image")
-    more = ((_artefact(entry), entry.sha256) for entry in images if entry.address not in known)
-    return [*found, *more]
-
-
-def _artefact(entry: Entry) -> Artefact:
-    return Artefact(entry.name, entry.kind, entry.address, entry.version, "cluster", ("operators",))
+    for each in (entry for entry in images if entry.address not in known):
+        place = each.name, each.kind, each.address, each.version, "cluster", ("operators",)
+        found.append((Artefact(*place), each.sha256))
+    return found

@@ -125,9 +125,6 @@ HOST_FILES: Final = "/var/lib/railyard/files"
 """Folder on a host for the files that this machine sends, each in a folder named by its SHA-256."""
 LOCAL_FILES: Final = Path(".railyard") / "files"
 """Folder next to the program for files to send, each named by its SHA-256."""
-_PORT: Final = ":"
-_IN_A_PATH: Final = "_"
-"""A path in a registry must not contain a colon: `10.0.0.1:5000` becomes `10.0.0.1_5000`."""
 
 
 def mirrored(address: str, mirror: Mirror | None) -> str:
@@ -145,8 +142,8 @@ def in_registry(image: str, registry: Registry | None) -> str:
     found = parse_image(image)
     if registry is None or found.registry == registry_host(registry):
         return image
-    # Only a registry's port is replaced: a tag and a digest have colons too.
-    below = found.registry.replace(_PORT, _IN_A_PATH)
+    # A path must not contain a colon, so the registry's port gets an underscore; a tag stays.
+    below = found.registry.replace(":", "_")
     return f"{registry.address}/{below}{str(found).removeprefix(found.registry)}"
 
 

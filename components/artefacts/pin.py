@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -17,14 +17,7 @@ from urllib.parse import urljoin
 
 import yaml
 
-from components.artefacts import naming
-from components.artefacts.listing import (
-    Artefact,
-    architectures,
-    artefacts_of,
-    charts_by_release,
-    image_artefact,
-)
+from components.artefacts import listing, naming
 from components.artefacts.lock import Entry, Lock
 from components.artefacts.registry import HELM_CHART, RegistryClient, find_image
 from components.artefacts.resolve import merged
@@ -41,7 +34,7 @@ from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DOCKER_HUB, RegistryLogin, registry_of
-from components.model.operators import ChartValues
+from components.model.operators import ChartSource, ChartValues
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml: NVIDIA's index is megabytes of YAML."""
@@ -56,21 +49,13 @@ _DEEPEST: Final = 6
 """Levels of values to search for images; NVIDIA's charts use four."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedChart:
-    """One chart in a repository's index."""
+def find_in_index(source: ChartSource, access: Access, at: str) -> tuple[str, str]:
+    """Look up a chart and its release, with or without a `v`: its address and its digest, if any.
 
-    address: str
-    digest: str
-    """SHA-256 in hexadecimal; empty if the index does not give it."""
-
-
-def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) -> ListedChart:
-    """Look up a chart and its release, with or without a `v`, in its repository.
-
-    Addresses in the index are below `repo`; `at` is where to fetch the index: `repo`, or its copy
-    in a mirror.
+    Addresses in the index are below the repository of `source`; `at` is where to fetch the index:
+    that repository, or its copy in a mirror.
     """
+    chart, version = source.chart, source.version
     index = f"{at.rstrip('/')}/index.yaml"
     text = fetch(index, access)
     try:
@@ -87,13 +72,10 @@ def find_in_index(repo: str, chart: str, version: str, access: Access, at: str) 
         urls = cast("list[str]", each.get("urls") or [])
         if str(each.get("version")).removeprefix("v") == wanted and urls:
             digest = str(each.get("digest") or "").removeprefix("sha256:")
-            return ListedChart(urljoin(f"{repo.rstrip('/')}/", urls[0]), digest)
+            return urljoin(f"{(source.repo or '').rstrip('/')}/", urls[0]), digest
     have = ", ".join(str(each.get("version")) for each in releases[:5])
-    raise FetchError(
-        index,
-        f"chart {chart} lacks the release {version}; the newest are {have}",
-        "choose one of them",
-    )
+    what = f"chart {chart} lacks the release {version}; the newest are {have}"
+    raise FetchError(index, what, "choose one of them")
 
 
 def images_of_chart(archive: bytes, chart: str, ours: ChartValues) -> dict[str, str]:
@@ -126,14 +108,15 @@ def _in_chart(
     release = str(described.get("appVersion") or described.get("version") or "")
     release = f"v{release}" if described.get("name") in _V_BEFORE else release
     depends = described.get("dependencies")
-    names: dict[str, str] = {}
-    for each in depends if isinstance(depends, list) else []:
-        if isinstance(each, dict):
-            names[str(each.get("alias") or each.get("name"))] = str(each.get("condition") or "")
+    names = {
+        str(each.get("alias") or each.get("name")): str(each.get("condition") or "")
+        for each in (depends if isinstance(depends, list) else [])
+        if isinstance(each, dict)
+    }
     own = {key: value for key, value in values.items() if key not in names}
     yield from _in_values(own, (), release)
     for name, condition in names.items():
-        if condition and not all(_switched_on(values, one) for one in condition.split(",")):
+        if any(_at(values, one.strip().split(".")) is False for one in condition.split(",")):
             continue
         below = values.get(name)
         inner = below if isinstance(below, dict) else {}
@@ -141,11 +124,11 @@ def _in_chart(
             yield f"{name}.{path}", image
 
 
-def _switched_on(values: ChartValues, condition: str) -> bool:
+def _at(values: ChartValues, keys: Sequence[str]) -> Json:
     found: Json = values
-    for key in condition.strip().split("."):
+    for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
-    return found is not False
+    return found
 
 
 def _in_values(
@@ -175,7 +158,7 @@ def _texts(archive: bytes) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
         for member in packed:
-            if member.isfile() and member.name.rpartition("/")[2] in {"Chart.yaml", "values.yaml"}:
+            if member.name.rpartition("/")[2] in {"Chart.yaml", "values.yaml"} and member.isfile():
                 file = packed.extractfile(member)
                 found[member.name] = file.read() if file else b""
     return found
@@ -231,13 +214,12 @@ class Reach:
         return RegistryClient(host, Access(None, self._login_of(host), insecure))
 
     def _login_of(self, host: str) -> Login | None:
-        containers = self.spec.containers
-        if containers is not None:
-            if registry_of(containers.image) == host and containers.login is not None:
-                return self._login(containers.login)
-            build = containers.build
-            if build is not None and build.login is not None and registry_of(build.base) == host:
-                return self._login(build.login)
+        if (containers := self.spec.containers) is not None:
+            build, own = containers.build, [(containers.image, containers.login)]
+            own += [(build.base, build.login)] if build else []
+            for image, login in own:
+                if login is not None and registry_of(image) == host:
+                    return self._login(login)
         return self.logins.get("index.docker.io" if host == DOCKER_HUB else host)
 
     def _login(self, login: RegistryLogin | None) -> Login | None:
@@ -253,7 +235,7 @@ State = Literal["pinned", "unchanged", "changed", "failed", "in the site", "on t
 class Pinned:
     """The outcome for one artefact."""
 
-    artefact: Artefact
+    artefact: listing.Artefact
     state: State
     entry: Entry | None = None
     """The content that the source serves now."""
@@ -270,26 +252,23 @@ def pin_site(
     New entries get the day `today`. `update` names artefacts to accept with changed content; `all`
     means every one.
     """
-    artefacts = artefacts_of(reach.spec)
-    first = _each(artefacts, lambda each: _pin(reach, each, lock, today))
-    named = {
-        image: found.artefact
-        for found in first
-        for image in (found.entry.images.values() if found.entry else ())
-    }
+
+    def ask(artefact: listing.Artefact) -> Pinned:
+        return _pin(reach, artefact, lock, today)
+
+    artefacts = listing.artefacts_of(reach.spec)
     known = {artefact.address for artefact in artefacts}
-    brought = [
-        image_artefact(image, "cluster", chart.path)
-        for image, chart in named.items()
-        if str(naming.parse_image(image)) not in known
-    ]
-    second = _each(brought, lambda each: _pin(reach, each, lock, today))
-    return tuple(_decide(found, update) for found in (*first, *second))
-
-
-def _each(artefacts: Iterable[Artefact], work: Callable[[Artefact], Pinned]) -> tuple[Pinned, ...]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return tuple(pool.map(work, artefacts))
+        first = [*pool.map(ask, artefacts)]
+        named = {
+            image: found.artefact.path
+            for found in first
+            for image in (found.entry.images.values() if found.entry else ())
+            if str(naming.parse_image(image)) not in known
+        }
+        brought = (listing.image_artefact(image, "cluster", path) for image, path in named.items())
+        second = [*pool.map(ask, brought)]
+    return tuple(_decide(found, update) for found in (*first, *second))
 
 
 def _decide(found: Pinned, update: Sequence[str]) -> Pinned:
@@ -302,7 +281,7 @@ def _decide(found: Pinned, update: Sequence[str]) -> Pinned:
     return replace(found, state="pinned" if wanted & set(update) else "changed")
 
 
-def _pin(reach: Reach, artefact: Artefact, lock: Lock, today: date) -> Pinned:
+def _pin(reach: Reach, artefact: listing.Artefact, lock: Lock, today: date) -> Pinned:
     if artefact.local:
         return Pinned(artefact, "on the hosts" if artefact.used_on == "hosts" else "in the site")
     if artefact.kind == "repository":
@@ -320,19 +299,14 @@ def _pin(reach: Reach, artefact: Artefact, lock: Lock, today: date) -> Pinned:
     return Pinned(artefact, "pinned", entry, lock.find(artefact))
 
 
-def _entry(artefact: Artefact, sha256: str, size: int, today: date) -> Entry:
+def _entry(artefact: listing.Artefact, sha256: str, size: int, today: date) -> Entry:
     return Entry(
-        name=artefact.name,
-        kind=artefact.kind,
-        address=artefact.address,
-        version=artefact.version,
-        sha256=sha256,
-        size=size,
-        pinned=today,
-    )
+        name=artefact.name, kind=artefact.kind, address=artefact.address, version=artefact.version,
+        sha256=sha256, size=size, pinned=today,
+    )  # fmt: skip
 
 
-def _file(reach: Reach, artefact: Artefact, today: date) -> Entry:
+def _file(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
     """A file's checksum from its publisher's list; without a list, from the file itself."""
     address = reach.address(artefact.address)
     access = reach.web(address)
@@ -341,7 +315,7 @@ def _file(reach: Reach, artefact: Artefact, today: date) -> Entry:
     return _entry(artefact, *measure(address, access), today)
 
 
-def _published(reach: Reach, artefact: Artefact) -> str:
+def _published(reach: Reach, artefact: listing.Artefact) -> str:
     """The checksum in a list of `sha256sum`; empty if a mirror lacks the list."""
     address = reach.address(artefact.published)
     try:
@@ -358,41 +332,31 @@ def _published(reach: Reach, artefact: Artefact) -> str:
     raise FetchError(address, f"the list lacks {name}", "correct kubernetes.version")
 
 
-def _chart(reach: Reach, artefact: Artefact, today: date) -> Entry:
-    archive = chart_archive_of(reach, artefact)
-    values = reach.values.get(artefact.name, {})
-    images = images_of_chart(archive.body, artefact.address, values)
-    found = _entry(artefact, archive.sha256, len(archive.body), today)
-    return found.model_copy(update={"images": images})
+def _chart(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
+    body, sha256 = chart_archive_of(reach, artefact)
+    images = images_of_chart(body, artefact.address, reach.values.get(artefact.name, {}))
+    return _entry(artefact, sha256, len(body), today).model_copy(update={"images": images})
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """A chart as it was fetched."""
-
-    body: bytes
-    sha256: str
-
-
-def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
-    """Fetch a chart, and compare it with the digest in its repository's index."""
+def chart_archive_of(reach: Reach, artefact: listing.Artefact) -> tuple[bytes, str]:
+    """Fetch a chart, and compare it with its repository's index; its bytes and their SHA-256."""
     if artefact.address.startswith("oci://"):
         body = _oci_chart(reach, artefact)
-        return Archive(body, hashlib.sha256(body).hexdigest())
-    _, source, _ = charts_by_release(reach.spec)[artefact.name]
+        return body, hashlib.sha256(body).hexdigest()
+    _, source, _ = listing.charts_by_release(reach.spec)[artefact.name]
     if source.repo is None:
         raise Bug(f"the chart {artefact.address} lacks a repository")
     at = reach.address(source.repo)
-    listed = find_in_index(source.repo, source.chart, source.version, reach.web(at), at)
-    address = reach.address(listed.address)
+    listed, wanted = find_in_index(source, reach.web(at), at)
+    address = reach.address(listed)
     body = fetch(address, reach.web(address))
     found = hashlib.sha256(body).hexdigest()
-    if listed.digest and listed.digest != found:
-        raise WrongContentError(address, *naming.wrong_checksum(found, listed.digest))
-    return Archive(body, found)
+    if wanted and wanted != found:
+        raise WrongContentError(address, *naming.wrong_checksum(found, wanted))
+    return body, found
 
 
-def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
+def _oci_chart(reach: Reach, artefact: listing.Artefact) -> bytes:
     name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
     image = naming.parse_image(reach.image(name))
     client = reach.registry(str(image))
@@ -403,14 +367,10 @@ def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
     return client.blob(image.repository, layers[0]["digest"])
 
 
-def _image(reach: Reach, artefact: Artefact, today: date) -> Entry:
+def _image(reach: Reach, artefact: listing.Artefact, today: date) -> Entry:
     image = naming.parse_image(reach.image(str(naming.parse_image(artefact.address))))
-    found = find_image(reach.registry(str(image)), image, architectures(reach.spec))
+    found = find_image(reach.registry(str(image)), image, listing.architectures(reach.spec))
     return _entry(artefact, found.manifest.digest.removeprefix("sha256:"), found.size, today)
 
 
-_ASK: Final[Mapping[str, Callable[[Reach, Artefact, date], Entry]]] = {
-    "file": _file,
-    "chart": _chart,
-    "image": _image,
-}
+_ASK: Final = {"file": _file, "chart": _chart, "image": _image}

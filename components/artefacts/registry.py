@@ -15,34 +15,24 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
+from components.artefacts import web
 from components.artefacts.naming import INDEXES, MANIFESTS, ImageReference, Manifest, wrong_checksum
-from components.artefacts.web import (
-    FILE_DEADLINE_S,
-    Access,
-    Answer,
-    Call,
-    FetchError,
-    Login,
-    WrongContentError,
-    download,
-    fetch,
-    open_call,
-)
 from components.model.jobs import DOCKER_HUB
 
 _HUB_LOGIN: Final = "index.docker.io"
 
 
-def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, Login]:
-    """Registry to login, from Docker's `config.json`; empty if it cannot be read.
-
-    Only logins in the file count: a credential helper is a program, and this does not start it.
-    """
+def docker_logins(environ: Mapping[str, str] = os.environ) -> dict[str, web.Login]:
+    """Registry to login, from Docker's `config.json` alone: no credential helper starts."""
     folder = Path(environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
     try:
         read = json.loads((folder / "config.json").read_text("utf-8"))
         logins = cast("Mapping[str, Mapping[str, str]]", read.get("auths") or {})
-        return {_host(name): _login(entry["auth"]) for name, entry in logins.items() if entry}
+        texts = {
+            _host(name): base64.b64decode(each["auth"]) for name, each in logins.items() if each
+        }
+        pairs = {host: text.decode().partition(":") for host, text in texts.items()}
+        return {host: web.Login(user, password) for host, (user, _, password) in pairs.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error):
         return {}
 
@@ -51,11 +41,6 @@ def _host(name: str) -> str:
     """Docker Hub's entry is the address of an older API: `https://index.docker.io/v1/`."""
     host = name.removeprefix("https://").removeprefix("http://").partition("/")[0]
     return _HUB_LOGIN if host.endswith("docker.io") else host
-
-
-def _login(auth: str) -> Login:
-    user, _, password = base64.b64decode(auth).decode().partition(":")
-    return Login(user, password)
 
 
 _HUB: Final = "registry-1.docker.io"
@@ -79,7 +64,7 @@ class RegistryClient:
     """One registry, with the tokens that it gave so far."""
 
     host: str
-    access: Access
+    access: web.Access
     _tokens: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
@@ -91,16 +76,16 @@ class RegistryClient:
         """A manifest by tag or digest; its digest is computed and compared."""
         address = f"{self.base}/{repository}/manifests/{quote(reference, safe=':')}"
         accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
-        with self.call(Call(address, headers=accept), repository, "pull") as answer:
+        with self.call(web.Call(address, headers=accept), repository, "pull") as answer:
             body = answer.whole()
             kind = answer.headers.get("content-type", "").partition(";")[0]
             named = answer.headers.get("docker-content-digest", "")
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         wanted = reference if reference.startswith("sha256:") else named
         if wanted and wanted != digest:
-            raise WrongContentError(address, *wrong_checksum(digest, wanted))
+            raise web.WrongContentError(address, *wrong_checksum(digest, wanted))
         if kind not in {*INDEXES, *MANIFESTS}:
-            raise WrongContentError(
+            raise web.WrongContentError(
                 address, f"{kind or 'the answer'} is not an image manifest", "see what serves it"
             )
         return Manifest(kind, digest, body)
@@ -108,40 +93,34 @@ class RegistryClient:
     def blob(self, repository: str, digest: str) -> bytes:
         """A small blob, compared with its digest."""
         address = f"{self.base}/{repository}/blobs/{digest}"
-        with self.call(Call(address), repository, "pull") as answer:
+        with self.call(web.Call(address), repository, "pull") as answer:
             body = answer.whole()
         found = f"sha256:{hashlib.sha256(body).hexdigest()}"
         if found != digest:
-            raise WrongContentError(address, *wrong_checksum(found, digest))
+            raise web.WrongContentError(address, *wrong_checksum(found, digest))
         return body
 
     def save_blob(self, repository: str, digest: str, target: Path) -> None:
         """Download a blob to its path, and continue an earlier partial download."""
         address = f"{self.base}/{repository}/blobs/{digest}"
         # The token is for this registry; if it keeps blobs elsewhere, that address has its own.
-        with self.call(Call(address, "HEAD"), repository, "pull"):
+        with self.call(web.Call(address, "HEAD"), repository, "pull"):
             pass
         token = self._tokens.get(f"{repository}:pull", "")
-        download(address, self.access, target, digest.removeprefix("sha256:"), token)
-
-    def has(self, what: str, repository: str, digest: str) -> bool:
-        """Whether the registry has one of the `blobs` or `manifests`."""
-        address = f"{self.base}/{repository}/{what}/{digest}"
-        accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
-        try:
-            with self.call(Call(address, "HEAD", accept), repository, "pull,push"):
-                return True
-        except FetchError as error:
-            if error.status == _NOT_FOUND:
-                return False
-            raise
+        web.download(address, self.access, target, digest.removeprefix("sha256:"), token)
 
     def push_blob(self, repository: str, digest: str, source: Path, mount: str) -> bool:
         """Upload a blob, unless the registry has or can mount it; whether bytes were sent."""
-        if self.has("blobs", repository, digest):
-            return False
+        accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
+        there = web.Call(f"{self.base}/{repository}/blobs/{digest}", "HEAD", accept)
+        try:
+            with self.call(there, repository, "pull,push"):
+                return False
+        except web.FetchError as error:
+            if error.status != _NOT_FOUND:
+                raise
         query = f"?{urlencode({'mount': digest, 'from': mount})}" if mount else ""
-        begin = Call(f"{self.base}/{repository}/blobs/uploads/{query}", "POST", data=b"")
+        begin = web.Call(f"{self.base}/{repository}/blobs/uploads/{query}", "POST", data=b"")
         with self.call(begin, repository, "pull,push") as answer:
             location = answer.headers.get("location", "")
             if answer.status == _CREATED:
@@ -153,8 +132,8 @@ class RegistryClient:
             "Content-Length": str(source.stat().st_size),
         }
         with source.open("rb") as file:
-            end = Call(f"{place}{joint}{urlencode({'digest': digest})}", "PUT", headers, file)
-            end = replace(end, deadline_s=FILE_DEADLINE_S)
+            end = web.Call(f"{place}{joint}{urlencode({'digest': digest})}", "PUT", headers, file)
+            end = replace(end, deadline_s=web.FILE_DEADLINE_S)
             with self.call(end, repository, "pull,push"):
                 return True
 
@@ -162,7 +141,7 @@ class RegistryClient:
         """Put a manifest under a tag or its digest."""
         address = f"{self.base}/{repository}/manifests/{reference}"
         headers = {"Content-Type": manifest.media_type}
-        with self.call(Call(address, "PUT", headers, manifest.body), repository, "pull,push"):
+        with self.call(web.Call(address, "PUT", headers, manifest.body), repository, "pull,push"):
             return
 
     def tags(self, repository: str) -> list[str]:
@@ -171,21 +150,21 @@ class RegistryClient:
         address = f"{self.base}/{repository}/tags/list?n=1000"
         while address:
             try:
-                with self.call(Call(address), repository, "pull") as answer:
+                with self.call(web.Call(address), repository, "pull") as answer:
                     found += json.loads(answer.whole()).get("tags") or []
                     after = _NEXT_PAGE.search(answer.headers.get("link", ""))
                     address = urljoin(address, after[1]) if after else ""
-            except FetchError as error:
+            except web.FetchError as error:
                 if error.status != _NOT_FOUND:
                     raise
                 return []
             except (ValueError, AttributeError) as error:
                 what = "the answer is not a list of tags"
-                raise FetchError(address, what, "see what serves it") from error
+                raise web.FetchError(address, what, "see what serves it") from error
         return found
 
     @contextmanager
-    def call(self, call: Call, repository: str, rights: str) -> Generator[Answer]:
+    def call(self, call: web.Call, repository: str, rights: str) -> Generator[web.Answer]:
         """Ask the registry, with a token if it wants one."""
         key = f"{repository}:{rights}"
         had = key in self._tokens
@@ -193,41 +172,36 @@ class RegistryClient:
             self._tokens[key] = self._token(repository, rights)
         with ExitStack() as stack:
             try:
-                answer = stack.enter_context(open_call(self._with(call, key), self.access))
-            except FetchError as error:
+                answer = stack.enter_context(web.open_call(self._with(call, key), self.access))
+            except web.FetchError as error:
                 if error.status != _UNAUTHORISED or not had or call.data:
                     raise
                 self._tokens[key] = self._token(repository, rights)  # the last one expired
-                answer = stack.enter_context(open_call(self._with(call, key), self.access))
+                answer = stack.enter_context(web.open_call(self._with(call, key), self.access))
             yield answer
 
-    def _with(self, call: Call, key: str) -> Call:
+    def _with(self, call: web.Call, key: str) -> web.Call:
         return replace(call, authorization=self._tokens[key])
 
     def _token(self, repository: str, rights: str) -> str:
-        """The `Authorization` header for a repository; empty if the registry wants none.
-
-        It is asked at `/v2/`, so the registry does not refuse a request half-way through its body.
-        """
+        """The `Authorization` header, asked at `/v2/`: no body is refused half-way."""
         try:
-            with open_call(
-                Call(f"{self.base}/"), Access(self.access.ca, None, self.access.insecure)
+            with web.open_call(
+                web.Call(f"{self.base}/"), web.Access(self.access.ca, None, self.access.insecure)
             ):
                 return ""
-        except FetchError as error:
+        except web.FetchError as error:
             if error.status != _UNAUTHORISED:
                 raise
             asked = error.headers.get("www-authenticate", "")
         if asked.lower().startswith("bearer"):
-            return f"Bearer {self._bearer(dict(_PARAMETER.findall(asked)), repository, rights)}"
+            words: dict[str, str] = dict(_PARAMETER.findall(asked))
+            scope = f"repository:{repository}:{rights}"
+            query = urlencode({"service": words.get("service", ""), "scope": scope})
+            answer = web.fetch(f"{words.get('realm', '')}?{query}", self.access)
+            found = cast("Mapping[str, str]", json.loads(answer))
+            return f"Bearer {found.get('token') or found.get('access_token') or ''}"
         return self.access.login.header if self.access.login else ""
-
-    def _bearer(self, asked: Mapping[str, str], repository: str, rights: str) -> str:
-        realm = asked.get("realm", "")
-        query = {"service": asked.get("service", ""), "scope": f"repository:{repository}:{rights}"}
-        answer = fetch(f"{realm}?{urlencode(query)}", self.access)
-        found = cast("Mapping[str, str]", json.loads(answer))
-        return found.get("token") or found.get("access_token") or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +233,9 @@ def find_image(
     missing = [cpu for cpu in processors if cpu not in {each for _, each in children}]
     if missing:
         have = ", ".join(sorted({cpu for _, cpu in children})) or "none"
-        raise FetchError(
-            str(image),
-            f"it lacks linux/{missing[0]} and offers only {have}",
-            "choose an image for the processors of the hosts (host_defaults.architecture)",
-        )
-    found = tuple(
-        client.manifest(image.repository, digest) for digest, cpu in children if cpu in processors
-    )
+        what = f"it lacks linux/{missing[0]} and offers only {have}"
+        fix = "choose an image for the processors of the hosts (host_defaults.architecture)"
+        raise web.FetchError(str(image), what, fix)
+    wanted = (digest for digest, cpu in children if cpu in processors)
+    found = tuple(client.manifest(image.repository, digest) for digest in wanted)
     return FoundImage(top, sum(size for each in found for _, size in each.blobs()), found)

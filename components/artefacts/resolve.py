@@ -40,10 +40,12 @@ def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
     """
     written = cast("dict[str, str]", spec.sources.images.model_dump())
     pulled = {key: _pulled(spec, lock, image) for key, image in written.items()}
+    if (sample := spec.jobs.deepspeed) is not None:
+        sample = _with(sample, image=_pulled(spec, lock, sample.image))
     changes: dict[str, object] = {
         "operators": _operators(spec, lock),
         "sources": _with(spec.sources, images=_with(spec.sources.images, **pulled)),
-        "jobs": _jobs(spec, lock),
+        "jobs": _with(spec.jobs, image=_pulled(spec, lock, spec.jobs.image), deepspeed=sample),
         "pod_network": _with(
             spec.pod_network, shared_plugin=_pulled(spec, lock, spec.pod_network.shared_plugin)
         ),
@@ -121,13 +123,6 @@ def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
     return in_registry(name, spec.sources.registry)
 
 
-def _jobs(spec: ClusterSpec, lock: Lock) -> BaseModel:
-    sample = spec.jobs.deepspeed
-    if sample is not None:
-        sample = _with(sample, image=_pulled(spec, lock, sample.image))
-    return _with(spec.jobs, image=_pulled(spec, lock, spec.jobs.image), deepspeed=sample)
-
-
 def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Containers:
     """Resolve the image that hosts pull: the image itself, or the base of their build."""
     if containers.build is None:
@@ -140,12 +135,10 @@ def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Contai
 
 
 def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
-    keys = {"nvidia-device-plugin": "gpu_device_plugin", "gpu-operator": "gpu"}
     charts = {each.name: each for each in listing.artefacts_of(spec) if each.kind == "chart"}
     found: dict[str, object] = {}
-    for release, (owner, _, _) in listing.charts_by_release(spec).items():
-        key = keys.get(release, "network")
-        found[key] = _chart(spec, lock, owner, lock.find(charts[release]))
+    for release, (owner, _, place) in listing.charts_by_release(spec).items():
+        found[str(place[1])] = _chart(spec, lock, owner, lock.find(charts[release]))
     return _with(spec.operators, **found)
 
 
@@ -191,10 +184,7 @@ def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:
 
 
 def _pull_secret(keys: list[str], form: str) -> ChartValues:
-    """The registry's login: a name next to the image, or a reference at the top of its chart.
-
-    A chart that names images by `repository` and `tag` may be a sub-chart (NFD's).
-    """
+    """The registry's login: a name beside the image, or a reference atop its (sub-)chart."""
     if form == "image":
         return _below(keys, {"imagePullSecrets": [PULL_SECRET]})
     return _below(keys[:-1], {"imagePullSecrets": [{"name": PULL_SECRET}]})

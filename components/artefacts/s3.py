@@ -118,9 +118,8 @@ class Bucket:
                 return found
             query["continuation-token"] = more[0]
         what = f"more than {len(found):,} names begin with {prefix}"
-        raise FetchError(
-            f"{self.name}/{prefix}", what, "take a narrower prefix, or delete old ones"
-        )
+        fix = "take a narrower prefix, or delete old ones"
+        raise FetchError(f"{self.name}/{prefix}", what, fix)
 
     @contextmanager
     def _call(

@@ -123,18 +123,15 @@ class Answer:
         for piece in self.pieces():
             found += piece
             if len(found) > _LONGEST_ANSWER:
-                raise FetchError(
-                    self.address, "the answer does not end", "see what serves this address"
-                )
+                what, fix = "the answer does not end", "see what serves this address"
+                raise FetchError(self.address, what, fix)
         return bytes(found)
 
 
 def _cut(address: str, got: int, promised: str | None, why: str) -> FetchError:
-    return FetchError(
-        address,
-        f"the download ended after {got} of {promised or 'unknown'} bytes ({why})",
-        "try again; if it ends there again, look at the proxy or mirror in between",
-    )
+    what = f"the download ended after {got} of {promised or 'unknown'} bytes ({why})"
+    fix = "try again; if it ends there again, look at the proxy or mirror in between"
+    return FetchError(address, what, fix)
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
@@ -150,11 +147,9 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise FetchError(
-                req.full_url,
-                f"it redirects to {newurl}, which is not https",
-                "correct the server: nothing is taken over plain http",
-            )
+            what = f"it redirects to {newurl}, which is not https"
+            fix = "correct the server: nothing is taken over plain http"
+            raise FetchError(req.full_url, what, fix)
         found = super().redirect_request(req, fp, code, msg, headers, newurl)
         if found is not None and _server(newurl) == _server(req.full_url):
             for name, value in req.unredirected_hdrs.items():
@@ -211,12 +206,10 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
 
 def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
     phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
-    found = FetchError(
-        address if address == error.url else f"{address} (redirected to {error.url})",
-        f"the server answered {error.code} {phrase}".rstrip(),
-        _FIXES.get(error.code, "try again later, and read the server's log"),
-        error.code,
-    )
+    place = address if address == error.url else f"{address} (redirected to {error.url})"
+    what = f"the server answered {error.code} {phrase}".rstrip()
+    fix = _FIXES.get(error.code, "try again later, and read the server's log")
+    found = FetchError(place, what, fix, error.code)
     found.headers = {name.lower(): value for name, value in error.headers.items()}
     with suppress(OSError, http.client.HTTPException):
         found.body = error.read(_SHORT)
@@ -225,11 +218,9 @@ def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
 
 def _unreachable(address: str, reason: object) -> FetchError:
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return FetchError(
-            address,
-            f"its certificate is not trusted: {reason.verify_message}",
-            "give the certificate that signed it as `ca` of the source, or correct the server's",
-        )
+        what = f"its certificate is not trusted: {reason.verify_message}"
+        fix = "give the certificate that signed it as `ca` of the source, or correct the server's"
+        return FetchError(address, what, fix)
     words = "no answer in time" if isinstance(reason, TimeoutError) else str(reason)
     if "Tunnel connection failed: " in words:
         words = f"the proxy refuses it: {words.partition('failed: ')[2]}"
@@ -263,10 +254,7 @@ def length_of(address: str, access: Access) -> int:
 def download(
     address: str, access: Access, target: Path, sha256: str, authorization: str = ""
 ) -> None:
-    """Fetch a file to its path, where it appears only if its checksum is right.
-
-    A partial file of an earlier try is continued if the server supports that.
-    """
+    """Fetch a file, or its rest, to its path, where it appears only with the right checksum."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     there = part.stat().st_size if part.is_file() else 0

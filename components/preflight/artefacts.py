@@ -309,7 +309,7 @@ def _versioned(found: listing.Artefact) -> str:
 def _digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
     """Return the digest of the served artefact; an unpinned file is only checked to exist."""
     if found.kind == "chart":
-        return chart_archive_of(reach, found).sha256
+        return chart_archive_of(reach, found)[1]
     if found.kind == "image":
         return _image_digest(reach, found, entry)
     address = reach.address(found.address)
