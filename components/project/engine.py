@@ -94,19 +94,16 @@ def look_at_engine(
         places.append(_home(environ) / "plugins" / folder)
         return next((place / name for place in places if (place / name).is_file()), None)
 
+    def plugin(name: str, version: str) -> Plugin:
+        own = find(f"pulumi-resource-{name}", f"resource-{name}-v{version}")
+        return Plugin(name, version, own)
+
     return Engine(
         wanted=versions["pulumi"],
         program=program,
         version=version_of(program, environ) if program and ask_version else "",
         language=find("pulumi-language-python", f"language-python-v{versions['pulumi']}"),
-        plugins=tuple(
-            Plugin(
-                name,
-                versions[name],
-                find(f"pulumi-resource-{name}", f"resource-{name}-v{versions[name]}"),
-            )
-            for name in PLUGINS
-        ),
+        plugins=tuple(plugin(name, versions[name]) for name in PLUGINS),
         backend=backend_of(environ, project),
     )
 
@@ -150,16 +147,12 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 def version_of(program: Path, environ: Mapping[str, str]) -> str:
     """The output of `pulumi version` without its `v`; empty if it fails."""
-    quiet = {**environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    quiet, limit_s = {**environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}, VERSION_DEADLINE_S
     try:
         done = subprocess.run(
-            [program, "version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=VERSION_DEADLINE_S,
+            [program, "version"], capture_output=True, text=True, check=False, timeout=limit_s,
             env=quiet,
-        )
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip().removeprefix("v") if done.returncode == 0 else ""
@@ -235,10 +228,10 @@ def judge_lab_parts(
     engine: Engine, environ: Mapping[str, str], salt: str = ""
 ) -> tuple[Finding, ...]:
     """The lab parts that a real stack would run on: stand-ins, passphrase, state."""
-    return (*_stand_ins(engine), *_kept_by_lab(engine.backend, environ, salt))
+    return tuple(_lab_parts(engine, environ, salt))
 
 
-def _stand_ins(engine: Engine) -> Iterator[Finding]:
+def _lab_parts(engine: Engine, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
     what = "the plugin {} is the lab's substitute, tested on emulated devices only."
     rows = [
         (each.name, each.name, each.program, f"{each.name} {each.version}", each.install)
@@ -248,14 +241,8 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
     rows.append(("language", "for Python", engine.language, "pulumi-language-python", cli))
     for name, title, program, own, install in rows:
         if program is not None and lab_marks.is_stand_in(program):
-            wanted, fix = (
-                f"Pulumi's own {own}",
-                f"open a shell without the lab's env.sh, and: {install}",
-            )
-            yield _lack(f"stand-in-{name}", what.format(title), str(program), wanted, fix)
-
-
-def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
+            rule, fix = f"stand-in-{name}", f"open a shell without the lab's env.sh, and: {install}"
+            yield _lack(rule, what.format(title), str(program), f"Pulumi's own {own}", fix)
     if lab_marks.has_lab_passphrase(environ, salt):
         yield _lack(
             "lab-passphrase",
@@ -266,11 +253,11 @@ def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterato
             "stack: pulumi stack change-secrets-provider passphrase, and then change every secret "
             "on its device too",
         )
-    if lab_marks.is_lab_backend(backend):
+    if lab_marks.is_lab_backend(engine.backend):
         yield _lack(
             "lab-backend",
             "the stack's state is in the lab's folder, which `make clean` deletes.",
-            backend,
+            engine.backend,
             "a backend of your own",
             "move it: pulumi stack export --file state.json; unset PULUMI_BACKEND_URL; "
             f"{OWN_LOGIN}; pulumi stack init NAME; pulumi stack import --file state.json",
@@ -285,11 +272,7 @@ def lab_findings(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> tuple[Finding, ...]:
-    """List the reasons why this stack must not run here.
-
-    `is_lab` is `railyard:lab` of its configuration, which `make up` writes. The stack's `file` is
-    by default the one that Pulumi would use in this folder.
-    """
+    """List why this stack must not run here; `make up` writes `is_lab` into its configuration."""
     known = os.environ if environ is None else environ
     if is_lab:
         if not (real := lab_marks.devices_outside_lab(spec)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +44,7 @@ def commit_of(root: Path) -> str:
 
 def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
     """Path in the wheel to content, for all files of a checkout that a wheel has."""
-    modules = _Modules(root)
+    rename = _renaming(root)
     for folder in (PACKAGE, *_NAMES):
         for path in sorted((root / folder).rglob("*")):
             inside = path.relative_to(root / folder)
@@ -53,35 +53,28 @@ def one_package(root: Path) -> Iterator[tuple[str, bytes]]:
                 continue
             content = path.read_bytes()
             if path.suffix == ".py":
-                content = modules.rename(content.decode(), str(path)).encode()
+                content = rename(content.decode(), str(path)).encode()
             yield f"{_NAMES.get(folder, PACKAGE).replace('.', '/')}/{inside.as_posix()}", content
 
 
-class _Modules:
-    def __init__(self, root: Path) -> None:
-        """List the modules below each package, so that only their names are changed."""
-        below = {
-            name: sorted(path.stem for path in (root / name).iterdir() if path.stem.isidentifier())
-            for name in _NAMES
-        }
-        rooms = "|".join(rf"{name}\.(?:{'|'.join(found)})" for name, found in below.items())
-        self._module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
+def _renaming(root: Path) -> Callable[[str, str], str]:
+    """Return a function that renames modules in a text; its file is for the ValueError."""
+    below = {
+        name: sorted(path.stem for path in (root / name).iterdir() if path.stem.isidentifier())
+        for name in _NAMES
+    }
+    rooms = "|".join(rf"{name}\.(?:{'|'.join(found)})" for name, found in below.items())
+    module = re.compile(rf"(?<![\w./-])({rooms})\b(?![/(])")
 
-    def rename(self, source: str, file: str) -> str:
-        """Write the new names into imports, strings and comments; calls of methods stay.
+    def renamed(found: re.Match[str]) -> str:
+        package, _, rest = found[0].partition(".")
+        return f"{_NAMES[package]}.{rest}"
 
-        ValueError: it has `import components.x`, so its code uses the old name.
-        """
+    def rename(source: str, file: str) -> str:
         if found := _WHOLE_IMPORT.search(source):
             number = source.count("\n", 0, found.start()) + 1
             raise ValueError(f"{file}:{number}: write `from … import …` instead.")
-        return self._module.sub(_renamed, _IMPORT.sub(_renamed_import, source))
+        source = _IMPORT.sub(lambda found: f"{found[1]}{_NAMES[found[2]]}{found[3]}", source)
+        return module.sub(renamed, source)
 
-
-def _renamed_import(found: re.Match[str]) -> str:
-    return f"{found[1]}{_NAMES[found[2]]}{found[3]}"
-
-
-def _renamed(found: re.Match[str]) -> str:
-    package, _, rest = found[0].partition(".")
-    return f"{_NAMES[package]}.{rest}"
+    return rename

@@ -68,7 +68,11 @@ def split_state(
     for share in shares:
         wanted = share.names | shared | root | (rest if share.takes_rest else set[str]())
         kept = [each for each in records if name_of(each) in wanted]
-        found[share.stack] = _with(state, _moved(_used(kept, records), stack, share.stack))
+        # Add the providers of the kept records, and drop the others; keep the order of the state.
+        used = {str(each.get("provider") or "").rpartition("::")[0] for each in kept}
+        used |= {each["urn"] for each in kept if not str(each["type"]).startswith(_PROVIDER)}
+        own = [each for each in records if each["urn"] in used]
+        found[share.stack] = _with(state, _moved(own, stack, share.stack))
     return found
 
 
@@ -93,13 +97,6 @@ def _with(state: State, records: Iterable[Record]) -> State:
     empty = without_records(state)
     empty["deployment"]["resources"] = [*records]
     return empty
-
-
-def _used(kept: list[Record], records: Iterable[Record]) -> list[Record]:
-    """Add the providers of the kept records, and drop the others; keep the order of the state."""
-    used = {str(each.get("provider") or "").rpartition("::")[0] for each in kept}
-    used |= {each["urn"] for each in kept if not str(each["type"]).startswith(_PROVIDER)}
-    return [each for each in records if each["urn"] in used]
 
 
 def _moved(records: Sequence[Record], old: str, new: str) -> list[Record]:

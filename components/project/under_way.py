@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final
 
 _FILE: Final = "file://"
 _MOST_NAMED: Final = 5
@@ -59,39 +60,31 @@ class UnderWay:
 
 
 def find_under_way(exported: str, backend: str, project: str, stack: str) -> UnderWay:
-    """Find unfinished work in the output of `pulumi stack export` and in the backend's locks.
-
-    A backend may hold several projects; the name of the project is empty if it is unknown.
-    """
-    document = cast("Mapping[str, object]", json.loads(exported))
-    deployment = cast("Mapping[str, object]", document.get("deployment") or {})
-    pending = cast("list[Mapping[str, object]]", deployment.get("pending_operations") or [])
-    operations: list[str] = []
-    for entry in pending:
-        resource = cast("Mapping[str, object]", entry.get("resource") or {})
-        name = str(resource.get("urn", "")).rsplit("::", 1)[-1]
-        operations.append(f"{name} ({entry.get('type', 'working')})")
+    """Find unfinished work in an export and the backend's locks; `project` may be empty."""
+    deployment: dict[str, Any] = json.loads(exported).get("deployment") or {}
+    pending: list[dict[str, Any]] = deployment.get("pending_operations") or []
+    operations: tuple[str, ...] = ()
+    for each in pending:
+        resource: dict[str, Any] = each.get("resource") or {}
+        name = str(resource.get("urn", "")).rpartition("::")[2]
+        operations += (f"{name} ({each.get('type', 'working')})",)
     lock = None
     if backend.startswith(_FILE):
         place = backend.removeprefix(_FILE).partition("?")[0]
         root = Path(place).expanduser() if place not in ("", "~") else Path.home()
         lock = next(read_locks(root, project or "*", stack), None)
     if lock is None:
-        return UnderWay(tuple(operations))
+        return UnderWay(operations)
     holder = f"process {lock.pid} of {lock.user}@{lock.host} since {lock.stamp}"
-    return UnderWay(tuple(operations), holder, _is_gone(lock))
-
-
-def _is_gone(lock: Lock) -> bool:
-    if lock.host != socket.gethostname() or not lock.pid:
-        return False
-    try:
-        os.kill(lock.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False  # another user's process: it still runs
-    return False
+    is_gone = False
+    if lock.host == socket.gethostname() and lock.pid:
+        try:
+            os.kill(lock.pid, 0)
+        except ProcessLookupError:
+            is_gone = True
+        except PermissionError:
+            pass  # another user's process: it still runs
+    return UnderWay(operations, holder, is_gone)
 
 
 _FOLDER: Final = ".pulumi/locks/organization"
@@ -119,20 +112,12 @@ class Lock:
 def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
     """The locks on a stack, one after the other."""
     for file in sorted((backend / _FOLDER).glob(f"{project}/{stack}/*.json")):
-        try:
+        with suppress(OSError, ValueError):  # the engine released it in the meantime
             yield parse_lock(file, file.read_text())
-        except (OSError, ValueError):
-            continue  # the engine released it in the meantime
 
 
 def parse_lock(file: Path, text: str) -> Lock:
     """Read a lock file; ValueError if the text is not JSON."""
-    held = cast("Mapping[str, object]", json.loads(text))
-    pid = held.get("pid")
-    return Lock(
-        file=file,
-        pid=pid if isinstance(pid, int) else 0,
-        user=str(held.get("username")),
-        host=str(held.get("hostname")),
-        stamp=str(held.get("timestamp")),
-    )
+    held: dict[str, object] = json.loads(text)
+    pid, names = held.get("pid"), ("username", "hostname", "timestamp")
+    return Lock(file, pid if isinstance(pid, int) else 0, *(str(held.get(name)) for name in names))

@@ -106,6 +106,15 @@ EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
 SITE_FILE: Final = "site.yaml"
 WORKFLOW: Final = ".github/workflows/preview.yml"
 REQUIREMENTS: Final = "requirements.txt"
+_PROJECT: Final = """\
+name: {}
+description: An RDMA GPU Kubernetes cluster from site.yaml, by Railyard
+runtime:
+  name: python
+  options:
+    virtualenv: .venv
+main: .
+"""
 _PROGRAM: Final = '''\
 """The Pulumi program: the site that the stack names in `railyard:site`."""
 
@@ -149,7 +158,7 @@ def project_name(folder: str) -> str:
 def render_files(plan: ProjectPlan) -> dict[str, bytes]:
     """Path in the project to the content of that file."""
     texts = {
-        "Pulumi.yaml": _project(plan.name),
+        "Pulumi.yaml": _PROJECT.format(json.dumps(plan.name)),
         f"Pulumi.{plan.stack}.yaml": f"config:\n  railyard:site: {SITE_FILE}\n",
         "__main__.py": _PROGRAM,
         SITE_FILE: mark_example(plan.site),
@@ -181,15 +190,6 @@ def example_text(example: Example) -> str:
 
 def _shipped(*place: str) -> str:
     return resources.files("components.project").joinpath(*place).read_text("utf-8")
-
-
-def _project(name: str) -> str:
-    return (
-        f"name: {json.dumps(name)}\n"
-        "description: An RDMA GPU Kubernetes cluster from site.yaml, by Railyard\n"
-        "runtime:\n  name: python\n  options:\n    virtualenv: .venv\n"
-        "main: .\n"
-    )
 
 
 def _workflow(plan: ProjectPlan) -> str:
@@ -268,15 +268,13 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
 
 def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UsageError(
-            f"{folder} is not a folder. Nothing was written.\n  fix    name another one"
-        )
-    there = [name for name in files if os.path.lexists(folder / name)]
-    if there:
-        raise UsageError(
-            f"{folder} has {', '.join(there)} already. Nothing was written.\n"
-            "  fix    name another folder, or move these files away first"
-        )
+        what, fix = "is not a folder", "name another one"
+    elif there := [name for name in files if os.path.lexists(folder / name)]:
+        what = f"has {', '.join(there)} already"
+        fix = "name another folder, or move these files away first"
+    else:
+        return
+    raise UsageError(f"{folder} {what}. Nothing was written.\n  fix    {fix}")
 
 
 def _make_folders(folder: Path, undo: ExitStack) -> None:
@@ -303,8 +301,7 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     config = [f"pulumi config set --secret -s {stack} railyard:{name}" for name in secrets]
     steps = (
         (f"cd {shlex.quote(str(folder))}", f"python3 -m venv .venv && {pip}"),
-        _cli_step(engine),
-        *_plugin_steps(engine),
+        *_engine_steps(engine),
         (
             "a backend and a passphrase of your own, then the stack:",
             OWN_LOGIN,
@@ -332,24 +329,20 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     )
 
 
-def _cli_step(engine: Engine) -> tuple[str, ...]:
+def _engine_steps(engine: Engine) -> Iterator[tuple[str, ...]]:
     wanted = f"the Pulumi CLI, {engine.wanted} or later"
     if engine.program is None:
-        return (f"{wanted}: not on PATH", INSTALL_CLI.format(engine.wanted))
-    return (f"{wanted}: {engine.version or 'no answer'} at {engine.program}",)
-
-
-def _plugin_steps(engine: Engine) -> tuple[tuple[str, ...], ...]:
-    steps: list[tuple[str, ...]] = []
+        yield f"{wanted}: not on PATH", INSTALL_CLI.format(engine.wanted)
+    else:
+        yield (f"{wanted}: {engine.version or 'no answer'} at {engine.program}",)
     for plugin in engine.plugins:
         head = f"the plugin {plugin.name} {plugin.version}"
         if plugin.program is None:
-            steps.append((f"{head}: not there", plugin.install))
+            yield f"{head}: not there", plugin.install
         elif is_stand_in(plugin.program):
-            steps.append((f"{head}: the lab's substitute at {plugin.program}", plugin.install))
+            yield f"{head}: the lab's substitute at {plugin.program}", plugin.install
         else:
-            steps.append((f"{head}: {plugin.program}",))
-    return tuple(steps)
+            yield (f"{head}: {plugin.program}",)
 
 
 def render_findings(findings: Sequence[Finding]) -> str:
