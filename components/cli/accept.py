@@ -18,11 +18,7 @@ from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.handover import EVIDENCE_STEP, Named, as_of, parse_named, read_proof
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
-from components.acceptance.report.archive import (
-    EVIDENCE,
-    latest_evidence,
-    run_folder,
-)
+from components.acceptance.report.archive import EVIDENCE, latest_evidence, run_folder
 from components.acceptance.report.publish import proof_samples, render_metrics
 from components.acceptance.report.text import compare_lines, render_table
 from components.acceptance.report.write import write_report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -13,8 +13,8 @@ from components.cli.say import say
 from components.core.errors import UsageError
 
 __all__ = [
-    "SitePath", "StackName", "StackOrFile", "TextOrJson", "ToLook", "command_app", "option", "say",
-    "selected_stack", "stack_names",
+    "SelectedStack", "SitePath", "StackName", "StackOrFile", "TextOrJson", "ToLook",
+    "command_app", "option", "say", "selected_stack", "stack_names",
 ]  # fmt: skip
 
 
@@ -70,19 +70,16 @@ def selected_stack(ctx: typer.Context, name: str | None) -> str:
         raise UsageError(what if "\n  fix " in text else f"{what}{fix}") from error
 
 
-def _stack(words: str, metavar: str | None = None) -> object:
-    return typer.Argument(
-        metavar=metavar,
-        help=words,
-        show_default=False,
-        callback=selected_stack,
-        autocompletion=stack_names,
-    )
-
-
-StackName: TypeAlias = Annotated[str, _stack("Name of the stack; default the selected one.")]
+_STACK: Final[dict[str, Any]] = {
+    "show_default": False, "callback": selected_stack, "autocompletion": stack_names,
+}  # fmt: skip
+_NAME: Final = "name of the stack; default the selected one"
+StackName: TypeAlias = Annotated[str, typer.Argument(help=f"{_NAME.capitalize()}.", **_STACK)]
 """A stack; write it with the default `""`."""
+SelectedStack: TypeAlias = Annotated[str, typer.Option(help=_NAME, **_STACK)]
+"""The same as an option, `--stack`."""
+_OR_FILE: Final = "A stack, or a site file; default the selected stack."
 StackOrFile: TypeAlias = Annotated[
-    str, _stack("A stack, or a site file; default the selected stack.", "STACK|FILE")
+    str, typer.Argument(metavar="STACK|FILE", help=_OR_FILE, **_STACK)
 ]
 """The same, or the path of a file."""

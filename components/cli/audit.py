@@ -19,18 +19,8 @@ import typer
 from components.acceptance.collect.probe_runs import collect_evidence
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import Report, judge_evidence
+from components.acceptance.report import publish
 from components.acceptance.report.archive import forget_oldest, keep_evidence, run_folder
-from components.acceptance.report.publish import (
-    RailFault,
-    Sample,
-    audit_samples,
-    find_faults,
-    proof_samples,
-    push_metrics,
-    render_metrics,
-    write_conditions,
-    write_readable,
-)
 from components.acceptance.report.text import render_table
 from components.acceptance.report.write import write_report
 from components.checks.render import render_sarif
@@ -64,7 +54,10 @@ def audit(
         results = [site.lines.locate_all(each) for each in _findings(found, site.spec)]
         say(json.dumps(render_sarif(results, Path.cwd()), indent=2))
     elif form == "prometheus":
-        say(render_metrics(found.site, audit_samples(found.read, found.findings)), nl=False)
+        say(
+            publish.render_metrics(found.site, publish.audit_samples(found.read, found.findings)),
+            nl=False,
+        )
     else:
         say(found.render_json() if form == "json" else found.render())
     raise typer.Exit(found.exit_code)
@@ -116,12 +109,14 @@ def watch(
         times["accept"] = datetime.now(UTC)
         if not is_quiet:
             say(render_table(report), paint=True)
-    text = render_metrics(site.spec.name, _samples(found, report, begun, times))
+    text = publish.render_metrics(site.spec.name, _samples(found, report, begun, times))
     if is_quiet:
         say(text, nl=False)
     lines = _publish(site, text, None if is_quiet else metrics)
     if asked is not None and asked.conditions:
-        lines += _set_conditions(site, secrets, find_faults(site.spec, report, found.findings))
+        lines += _set_conditions(
+            site, secrets, publish.find_faults(site.spec, report, found.findings)
+        )
     for line in lines:
         say(line, err=True)
     codes = {found.exit_code, report.gate_code if report else 0, UNSURE if lines else 0}
@@ -147,16 +142,16 @@ def _prove(site: Stack, secrets: Mapping[str, str], run: int) -> Report:
 
 def _samples(
     found: Audit, report: Report | None, begun: datetime, times: Mapping[str, datetime]
-) -> Iterator[Sample]:
-    yield Sample("railyard_run_timestamp_seconds", {}, int(begun.timestamp()))
+) -> Iterator[publish.Sample]:
+    yield publish.Sample("railyard_run_timestamp_seconds", {}, int(begun.timestamp()))
     success = {"audit": found.exit_code < UNSURE, "accept": report and report.verdict != "error"}
     for part, ended in times.items():
         seconds = round((ended - begun).total_seconds(), 3)
-        yield Sample("railyard_run_duration_seconds", {"part": part}, seconds)
-        yield Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
+        yield publish.Sample("railyard_run_duration_seconds", {"part": part}, seconds)
+        yield publish.Sample("railyard_run_success", {"part": part}, float(bool(success[part])))
         begun = ended
-    yield from audit_samples(found.read, found.findings)
-    yield from proof_samples(report) if report else ()
+    yield from publish.audit_samples(found.read, found.findings)
+    yield from publish.proof_samples(report) if report else ()
 
 
 def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
@@ -167,22 +162,22 @@ def _publish(site: Stack, text: str, metrics: Path | None) -> list[str]:
         files.append(Path(asked.folder) / f"railyard-{site.spec.name}.prom")
     for each in files:
         try:
-            write_readable(each, text)
+            publish.write_readable(each, text)
         except OSError as error:
             lines.append(f"{each}: the metrics were not written: {error.strerror}")
     if asked is not None and asked.push is not None:
         try:
-            push_metrics(asked.push, site.spec.name, text)
+            publish.push_metrics(asked.push, site.spec.name, text)
         except DeviceError as error:
             lines.append(str(error))
     return lines
 
 
 def _set_conditions(
-    site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[RailFault]]
+    site: Stack, secrets: Mapping[str, str], faults: Mapping[str, Sequence[publish.RailFault]]
 ) -> list[str]:
     try:
         calls = connect(site, secrets)
-        return write_conditions(calls, site.spec, faults, datetime.now(UTC))
+        return publish.write_conditions(calls, site.spec, faults, datetime.now(UTC))
     except (DeviceError, UsageError) as error:
         return [f"the node conditions were not written: {error}"]

@@ -64,10 +64,10 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
             say(str(error), err=True)
             worst = error.exit_code
     worst = max(worst, int(not all(each.is_good for each in reports)))
+    problems = [problem for each in reports for problem in each.problems]
     if output == "text":
         lines = [_render(each, several=len(files) > 1) for each in reports]
         if len(files) > 1:
-            problems = [problem for each in reports for problem in each.problems]
             unread = f", {len(files) - len(reports)} not read" if len(reports) < len(files) else ""
             lines.append(f"{len(files)} files{unread}: {count_problems(problems)}")
         say("\n".join(lines), nl=bool(lines), paint=True)
@@ -75,7 +75,6 @@ def check_files(files: Sequence[str], output: Form = "text") -> int:
         parts = [(each.checked.file, each.problems, each.checked.waived) for each in reports]
         say(render_reports(parts))
     else:
-        problems = [problem for each in reports for problem in each.problems]
         say(json.dumps(render_sarif(problems, Path.cwd()), indent=2))
     return worst
 
@@ -132,8 +131,7 @@ def _lab_parts(spec: ClusterSpec, loaded: Loaded, stack: str, file: str) -> Find
 
 
 def _render(report: Report, *, several: bool) -> str:
-    checked = report.checked
-    spec = checked.spec
+    checked, spec = report.checked, report.checked.spec
     file = checked.file if several else ""
     found = [render_text(report.problems, checked.waived, file)] if report.problems else []
     if spec is None:

@@ -69,7 +69,11 @@ for _name in _VERBS:
     app.command(_name)(_verb(_name))
 
 
-def _steps(main: str) -> None:
+@app.command()
+def steps(
+    main: Annotated[str, typer.Argument(help="the step after which the resource is named")],
+) -> None:
+    """Run the steps on standard input on their hosts, each if it changed since the last run."""
     from components.remote.send import run_steps  # noqa: PLC0415 - lazy on purpose
 
     with _says_next():
@@ -80,23 +84,13 @@ def _steps(main: str) -> None:
 
 
 @app.command()
-def steps(
-    main: Annotated[str, typer.Argument(help="the step after which the resource is named")],
-) -> None:
-    """Run the steps on standard input on their hosts, each if it changed since the last run."""
-    _steps(main)
-
-
-@app.command()
 def undo_steps() -> None:
     """Undo the steps on standard input in reverse order."""
-    _steps("")
+    steps("")
 
 
 @app.command()
-def baseline(
-    stack: Annotated[str, option("whose imported baselines count")] = "",
-) -> None:
+def baseline(stack: Annotated[str, option("whose imported baselines count")] = "") -> None:
     """Record the current values, or those that were imported for this switch."""
     from components.fabric.device import (  # noqa: PLC0415 - lazy on purpose
         BASELINE_VARIABLE,

@@ -11,7 +11,15 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from components.cli import app
+from components.cli.app import (
+    SelectedStack,
+    StackOrFile,
+    TextOrJson,
+    command_app,
+    option,
+    say,
+    write_text,
+)
 from components.cli.stack import is_file, load_stack_or_file, pulumi, read_config
 from components.core.errors import UsageError
 from components.core.plain_text import plain_text
@@ -24,7 +32,7 @@ from components.model.secret_refs import ssh_secrets
 from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
 from components.preflight.artefacts import judge_pins
-from components.preflight.report import Preflight, render_html, render_json, render_text
+from components.preflight.report import render_html, render_json, render_text
 from components.preflight.run import run_preflight
 from components.project.engine import is_lab, judge_engine, look_at_engine
 from components.reading.site_path import config_file
@@ -40,12 +48,12 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         typer.Argument(help="hosts of the file, or USER@ADDRESS; default all of the file"),
     ] = None,
     *,
-    file: Annotated[Path, app.option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
-    user: Annotated[str, app.option("login name on a host outside the file")] = "root",
-    host_key: Annotated[str | None, app.option("public key of a host outside the file")] = None,
-    identity: Annotated[Path | None, app.option("file with the private SSH key")] = None,
-    write: Annotated[bool, app.option("add the missing entries to the file", "--write")] = False,
-    output: app.TextOrJson = "text",
+    file: Annotated[Path, option("site.yaml or Pulumi.<stack>.yaml")] = _SITE,
+    user: Annotated[str, option("login name on a host outside the file")] = "root",
+    host_key: Annotated[str | None, option("public key of a host outside the file")] = None,
+    identity: Annotated[Path | None, option("file with the private SSH key")] = None,
+    write: Annotated[bool, option("add the missing entries to the file", "--write")] = False,
+    output: TextOrJson = "text",
 ) -> None:
     """Read the hosts' RDMA cards and GPUs, and show the entries to add to the site file.
 
@@ -61,9 +69,9 @@ def discover(  # noqa: PLR0913 - one parameter for each option
         replace_file(site, text)
         report = replace(report, written=True)
     if output == "json":
-        app.say(json.dumps(report_json(report), indent=1, sort_keys=True))
+        say(json.dumps(report_json(report), indent=1, sort_keys=True))
     else:
-        app.say(render_report(report), nl=False)
+        say(render_report(report), nl=False)
     raise typer.Exit(report.exit_code)
 
 
@@ -99,24 +107,15 @@ def _references(target: Target) -> Iterator[tuple[SecretRef, SpecPath]]:
         yield from ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
 
 
-rename_app = app.command_app(
+rename_app = command_app(
     "Give a host or a switch another name; its resources and its settings stay."
 )
 _OLD = Annotated[str, typer.Argument(help="the name in the file")]
 _NEW = Annotated[str, typer.Argument(help="the name that it gets")]
-_STACK = Annotated[
-    str,
-    typer.Option(
-        help="name of the stack; default the selected one",
-        show_default=False,
-        callback=app.selected_stack,
-        autocompletion=app.stack_names,
-    ),
-]
 
 
 @rename_app.command("host")
-def rename_host(old: _OLD, new: _NEW, stack: _STACK = "") -> None:
+def rename_host(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -126,7 +125,7 @@ def rename_host(old: _OLD, new: _NEW, stack: _STACK = "") -> None:
 
 
 @rename_app.command("switch")
-def rename_switch(old: _OLD, new: _NEW, stack: _STACK = "") -> None:
+def rename_switch(old: _OLD, new: _NEW, stack: SelectedStack = "") -> None:
     """Rename a switch in the site file; the values that `destroy` restores stay recorded.
 
     Contacts no device: the next update does the rest. Exit codes: 0 written, 1 the site has
@@ -140,7 +139,7 @@ def _rename(asked: Rename, name: str) -> None:
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name]))
     done = rename_device(file, asked, applied)
     replace_file(file, done.text)
-    app.say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
+    say("".join(f"{line}\n" for line in _words(asked, done, str(file.path), name)), nl=False)
 
 
 def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
@@ -166,31 +165,27 @@ Form = Literal["text", "json", "html"]
 
 
 def preflight(
-    site: app.StackOrFile = "",
+    site: StackOrFile = "",
     *,
     form: Annotated[Form, typer.Option("--format")] = "text",
-    out: Annotated[Path | None, app.option("file for the report")] = None,
+    out: Annotated[Path | None, option("file for the report")] = None,
 ) -> None:
     """Look at every device, artefact and API of a site, and name all that an update would lack.
 
     Changes nothing. With a FILE, secrets come from the environment as RAILYARD_SECRET_NAME. Exit
     codes: 0 good or only warnings, 1 problems, 2 unknown stack or file, 4 a device did not answer.
     """
-    found = _preflight(site)
+    loaded, alone = load_stack_or_file(site), is_file(site)
+    folder = Path(site).absolute().parent if alone else Path.cwd()
+    spec, lock, lab = loaded.spec, loaded.lock, is_lab(loaded.secrets.get("lab"))
+    found = run_preflight(spec, loaded.plan, loaded.all_secrets, loaded.applied, folder, lock)
+    engine = () if lab or alone else judge_engine(look_at_engine(os.environ, folder))
+    seen = map(loaded.lines.locate_all, found.findings)
+    found = replace(found, findings=(*engine, *judge_pins(spec, lock, lab=lab), *seen))
     text = {"text": render_text, "json": render_json, "html": render_html}[form](found)
     if out is None:
-        app.say(text, paint=form == "text")
+        say(text, paint=form == "text")
     else:
-        app.write_text(out, f"{plain_text(text)}\n")
-        app.say(f"{found.summary}\nreport: {out}")
+        write_text(out, f"{plain_text(text)}\n")
+        say(f"{found.summary}\nreport: {out}")
     raise typer.Exit(found.exit_code)
-
-
-def _preflight(name: str) -> Preflight:
-    site, alone = load_stack_or_file(name), is_file(name)
-    folder = Path(name).absolute().parent if alone else Path.cwd()
-    found = run_preflight(site.spec, site.plan, site.all_secrets, site.applied, folder, site.lock)
-    lab = is_lab(site.secrets.get("lab"))
-    engine = () if lab or alone else judge_engine(look_at_engine(os.environ, folder))
-    pins = judge_pins(site.spec, site.lock, lab=lab)
-    return replace(found, findings=(*engine, *pins, *map(site.lines.locate_all, found.findings)))

@@ -123,7 +123,14 @@ def draw_site(spec: ClusterSpec) -> str:
 def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
     switches: list[Switch | FabricSwitch] = [*spec.switches]
     switches += spec.infiniband.switches if spec.infiniband else ()
-    ends = {switch.name: [*_ends(spec, switch)] for switch in switches}
+    fabric = spec.infiniband.rate_gbit_s if spec.infiniband else 0
+    ends: dict[str, list[tuple[str, int, str]]] = {}
+    for each in switches:
+        speeds = port_speeds(spec, each) if isinstance(each, Switch) and not fabric else {}
+        ends[each.name] = [
+            (to if isinstance(to, str) else to.to, speeds.get(port, fabric), f"{each.name} {port}")
+            for port, to in each.ports.items()
+        ]
     cables = [
         Cable(far.partition("/")[0], name, far.partition("/")[2], ((speed, 1),), hint)
         for name, found in ends.items()
@@ -137,10 +144,8 @@ def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
             other, colon, port = far.partition(":")
             if colon and other in ends:
                 low, high = sorted((name, other), key=lambda each: (tiers[each], each))
-                key = frozenset({hint, f"{other} {port}"})
-                pairs.setdefault(
-                    key, Cable(low, high, "", ((speed, 1),), f"{hint} to {other} {port}")
-                )
+                cable = Cable(low, high, "", ((speed, 1),), f"{hint} to {other} {port}")
+                pairs.setdefault(frozenset({hint, f"{other} {port}"}), cable)
     cables += [*pairs.values(), *_ways_out(spec, {cable.low for cable in cables})]
     of_low: dict[str, list[Cable]] = defaultdict(list)
     for cable in cables:
@@ -154,17 +159,6 @@ def _read(spec: ClusterSpec) -> tuple[list[Device], list[Cable]]:
         kind = f"{each.model} · {each.os}" if isinstance(each, Switch) else each.model
         boxes.append(Device(each.name, tiers[each.name], each.name, (kind,)))
     return boxes, cables
-
-
-def _ends(spec: ClusterSpec, switch: Switch | FabricSwitch) -> Iterator[tuple[str, int, str]]:
-    """Each far end of a switch's ports, its speed, and the near end."""
-    fabric = spec.infiniband.rate_gbit_s if spec.infiniband else 0
-    speeds: Mapping[str, int] = {}
-    if isinstance(switch, Switch) and not fabric:
-        speeds = port_speeds(spec, switch)
-    for port, far in switch.ports.items():
-        to = far if isinstance(far, str) else far.to
-        yield to, speeds.get(port, fabric), f"{switch.name} {port}"
 
 
 def _tiers(
@@ -293,6 +287,7 @@ def _wires(
 ) -> Iterator[str]:
     ends: dict[tuple[str, bool], list[tuple[str, Cable]]] = defaultdict(list)
     rows = {each.key: each for each in devices}
+    order = {lane: number for number, lane in enumerate(lanes)}
     for cable in cables:
         aside = rows[cable.low].row == rows[cable.high].row
         ends[cable.low, True].append((cable.high, cable))
@@ -300,9 +295,7 @@ def _wires(
     at: dict[tuple[str, int], tuple[float, float]] = {}
     for (name, upper), found in ends.items():
         x, y, width = places[name]
-        found.sort(
-            key=lambda end: (places[end[0]][0], lanes.index(end[1].lane) if end[1].lane else 0)
-        )
+        found.sort(key=lambda end: (places[end[0]][0], order.get(end[1].lane, 0)))
         for number, (_, cable) in enumerate(found):
             share = (number + 0.5) / len(found) - 0.5
             edge = y if upper else y + rows[name].height

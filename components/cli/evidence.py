@@ -111,8 +111,6 @@ def describe() -> None:
 
 
 @payload_app.command()
-def keys(
-    stack: Annotated[str, option("ends the comment of the public keys")],
-) -> None:
+def keys(stack: Annotated[str, option("ends the comment of the public keys")]) -> None:
     """Print two new SSH key pairs; an update keeps them as a secret of the stack."""
     say(make_keys(stack))

@@ -41,10 +41,7 @@ class Entry:
 
     @property
     def installed(self) -> bool:
-        """Whether its module is installed; this imports nothing.
-
-        The repository contains the lab. The wheel does not, and a user's own `lab` is another one.
-        """
+        """Whether its module is installed; the wheel lacks the lab, and a user's own is another."""
         top, *rest = self.module.split(".")
         if top == "lab" and not __name__.startswith("components"):
             return False
@@ -126,15 +123,13 @@ class _LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Context) -> list[str]:
         """List the commands in the order of the table."""
-        return [*super().list_commands(ctx)] or self._fill()
-
-    def _fill(self) -> list[str]:
-        self.entries = {entry.name: entry for entry in list_commands()}
-        self.commands = {
-            name: TyperCommand(name, short_help=entry.summary, hidden=entry.hidden)
-            for name, entry in self.entries.items()
-        }
-        return [*self.entries]
+        if not super().list_commands(ctx):
+            self.entries = {entry.name: entry for entry in list_commands()}
+            self.commands = {
+                name: TyperCommand(name, short_help=entry.summary, hidden=entry.hidden)
+                for name, entry in self.entries.items()
+            }
+        return [*self.commands]
 
     def resolve_command(
         self, ctx: Context, args: list[str]

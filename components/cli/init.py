@@ -95,14 +95,11 @@ def _site(example: write.Example, rails: int | None, hosts: int | None, found: P
         own_rails, own_hosts = numbers_of(text)
         rails = typer.prompt("Rails", default=own_rails, type=int) if own_rails else None
         hosts = typer.prompt("Workers", default=own_hosts, type=int) if own_hosts else None
-    return resize(text, rails, hosts, read_found(_read(found)) if found else ())
-
-
-def _read(file: Path) -> str:
     try:
-        return read_text(file)
+        cards = read_found(read_text(found)) if found else ()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {error}. Nothing was written.") from error
+        raise UsageError(f"{found}: cannot be read: {error}. Nothing was written.") from error
+    return resize(text, rails, hosts, cards)
 
 
 def _check(engine: Engine, folder: Path, stack: str) -> None:
@@ -118,8 +115,6 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
     if found:
         say(write.render_findings(found))
         raise typer.Exit(exit_code(found))
-    say(
-        f"railyard {own_version()}, Pulumi {engine.version}, "
-        + ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
-        + f"; states at {engine.backend}: this machine has everything."
-    )
+    plugins = ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
+    words = f"railyard {own_version()}, Pulumi {engine.version}, {plugins}"
+    say(f"{words}; states at {engine.backend}: this machine has everything.")

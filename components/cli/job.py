@@ -70,15 +70,10 @@ def job(  # noqa: PLR0913 - one parameter for each option
     if compare not in {None, "tcp"}:
         raise UsageError(f"--compare {compare} is not known.\n  fix    write --compare tcp.")
     asked = Asked(
-        kind=kind,
-        nodes=tuple(each.strip() for each in nodes.split(",") if each.strip()),
-        name=name,
-        image=image,
-        collective=collective,
-        compare=compare is not None,
-        form=form,
+        kind=kind, nodes=tuple(each.strip() for each in nodes.split(",") if each.strip()),
+        name=name, image=image, collective=collective, compare=compare is not None, form=form,
         program=tuple(program or ()),
-    )
+    )  # fmt: skip
     found = load_stack_or_file(site)
     chosen, troubles = choose(found.spec, asked)
     if not run:
@@ -166,8 +161,7 @@ def build(
     tag: Annotated[str | None, option("Name and tag, in place of a site's.")] = None,
     base: Annotated[str, option("Base image, with a tag or better its digest.")] = PROBE_IMAGE_BASE,
     builder: Annotated[
-        str | None,
-        option("docker, podman, buildah or nerdctl; default: the first on PATH."),
+        str | None, option("docker, podman, buildah or nerdctl; default: the first on PATH.")
     ] = None,
     *,
     push: Annotated[bool, option("Push it when it is built.", "--push")] = False,

@@ -13,19 +13,14 @@ def main() -> None:
     files = sys.argv[2:]
     options = [each for each in files if each.startswith("-") and each != "-"]
     completes = "_RAILYARD_COMPLETE" in os.environ
-    if sys.argv[1:2] == ["check"] and files and not options and not completes:
-        guard(lambda: _check(files))
-    else:
-        guard(_run)
 
+    def run() -> None:
+        if sys.argv[1:2] == ["check"] and files and not options and not completes:
+            from components.cli.check_files import check_files  # noqa: PLC0415 - Typer is slow
 
-def _check(files: list[str]) -> None:
-    from components.cli.check_files import check_files  # noqa: PLC0415 - after `guard` has begun
+            sys.exit(check_files(files))
+        from components.cli.group import app  # noqa: PLC0415 - Typer is slow to import
 
-    sys.exit(check_files(files))
+        app(prog_name="railyard")
 
-
-def _run() -> None:
-    from components.cli.group import app  # noqa: PLC0415 - Typer is slow to import
-
-    app(prog_name="railyard")
+    guard(run)

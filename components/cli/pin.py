@@ -173,15 +173,13 @@ def _causes(found: Sequence[Pinned]) -> list[str]:
 def _line(found: Pinned, wide: int) -> str:
     entry = found.entry
     what = found.artefact.checksum or (entry.sha256 if entry else "")
-    size = _size(entry.size) if entry else ""
+    count = entry.size if entry else 0
+    size = f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
+    size = size if entry else ""
     return (
         f"{found.artefact.kind:<10} {found.artefact.name:<{wide}}  {found.state:<12} "
         f"{what[:_DIGITS]:<{_DIGITS}} {size}".rstrip()
     )
-
-
-def _size(count: int) -> str:
-    return f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
 
 
 class _MakesByDefault(TyperGroup):

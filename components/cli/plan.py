@@ -26,8 +26,7 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     file: SitePath,
     *,
     device: Annotated[
-        str | None,
-        option("Only this host, switch or hypervisor.", "--host", "--device"),
+        str | None, option("Only this host, switch or hypervisor.", "--host", "--device")
     ] = None,
     stage: Annotated[str | None, option(f"Only this stage: {', '.join(STAGES)}.")] = None,
     summary: Annotated[

@@ -30,10 +30,7 @@ _COLOURS: Final = (
 
 
 def say(text: str, *, nl: bool = True, err: bool = False, paint: bool = False) -> None:
-    """Print a text; control characters are shown and do not reach the terminal (`plain_text`).
-
-    With `paint` it is a report, whose important words get colours on a terminal.
-    """
+    """Print a text without control characters; `paint` colours a report on a terminal."""
     shown = plain_text(text)
     # A terminal shows colours, unless a variable says that it does not (no-color.org).
     no_colour = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

@@ -133,10 +133,7 @@ def _existing(stack: str) -> tuple[Piece, ...]:
 
 
 def _run(pieces: Sequence[Piece], work: Work, *, stop: bool, failed: int = 1) -> int:
-    """Work on the waves in order, print one table at the end, and return the worst exit code.
-
-    A stack whose work is refused has the code `failed`; the others of its wave do theirs.
-    """
+    """Work on the waves in order, print a table, and return the worst exit code."""
 
     def attempt(piece: Piece) -> tuple[int, str]:
         try:
@@ -373,10 +370,7 @@ def _forget(stacks: Iterable[str]) -> None:
 
 
 def _store(stack: str, state: State) -> None:
-    """Import a state, prove that an update has nothing to do, and let the engine write it.
-
-    The update encrypts the secrets for the stack itself, and records stages and outputs.
-    """
+    """Import a state, prove that an update changes nothing, and let it seal the secrets."""
     _import(stack, state)
     if changes := _changes(stack):
         raise UsageError(f"an update of {stack} would change {_few(changes)}")
@@ -523,10 +517,8 @@ def _stack_file(file: Path) -> tuple[Mapping[str, object], Mapping[str, object]]
             f"{file} cannot be read: {error}\n  fix    run this in the folder of the project, and"
             " name one of its stacks"
         ) from error
-    is_mapping = isinstance(read, dict)
-    written: dict[str, object] = cast("dict[str, object]", read) if is_mapping else {}
-    config: Any = written.get("config") or {}
-    if not isinstance(config, dict):
+    written = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if not isinstance(config := written.get("config") or {}, dict):
         raise UsageError(
             "`config` of the stack's file is no mapping.\n  fix    write KEY: VALUE below"
         )

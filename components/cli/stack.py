@@ -7,9 +7,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final
 
 import yaml
 
@@ -17,7 +18,7 @@ from components.artefacts.lock import Lock
 from components.checks.site import check_config_value, load_checked_site
 from components.cli.say import say
 from components.core.errors import UsageError
-from components.core.problem import Json, Lines
+from components.core.problem import Lines
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
@@ -43,28 +44,9 @@ class StackConfig:
     """The values of all keys that the stack encrypts, also of other programs."""
 
     @property
-    def cluster(self) -> Json:
-        """The value of `railyard:cluster`; None if the key is missing."""
-        text = self.values.get("cluster", "null")
-        try:
-            return cast("Json", json.loads(text))
-        except ValueError:
-            return text  # a word instead of a site: the rules report it
-
-    @property
-    def site(self) -> str | None:
-        """The value of `railyard:site`; None if the key is missing."""
-        return self.values.get("site")
-
-    @property
     def secrets(self) -> Mapping[str, str]:
         """The values that a secret of the site may name."""
         return {key: text for key, text in self.values.items() if key not in {"cluster", "site"}}
-
-    @property
-    def piece(self) -> str:
-        """The value of `railyard:piece`: the piece of a split site; empty for a whole one."""
-        return self.values.get("piece", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +107,11 @@ def run_pulumi(
             "  fix    install it: `railyard init --check .` says which version and how. For a stack"
             " of the lab, source the file that `make up` named: . .lab/dev/env.sh"
         )
+    pipe, variables = subprocess.PIPE, {**os.environ, **(environment or {})}
     with subprocess.Popen(
-        [program, *arguments],
-        stdin=None if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, **(environment or {})},
-    ) as process:
+        [program, *arguments], stdin=None if stdin is None else pipe, stdout=pipe, stderr=pipe,
+        text=True, errors="replace", env=variables,
+    ) as process:  # fmt: skip
         try:
             out, err = process.communicate(stdin, timeout=deadline_s)
         except subprocess.TimeoutExpired:
@@ -169,21 +147,15 @@ def read_config(stack: str) -> StackConfig:
     """Read a stack's configuration; only this asks Pulumi for secrets. UsageError: none."""
     flags = config_flags(stack)
     text = pulumi(["config", "--stack", stack, "--show-secrets", "--json", *flags])
-    entries = cast("dict[str, dict[str, object]]", json.loads(text))
-    return StackConfig(
-        {
-            key.removeprefix(PREFIX): _text_of(entry)
-            for key, entry in entries.items()
-            if key.startswith(PREFIX)
-        },
-        tuple(_text_of(entry) for entry in entries.values() if entry.get("secret")),
-    )
-
-
-def _text_of(entry: Mapping[str, object]) -> str:
-    """The text of one value; the CLI gives structured ones as `objectValue` too."""
-    value = entry.get("value")
-    return value if isinstance(value, str) else json.dumps(entry.get("objectValue"))
+    entries: dict[str, dict[str, Any]] = json.loads(text)
+    values, encrypted = dict[str, str](), list[str]()
+    for key, each in entries.items():
+        # The CLI gives structured values as `objectValue` too.
+        value, whole = each.get("value"), json.dumps(each.get("objectValue"))
+        known = value if isinstance(value, str) else whole
+        values |= {key.removeprefix(PREFIX): known} if key.startswith(PREFIX) else {}
+        encrypted += [known] if each.get("secret") else []
+    return StackConfig(values, tuple(encrypted))
 
 
 def load_stack(name: str) -> Stack:
@@ -191,25 +163,26 @@ def load_stack(name: str) -> Stack:
 
     UsageError: it does not exist, or is a real site on parts of the lab. SpecError: a wrong file.
     """
-    config = read_config(name)
-    source = config_file(name)
-    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
-    refuse_lab_parts(checked.spec_or_raise(), name, is_lab=is_lab(config.values.get("lab")))
+    config, source = read_config(name), config_file(name)
+    site, cluster = config.values.get("site"), config.values.get("cluster", "null")
+    with suppress(ValueError):  # a word instead of a site: the rules report it
+        cluster = json.loads(cluster)
+    checked = check_config_value(cluster, source if source.is_file() else None, site)
     spec, lock = checked.spec_or_raise(), checked.lock
+    refuse_lab_parts(spec, name, is_lab=is_lab(config.values.get("lab")))
     exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
     applied = applied_from_export(exported).follow(spec)
-    plan = plan_stack(spec, name, config.piece, lock)
-    under_way = _under_way(exported, name)
-    return Stack(name, spec, plan, applied, config.secrets, lock, under_way, checked.lines)
+    plan = plan_stack(spec, name, config.values.get("piece", ""), lock)
+    running = _under_way(exported, name)
+    return Stack(name, spec, plan, applied, config.secrets, lock, running, checked.lines)
 
 
 def load_file(file: Path) -> Stack:
     """Read a site file; secrets come from the environment. No device is contacted."""
-    checked = load_checked_site(file)
-    spec, lock, name = checked.spec_or_raise(), checked.lock, file.stem.removeprefix("Pulumi.")
-    return Stack(
-        name, spec, make_plan(spec, name, lock), Applied(), {}, lock=lock, lines=checked.lines
-    )
+    checked, name = load_checked_site(file), file.stem.removeprefix("Pulumi.")
+    spec, lock = checked.spec_or_raise(), checked.lock
+    plan = make_plan(spec, name, lock)
+    return Stack(name, spec, plan, Applied(), {}, lock, lines=checked.lines)
 
 
 def load_stack_or_file(name: str) -> Stack:

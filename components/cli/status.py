@@ -118,12 +118,7 @@ class Look:
     """Objects not yet ready; a text: why none was read; None: the stack has none."""
 
 
-def status(
-    stack: StackName = "",
-    *,
-    look: ToLook = True,
-    form: TextOrJson = "text",
-) -> None:
+def status(stack: StackName = "", *, look: ToLook = True, form: TextOrJson = "text") -> None:
     """Show a stack on one page: devices, drift, cluster, proof, versions; the worst first.
 
     Changes nothing. Exit codes: 0 all is well, 1 something is not ready or not proven, 2 unknown
@@ -255,8 +250,8 @@ def _proof(loaded: Stack, asked: str, now: datetime, *, look: bool) -> Part:
 def _age(days: float | None) -> str:
     if days is None:
         return "of unknown age"
-    hours = max(round(days * 24), 0)
-    return f"{counted(hours, 'hour')} old" if days < _DAYS else f"{days:.0f} days old"
+    hours = counted(max(round(days * 24), 0), "hour")
+    return f"{hours} old" if days < _DAYS else f"{days:.0f} days old"
 
 
 def _of_report(report: Report) -> Iterator[Entry]:
@@ -354,10 +349,7 @@ def _shown_names(names: Sequence[str]) -> str:
     return f"{text[:_NAMES].rpartition(',')[0]},… ({len(names)} in all)"
 
 
-def drift(
-    stack: StackName = "",
-    output: TextOrJson = "text",
-) -> None:
+def drift(stack: StackName = "", output: TextOrJson = "text") -> None:
     """Compare every device and every object of Kubernetes with its last applied state.
 
     Exit code 0: no drift, 3: drift, 4: something could not be read, or an update is running.
@@ -385,13 +377,10 @@ def report_drift(loaded: Stack, seen: Seen, running: UnderWay) -> tuple[dict[str
     words = f"{running.render(loaded.name)}\n" if running.is_any else ""
     found = max(drift_exit_code(drifts), cluster.exit_code)
     body = {
-        "stack": loaded.name,
-        "exit_code": _UNREAD if running.is_any else found,
-        "under_way": words.rstrip(),
-        "no_login": list(plan.unreached),
-        "devices": to_json(drifts),
-        "cluster": to_json(cluster),
-    }
+        "stack": loaded.name, "exit_code": _UNREAD if running.is_any else found,
+        "under_way": words.rstrip(), "no_login": list(plan.unreached),
+        "devices": to_json(drifts), "cluster": to_json(cluster),
+    }  # fmt: skip
     left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
     return body, render_drift(drifts) + cluster.render() + left_out + words
 

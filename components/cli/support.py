@@ -223,15 +223,12 @@ class Masks:
 
     def _address(self, found: re.Match[str]) -> str:
         address, known = found[0].lower(), self.addresses or {}
-        if address in _KEPT or (address not in self.hosts and not _is_address(address)):
+        is_one = address in self.hosts or _HARDWARE.fullmatch(address)
+        with suppress(ValueError):
+            is_one = is_one or ip_address(address)
+        if address in _KEPT or not is_one:
             return found[0]
         return known.setdefault(address, f"address-{len(known) + 1}")
-
-
-def _is_address(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(_HARDWARE.fullmatch(text) or ip_address(text))
-    return False
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ from components.core.errors import SpecError
 from components.core.problem import Finding, Lines, finding_json
 from components.model.cluster import ClusterSpec
 from components.model.operators import VERSION_PATHS, versions_of
-from components.reading.load import Loaded, load_site
+from components.reading.load import load_site
 
 _Table = list[list[str]]
 _LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
@@ -70,7 +70,12 @@ def versions(
             check_loaded(loaded, str(file)).spec_or_raise()
             raise SpecError(f"{file}: the site cannot be read.")
         problems = version_problems(loaded.spec, loaded.places)
-        tables[f"Used by {file}"] = [["component", "version", "from"], *_used(loaded.spec, loaded)]
+        used: _Table = [["component", "version", "from"]]
+        default = f"set {loaded.spec.versions}" if loaded.spec.versions else "default"
+        for name, version in versions_of(loaded.spec).items():
+            line = loaded.places.line_of(VERSION_PATHS[name])
+            used.append([TITLES[name], version, default if line is None else f"line {line}"])
+        tables[f"Used by {file}"] = used
     if output == "json":
         found = {
             title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
@@ -113,26 +118,15 @@ def list_catalogue() -> dict[str, _Table]:
             other = f"{TITLES[each.other.component]} {each.other.describe()}"
         conflicts.append([one, other, each.severity, each.reason, each.source])
     columns = ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"]
+    heads = ["component", "line", "Kubernetes", "its maker says", "source"]
+    containers = ["release", "tag", "confirmed", "source"]
     return {
-        "Kubernetes of each release line": [
-            ["component", "line", "Kubernetes", "its maker says", "source"],
-            *lines,
-        ],
+        "Kubernetes of each release line": [heads, *lines],
         "Known to fail together": [["one", "other", "severity", "reason", "source"], *conflicts],
         "Sets (`versions:` of a site)": [columns, *sets],
         "Newer releases that no set has": [["component", "release", "why"], *newer],
-        "Driver container of the network operator": [
-            ["release", "tag", "confirmed", "source"],
-            *tags,
-        ],
+        "Driver container of the network operator": [containers, *tags],
     }
-
-
-def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
-    for name, version in versions_of(spec).items():
-        line = loaded.places.line_of(VERSION_PATHS[name])
-        chosen = f"set {spec.versions}" if spec.versions else "default"
-        yield [TITLES[name], version, f"line {line}" if line is not None else chosen]
 
 
 def version_problems(spec: ClusterSpec, lines: Lines) -> tuple[Finding, ...]:
