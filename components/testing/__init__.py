@@ -85,10 +85,7 @@ class Graph:
         return [item for item in self.resources if item.type.startswith(prefix)]
 
     def state(self) -> dict[str, Json]:
-        """The answer of `readStackResourceOutputs` after this run, in the engine's own form.
-
-        Recorded with the real engine 3.250.0: URN to `{type, outputs}`, secrets in clear.
-        """
+        """The answer of `readStackResourceOutputs` after this run, as engine 3.250.0 gives it."""
         types = {item.urn: item.type for item in self.resources}
         return {urn: {"type": types[urn], "outputs": own} for urn, own in self.answers.items()}
 
@@ -156,22 +153,21 @@ class _Fakes(mocks.Mocks):
         return f"{args.name}-id", outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
+        asked = cast("dict[str, str]", args.args)  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
         if args.token == OUTPUTS:
-            return self._outputs(cast("dict[str, str]", args.args)["name"])  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
+            name, own_outputs = asked["name"], dict[str, Json]()
+            stacks = {self.run.stack: own_outputs, **self.run.others}
+            found = stacks.get(name.rpartition("/")[2])
+            if found is None:
+                return {}, [("name", f'unknown stack "{name}"')]
+            return {"name": name, "outputs": dict(found)}, []
         if args.token != OWN_STATE:
             raise LookupError(f"the program calls {args.token}, which this engine does not answer")
-        wanted = cast("dict[str, str]", args.args)["stackName"]  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
+        wanted = asked["stackName"]
         own = f"{_ORGANIZATION}/{self.run.project}/{self.run.stack}"
         if wanted != own:
             raise LookupError(f"the program reads the state of {wanted}, and it is {own}")
         return {"name": wanted, "outputs": dict(self.run.state)}, []
-
-    def _outputs(self, name: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        own: Mapping[str, Json] = {}
-        found = {self.run.stack: own, **self.run.others}.get(name.rpartition("/")[2])
-        if found is None:
-            return {}, [("name", f'unknown stack "{name}"')]
-        return {"name": name, "outputs": dict(found)}, []
 
 
 class _Engine(mocks.MockEngine):
@@ -250,16 +246,12 @@ def _recorded(request: Any, urn: str) -> Recorded:  # noqa: ANN401 - a message o
         "aliases": [each.spec.name or _name(each.urn) for each in request.aliases],
     }
     return Recorded(
-        type=request.type,
-        name=request.name,
-        urn=urn,
-        parent=_name(request.parent),
-        custom=request.custom,
+        request.type, request.name, urn, _name(request.parent), request.custom,
         inputs=json_format.MessageToDict(request.object),
         dependencies=tuple(sorted(_name(each) for each in request.dependencies)),
         options={key: value for key, value in options.items() if value},
         secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
-    )
+    )  # fmt: skip
 
 
 def record_program(run: Run, program: Callable[[], None]) -> Graph:
@@ -281,23 +273,16 @@ def record_refusal(run: Run, program: Callable[[], None]) -> tuple[str, Graph]:
 
 def _record(run: Run, graph: Graph, program: Callable[[], None]) -> None:
     settings.reset_options()
-    pulumi.runtime.set_all_config(
-        {
-            _full(key): value if isinstance(value, str) else json.dumps(value)
-            for key, value in run.config.items()
-        },
-        [_full(name) for name in run.secrets],
-    )
-    settings.configure(
-        mocks.MockSettings(
-            monitor=_Monitor(run, graph),
-            engine=_Engine(graph),
-            project=run.project,
-            stack=run.stack,
-            dry_run=run.preview,
-            organization=_ORGANIZATION,
-        )
-    )
+    texts = {
+        _full(key): value if isinstance(value, str) else json.dumps(value)
+        for key, value in run.config.items()
+    }
+    pulumi.runtime.set_all_config(texts, [_full(name) for name in run.secrets])
+    configured = mocks.MockSettings(
+        monitor=_Monitor(run, graph), engine=_Engine(graph), project=run.project, stack=run.stack,
+        dry_run=run.preview, organization=_ORGANIZATION,
+    )  # fmt: skip
+    settings.configure(configured)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(max_workers=8))
