@@ -112,6 +112,16 @@ class Spot:
             return None
         return self.inner[item]
 
+    def put(self, path: SpecPath, new: Spot) -> Spot:
+        """Return the same tree with another spot at a path below it."""
+        if not path:
+            return new
+        item, spot = path[0], (self.find(path[0]) or self).put(path[1:], new)
+        if isinstance(self.inner, Mapping):
+            return Spot(self.line, {**self.inner, str(item): spot}, self.path)
+        rows = [spot if number == item else row for number, row in enumerate(self.inner or ())]
+        return Spot(self.line, rows, self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:

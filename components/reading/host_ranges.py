@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -30,7 +29,7 @@ _SHORT: Final = frozenset({"template", "each"})
 """Keys of a host in the file that the model's hosts lack."""
 _RUN: Final = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
 RANGE: Final = rf"\[({_RUN}(?:,{_RUN})*)\]"
-_RANGE: Final = re.compile(RANGE)
+BRACKETS: Final = re.compile(RANGE)
 _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 """A range as Ansible (`[01:16]`) and shells (`[01..16]`) write it."""
 
@@ -38,6 +37,36 @@ _SLIP: Final = re.compile(r"\[([0-9]+)(?::|\.\.)([0-9]+)\]")
 class _Read(NamedTuple):
     value: Json
     spot: Spot
+
+    @property
+    def keys(self) -> dict[str, Json]:
+        return self.value if isinstance(self.value, dict) else {}
+
+    def at(self, key: str | int) -> _Read:
+        value, item = self.value, None
+        if isinstance(value, dict):
+            item = value.get(str(key))
+        elif isinstance(value, list) and isinstance(key, int):
+            item = value[key]
+        return _Read(item, self.spot.find(key) or self.spot)
+
+    @property
+    def parts(self) -> list[_Read]:
+        rows = range(len(self.value)) if isinstance(self.value, list) else self.keys
+        return [self.at(key) for key in rows]
+
+    def named(self, key: str) -> dict[object, _Read] | None:
+        """Return the parts to join, by key or by the name of an entry; None joins as a whole."""
+        if isinstance(self.value, dict):
+            return dict(zip(self.value, self.parts, strict=True))
+        if not isinstance(self.value, list) or key not in _NAMED:
+            return None
+        found: dict[object, _Read] = {}
+        for part in self.parts:
+            name = part.keys.get(_NAMED[key])
+            # An entry without a name of its own equals no other one.
+            found[object() if name is None or repr(name) in found else repr(name)] = part
+        return found
 
 
 _NOTHING: Final = _Read({}, Spot(0))
@@ -52,28 +81,23 @@ def expand_hosts(text: YamlText) -> YamlText:
     """
     value = text.value
     hosts = value.get("hosts") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not (_TEMPLATES in value or _is_short(hosts)):
+    rows = [each for each in hosts if isinstance(each, dict)] if isinstance(hosts, list) else []
+    is_short = any("[" in str(row.get("name")) or not _SHORT.isdisjoint(row) for row in rows)
+    if not isinstance(value, dict) or not (_TEMPLATES in value or is_short):
         return text
     root = text.lines.root or Spot(0)
     expansion = _Expansion(text.lines.file)
     expansion.read_templates(_placed(value.get(_TEMPLATES, {}), root, (_TEMPLATES,)))
     whole = {key: item for key, item in value.items() if key != _TEMPLATES}
-    spot = root.find("hosts") or root
+    spot, lines = root.find("hosts") or root, text.lines
     if isinstance(hosts, list):
         for number, host in enumerate(hosts):
             expansion.add(_placed(host, spot, ("hosts", number)))
         whole["hosts"] = [each.value for each in expansion.hosts]
-    expansion.warn_of_unused()
-    lines = text.lines
-    if lines.root and isinstance(lines.root.inner, Mapping) and isinstance(hosts, list):
         inner = Spot(spot.line, [each.spot for each in expansion.hosts])
-        lines = Lines(lines.file, Spot(root.line, {**lines.root.inner, "hosts": inner}))
+        lines = Lines(lines.file, root.put(("hosts",), inner) if lines.root else None)
+    expansion.warn_of_unused()
     return YamlText(whole, lines, (*text.problems, *expansion.problems))
-
-
-def _is_short(hosts: Json) -> bool:
-    rows = [each for each in hosts if isinstance(each, dict)] if isinstance(hosts, list) else []
-    return any("[" in str(row.get("name")) or not _SHORT.isdisjoint(row) for row in rows)
 
 
 def _placed(value: Json, above: Spot, path: SpecPath) -> _Read:
@@ -87,61 +111,26 @@ def _placed(value: Json, above: Spot, path: SpecPath) -> _Read:
     return _Read(value, Spot(spot.line, inner, path))
 
 
-def _inside(read: _Read, key: str | int) -> _Read:
-    value, item = read.value, None
-    if isinstance(value, dict):
-        item = value.get(str(key))
-    elif isinstance(value, list) and isinstance(key, int):
-        item = value[key]
-    return _Read(item, read.spot.find(key) or read.spot)
-
-
-def _keys(read: _Read) -> dict[str, Json]:
-    return read.value if isinstance(read.value, dict) else {}
-
-
-def _join(below: _Read, own: _Read, key: str = "") -> _Read:
-    """Join two values; the own one wins."""
-    if isinstance(own.value, dict) and isinstance(below.value, dict):
-        parts = {key: _inside(below, key) for key in below.value}
-        for each in own.value:
-            item = _inside(own, each)
-            parts[each] = _join(parts[each], item, each) if each in parts else item
-        value: Json = {name: part.value for name, part in parts.items()}
-        inner = {name: part.spot for name, part in parts.items()}
-        return _Read(value, Spot(own.spot.line, inner, own.spot.path))
-    if isinstance(own.value, list) and isinstance(below.value, list) and key in _NAMED:
-        return _join_lists(below, own, _NAMED[key])
-    return own
-
-
-def _join_lists(below: _Read, own: _Read, key: str) -> _Read:
-    """Join two lists of mappings with a name; entries of other names are added."""
-
-    def rows(read: _Read) -> list[_Read]:
-        return [_inside(read, n) for n in range(len(read.value))]  # pyright: ignore[reportArgumentType] - both are lists
-
-    def name_of(row: _Read) -> Json:
-        return row.value.get(key) if isinstance(row.value, dict) else None
-
-    joined = rows(below)
-    names = [name_of(row) for row in joined]
-    for row in rows(own):
-        if name_of(row) is not None and name_of(row) in names:
-            place = names.index(name_of(row))
-            joined[place] = _join(joined[place], row)
-        else:
-            joined.append(row)
-    spots = [row.spot for row in joined]
-    return _Read([row.value for row in joined], Spot(own.spot.line, spots, own.spot.path))
+def _join(below: _Read, own: _Read, key: object = "") -> _Read:
+    """Join two values; the own one wins, and entries of other names are added."""
+    was, new = below.named(str(key)), own.named(str(key))
+    if was is None or new is None or type(below.value) is not type(own.value):
+        return own
+    joined = was | {k: _join(was[k], each, k) if k in was else each for k, each in new.items()}
+    parts = joined.values()
+    if isinstance(own.value, list):
+        spots = [part.spot for part in parts]
+        return _Read([part.value for part in parts], Spot(own.spot.line, spots, own.spot.path))
+    inner = {str(k): part.spot for k, part in joined.items()}
+    value: Json = {str(k): part.value for k, part in joined.items()}
+    return _Read(value, Spot(own.spot.line, inner, own.spot.path))
 
 
 def _texts(read: _Read) -> Iterator[_Read]:
     if isinstance(read.value, str) and "[" in read.value:
         yield read
-    keys = read.value if isinstance(read.value, dict) else ()
-    for key in range(len(read.value)) if isinstance(read.value, list) else keys:
-        yield from _texts(_inside(read, key))
+    for part in read.parts:
+        yield from _texts(part)
 
 
 def _numbered(value: Json, place: int) -> Json:
@@ -150,9 +139,12 @@ def _numbered(value: Json, place: int) -> Json:
         return {key: _numbered(item, place) for key, item in value.items()}
     if isinstance(value, list):
         return [_numbered(item, place) for item in value]
-    if isinstance(value, str) and "[" in value:
-        return _RANGE.sub(lambda found: next(islice(count_up(found[1]), place, None)), value)
-    return value
+    return number_text(value, place) if isinstance(value, str) else value
+
+
+def number_text(text: str, place: int) -> str:
+    """Write one number of each bracket in its place; `place` counts from 0."""
+    return BRACKETS.sub(lambda found: next(islice(count_up(found[1]), place, None)), text)
 
 
 def _runs(bracket: str) -> Iterator[tuple[str, str]]:
@@ -161,23 +153,30 @@ def _runs(bracket: str) -> Iterator[tuple[str, str]]:
         yield first, last or first
 
 
-def _count(bracket: str) -> int:
-    return sum(int(last) - int(first) + 1 for first, last in _runs(bracket))
+def count_of(bracket: str) -> int:
+    """Count the numbers of a bracket; a run that runs backwards has none."""
+    return sum(max(0, int(last) - int(first) + 1) for first, last in _runs(bracket))
+
+
+def fit_bracket(text: str, bracket: str, count: int) -> str:
+    """Write a range of this many numbers, which begins as the bracket in the text does."""
+    first = next(_runs(bracket))[0]
+    return text.replace(bracket, f"{first}-{int(first) + count - 1:0{len(first)}}")
 
 
 def _slip(text: str) -> tuple[str, str] | None:
-    """Return the fault of the ranges in a text, and a better text; None if they are good."""
+    """Return the fault of the ranges in a text, and the fix; None if they are good."""
     if slip := _SLIP.search(text):
         better = f"{text[: slip.start()]}[{slip[1]}-{slip[2]}]{text[slip.end() :]}"
-        return f"{text} is not a range", better
-    for found in _RANGE.finditer(text):
+        return f"{text} is not a range", f"write {better}"
+    for found in BRACKETS.finditer(text):
         head, tail = text[: found.start()], text[found.end() :]
         for first, last in _runs(found[1]):
             if int(first) > int(last):
-                return f"{text} runs backwards", f"{head}[{last}-{first}]{tail}"
+                return f"{text} runs backwards", f"write {head}[{last}-{first}]{tail}"
             if len(first) != len(last) and "0" in {first[:-1][:1], last[0]}:
                 width = max(len(first), len(last))
-                better = f"{head}[{first.zfill(width)}-{last.zfill(width)}]{tail}"
+                better = f"write {head}[{first.zfill(width)}-{last.zfill(width)}]{tail}"
                 return f"the numbers of {text} differ in their width", better
     return None
 
@@ -188,8 +187,8 @@ class _Expansion:
 
     file: str | None
     templates: dict[str, _Read] = field(default_factory=dict[str, _Read])
-    broken: set[str] = field(default_factory=set[str])
-    """Templates that cannot be read, or whose own template cannot."""
+    whole: dict[str, _Read | None] = field(default_factory=dict[str, "_Read | None"])
+    """Each template with what its own template has; None if one of them cannot be read."""
     used: set[str] = field(default_factory=set[str])
     hosts: list[_Read] = field(default_factory=list[_Read])
     names: dict[str, _Read] = field(default_factory=dict[str, _Read])
@@ -206,57 +205,59 @@ class _Expansion:
         )
         self.problems.append(Finding(what, tuple(places), fix, severity, rule))
 
+    def _refuse_type(self, read: _Read, wanted: str) -> None:
+        problem = wrong_type(read.spot.path or (), read.value, wanted)
+        self.refuse(TEMPLATE_RULE, (read,), problem.what, problem.fix)
+
     def _is_mapping(self, read: _Read) -> bool:
         """Whether a value is a mapping; another one is reported."""
         if not isinstance(read.value, dict):
-            problem = wrong_type(read.spot.path or (), read.value, "a mapping of keys to values")
-            self.refuse(TEMPLATE_RULE, (read,), problem.what, problem.fix)
+            self._refuse_type(read, "a mapping of keys to values")
         return isinstance(read.value, dict)
 
     def _keeps(self, read: _Read, owner: str, *others: str) -> None:
         """Report keys of a host that a part of a host cannot have."""
         for key in ("name", "each", *others):
-            if key in _keys(read):
+            if key in read.keys:
                 what = f"{owner} cannot have `{key}`, which belongs to the entry of a host."
-                self.refuse(TEMPLATE_RULE, (_inside(read, key),), what, f"remove `{key}`.")
+                self.refuse(TEMPLATE_RULE, (read.at(key),), what, f"remove `{key}`.")
 
     def read_templates(self, read: _Read) -> None:
-        for name in _keys(read) if self._is_mapping(read) else ():
-            self.templates[name] = _inside(read, name)
+        for name in read.keys if self._is_mapping(read) else ():
+            self.templates[name] = read.at(name)
             self._keeps(self.templates[name], f"the template {name}")
             if not self._is_mapping(self.templates[name]):
-                self.broken.add(name)
+                self.whole[name] = None
         for name in self.templates:
-            if name not in self.broken:
-                self._follow(name)
+            self._whole(name)
 
-    def _follow(self, name: str) -> None:
-        """Follow a template to its last one, and report an unknown one or a cycle."""
-        chain = [name]
-        while (above := self._template_of(self.templates[chain[-1]])) is not None:
-            if above in chain:
-                cycle = [*chain[chain.index(above) :], above]
-                self._refuse_cycle(cycle)
-            if above in chain or above not in self.templates or above in self.broken:
-                self.broken |= {*chain}
-                return
-            chain.append(above)
+    def _whole(self, name: str, chain: tuple[str, ...] = ()) -> _Read | None:
+        """Join a template with its own template; report an unknown one or a circle."""
+        if name in chain:
+            self._refuse_circle([*chain[chain.index(name) :], name])
+            return None
+        if name not in self.whole and name in self.templates:
+            own = whole = self.templates[name]
+            if (above := self._template_of(own)) is not None:
+                below = self._whole(above, (*chain, name))
+                whole = _join(below, own) if below else None
+            self.whole[name] = whole
+        return self.whole.get(name)
 
-    def _refuse_cycle(self, cycle: list[str]) -> None:
-        what = f"the templates {' -> '.join(cycle)} extend each other in a circle."
-        if cycle[0] == cycle[1]:
-            what = f"the template {cycle[0]} extends itself."
-        places = tuple(_inside(self.templates[each], "template") for each in cycle[:-1])
+    def _refuse_circle(self, names: list[str]) -> None:
+        what = f"the templates {' -> '.join(names)} extend each other in a circle."
+        if names[0] == names[1]:
+            what = f"the template {names[0]} extends itself."
+        places = tuple(self.templates[each].at("template") for each in names[:-1])
         self.refuse(TEMPLATE_RULE, places, what, "remove `template` from one of them.")
 
     def _template_of(self, read: _Read) -> str | None:
         """Return the template that an entry takes, or report that there is no such template."""
-        if "template" not in _keys(read):
+        if "template" not in read.keys:
             return None
-        taken = _inside(read, "template")
+        taken = read.at("template")
         if not isinstance(taken.value, str):
-            problem = wrong_type(taken.spot.path or (), taken.value, "the name of a template")
-            self.refuse(TEMPLATE_RULE, (taken,), problem.what, problem.fix)
+            self._refuse_type(taken, "the name of a template")
             return ""
         if taken.value not in self.templates:
             known = [*self.templates]
@@ -270,33 +271,29 @@ class _Expansion:
         if not isinstance(entry.value, dict):
             self.hosts.append(entry)
             return
-        names = self._names_of(entry)
-        layers = [entry]
-        while (name := self._template_of(layers[-1])) is not None:
-            self.used.add(name)
-            if name not in self.templates or name in self.broken:
+        names, whole = self._names_of(entry), entry
+        if (name := self._template_of(entry)) is not None:
+            if (below := self._whole(name)) is None:
                 return
-            layers.append(self.templates[name])
-        if len(layers) == 1 and self._lacks_template(entry):
+            whole = _join(below, entry)
+            self.used.add(name)
+        elif self._lacks_template(entry):
             return
-        whole = reduce(_join, reversed(layers))
         if names is None or not self._is_counted(entry, whole, len(names)):
             return
-        parts = self._parts(entry, names)
-        taken = self._taken(entry, names)
-        shared = {k: v for k, v in _keys(whole).items() if k not in _SHORT}  # no range of `each`
+        parts, taken = self._parts(entry, names), self._taken(entry, names)
+        shared = {k: v for k, v in whole.keys.items() if k not in _SHORT}  # no range of `each`
         for place, name in enumerate(names):
-            if name in taken:
-                continue
-            one = _Read(_numbered(shared, place), whole.spot)
-            made = _join(one, parts[name]) if name in parts else one
-            kept = {k: v for k, v in _keys(made).items() if k not in _SHORT}
-            self.hosts.append(_Read(kept, made.spot))
+            if name not in taken:
+                one = _Read(_numbered(shared, place), whole.spot)
+                made = _join(one, parts[name]) if name in parts else one
+                kept = {k: v for k, v in made.keys.items() if k not in _SHORT}
+                self.hosts.append(_Read(kept, made.spot))
 
     def _lacks_template(self, entry: _Read) -> bool:
         """Report an entry without a role and a template, if a template has a role."""
-        found = [name for name, each in self.templates.items() if "role" in _keys(each)]
-        own = _keys(entry)
+        found = [name for name, each in self.templates.items() if "role" in each.keys]
+        own = entry.keys
         if not found or "role" in own or any(did_you_mean(key, ["template"]) for key in own):
             return False
         what = f"{show_value(own.get('name'))} lacks a role, and takes no template."
@@ -306,51 +303,55 @@ class _Expansion:
 
     def _names_of(self, entry: _Read) -> list[str] | None:
         """Return the names of an entry's hosts, or report why its range cannot be read."""
-        read = _inside(entry, "name") if "name" in _keys(entry) else _NOTHING
+        read = entry.at("name") if "name" in entry.keys else _NOTHING
         name = read.value if isinstance(read.value, str) else ""
-        found = _RANGE.findall(name)
-        rest = _RANGE.sub("", name)
-        fault = _slip(name)
+        found, rest = BRACKETS.findall(name), BRACKETS.sub("", name)
+        fault, count = _slip(name), count_of(found[0]) if found else 1
         if not fault and "[" in rest:
-            fault = f"{name} is not a range", f"{rest.partition('[')[0]}[01-16]"
-        if not fault and len(found) > 1:
-            fault = f"{name} has {len(found)} ranges", "an entry for each value of the first one"
+            fault = f"{name} is not a range", f"write {rest.partition('[')[0]}[01-16]"
+        elif not fault and len(found) > 1:
+            better = "write an entry for each value of the first one"
+            fault = f"{name} has {len(found)} ranges", better
+        elif not fault and found and (hosts := len(self.hosts) + count) > MOST_HOSTS:
+            fault = (
+                f"{name} makes {hosts} hosts, more than {MOST_HOSTS}",
+                "write a smaller range, or split the site",
+            )
         if fault:
-            self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"write {fault[1]}.")
+            self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"{fault[1]}.")
             return None
-        count = _count(found[0]) if found else 1
-        if found and len(self.hosts) + count > MOST_HOSTS:
-            what = f"{name} makes {len(self.hosts) + count} hosts, more than {MOST_HOSTS}."
-            self.refuse(RANGE_RULE, (read,), what, "write a smaller range, or split the site.")
-            return None
-        return [str(_numbered(name, place)) for place in range(count)]
+        return [number_text(name, place) for place in range(count)]
 
     def _is_counted(self, entry: _Read, whole: _Read, count: int) -> bool:
         """Whether each range below an entry has one value for each host; others are reported."""
-        known, name = len(self.problems), _inside(entry, "name")
+        known, name = len(self.problems), entry.at("name")
         hosts = f"{show_value(name.value)} is {'one host' if count == 1 else f'{count} hosts'}"
         for read in _texts(whole):
-            text = str(read.value)
-            if read.spot.path == name.spot.path or "each" in (read.spot.path or ())[2:3]:
+            text, path = str(read.value), read.spot.path or ()
+            if path == name.spot.path or "each" in path[2:3]:
                 continue
             if fault := _slip(text):
-                self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"write {fault[1]}.")
+                self.refuse(RANGE_RULE, (read,), f"{fault[0]}.", f"{fault[1]}.")
                 continue
-            for bracket in _RANGE.findall(text):
-                if _count(bracket) != count:
-                    what = f"{hosts}, and {text} counts {_count(bracket)}."
-                    self.refuse(RANGE_RULE, (read, name), what, _fitting(text, bracket, count))
+            for bracket in BRACKETS.findall(text):
+                if (own := count_of(bracket)) != count:
+                    fix = f"one number for each host: {fit_bracket(text, bracket, count)}"
+                    if count == 1:
+                        first = re.split("[-,]", bracket)[0]
+                        fix = f"one value, for example {text.replace(f'[{bracket}]', first)}"
+                    what = f"{hosts}, and {text} counts {own}."
+                    self.refuse(RANGE_RULE, (read, name), what, f"write {fix}.")
         return len(self.problems) == known
 
     def _parts(self, entry: _Read, names: list[str]) -> dict[str, _Read]:
         """Return what `each` has for some hosts of an entry."""
-        parts = _inside(entry, "each") if "each" in _keys(entry) else _NOTHING
+        parts = entry.at("each") if "each" in entry.keys else _NOTHING
         if not self._is_mapping(parts):
             return {}
-        whole = show_value(_inside(entry, "name").value)
+        whole = show_value(entry.at("name").value)
         found: dict[str, _Read] = {}
-        for name in _keys(parts):
-            part = _inside(parts, name)
+        for name in parts.keys:
+            part = parts.at(name)
             self._keeps(part, f"`each` of {name}", "template")
             if name not in names:
                 what = f"`each` of {whole} has {name}, which is none of its hosts."
@@ -362,30 +363,25 @@ class _Expansion:
 
     def _taken(self, entry: _Read, names: list[str]) -> set[str]:
         """Return names that another range has, and report them; a rule compares single hosts."""
-        own = _inside(entry, "name")
+        own = entry.at("name")
         others = {each: self.names[each] for each in names if each and each in self.names}
-        taken = {name for name, other in others.items() if "[" in f"{own.value}{other.value}"}
-        first = next((name for name in names if name in taken), None)
-        if first is not None:
-            both = f"{show_value(own.value)} and {show_value(others[first].value)}"
-            what = f"{both} overlap in {in_words([each for each in names if each in taken])}."
-            self.refuse(RANGE_RULE, (own, others[first]), what, "let each host be in one entry.")
+        taken = [name for name, other in others.items() if "[" in f"{own.value}{other.value}"]
+        if taken:
+            other = others[taken[0]]
+            what = f"{show_value(own.value)} and {show_value(other.value)} overlap in "
+            what += f"{in_words(taken)}."
+            self.refuse(RANGE_RULE, (own, other), what, "let each host be in one entry.")
         self.names |= dict.fromkeys((each for each in names if each not in self.names), own)
-        return taken
+        return {*taken}
 
     def warn_of_unused(self) -> None:
         """Warn of templates that no host takes, unless a wrong name may be the reason."""
         if any(each.rule == TEMPLATE_RULE for each in self.problems):
             return
+        for name in [*self.used]:
+            above: str | None = name
+            while above := self._template_of(self.templates[above]):
+                self.used.add(above)
         for name in self.templates.keys() - self.used:
             what, fix = f"no host takes the template {name}.", "remove it, or let a host take it."
             self.refuse(TEMPLATE_RULE, (self.templates[name],), what, fix, "warning")
-
-
-def _fitting(text: str, bracket: str, count: int) -> str:
-    """Advise a range of the right length that begins as the written one."""
-    first = bracket.partition("-")[0].partition(",")[0]
-    if count == 1:
-        return f"write one value, for example {text.replace(f'[{bracket}]', first)}."
-    last = f"{int(first) + count - 1:0{len(first)}}"
-    return f"write one number for each host: {text.replace(bracket, f'{first}-{last}')}."

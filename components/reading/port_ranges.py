@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 
 from pydantic import ValidationError
 
@@ -23,15 +22,18 @@ from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
 from components.model.switch_models import DescribedSwitch
-from components.model.texts import count_up, in_words
+from components.model.texts import in_words
 from components.model.units import PORT_TARGET
-from components.reading.host_ranges import expand_hosts
+from components.reading.host_ranges import (
+    BRACKETS,
+    count_of,
+    expand_hosts,
+    fit_bracket,
+    number_text,
+)
 from components.reading.yaml_text import YamlText
 
 RULE = "port-range"
-_BRACKETS = re.compile(r"\[([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
-_MOST = 1024
-"""Limit for the numbers in one bracket: more than any switch has ports."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,15 @@ class _Spread:
         places = tuple(Place((*self.path, key), key) for key in keys)
         self.problems.append(Finding(what, places, fix, rule=RULE))
 
+    def lines(self, root: Spot | None) -> Spot | None:
+        """Add the line of the range to each port of it, and to the values below the port."""
+        spot = Lines(None, root).spot(self.path)
+        if root is None or spot is None or not isinstance(spot.inner, Mapping):
+            return root
+        found = {name: spot.inner.get(key) for name, key in self.written.items()}
+        ports = {**spot.inner, **{name: each for name, each in found.items() if each}}
+        return root.put(self.path, Spot(spot.line, ports))
+
 
 def spread_ports(text: YamlText) -> YamlText:
     """Write each range of ports as one entry per port, on the line of the range.
@@ -56,25 +67,21 @@ def spread_ports(text: YamlText) -> YamlText:
     Returns:
         The same text if it has no range. Unreadable ranges are left out, each with its problem.
     """
-    if not isinstance(text.value, dict):
-        return text
-    switches = text.value.get("switches")
-    if not isinstance(switches, list):
+    switches = text.value.get("switches") if isinstance(text.value, dict) else None
+    if not isinstance(text.value, dict) or not isinstance(switches, list):
         return text
     described = _described(text.value.get("switch_models"))
-    done = [_spread_switch(s, switch, described) for s, switch in enumerate(switches)]
-    if not any(done):
-        return text
-    merged: list[Json] = [
-        {**switch, "ports": spread.ports} if spread and isinstance(switch, dict) else switch
-        for switch, spread in zip(switches, done, strict=True)
-    ]
-    spreads = [spread for spread in done if spread]
-    return YamlText(
-        {**text.value, "switches": merged},
-        _lines(text.lines, spreads),
-        (*text.problems, *(problem for spread in spreads for problem in spread.problems)),
-    )
+    merged, root, problems = list[Json](), text.lines.root, [*text.problems]
+    for s, switch in enumerate(switches):
+        spread = _spread_switch(s, switch, described) if isinstance(switch, dict) else None
+        if isinstance(switch, dict) and spread:
+            merged.append({**switch, "ports": spread.ports})
+            root = spread.lines(root)
+            problems += spread.problems
+        else:
+            merged.append(switch)
+    value: Json = {**text.value, "switches": merged}
+    return YamlText(value, Lines(text.lines.file, root), tuple(problems))
 
 
 def _described(written: Json) -> dict[str, DescribedSwitch]:
@@ -87,18 +94,15 @@ def _described(written: Json) -> dict[str, DescribedSwitch]:
 
 
 def _spread_switch(
-    s: int, switch: Json, described: Mapping[str, DescribedSwitch]
+    s: int, switch: Mapping[str, Json], described: Mapping[str, DescribedSwitch]
 ) -> _Spread | None:
     """Spread the ranges of one switch; None if it has no range or its system is unknown."""
-    ports = switch.get("ports") if isinstance(switch, dict) else None
-    if not isinstance(switch, dict) or not isinstance(ports, dict):
+    ports, name, system = switch.get("ports"), str(switch.get("model")), str(switch.get("os"))
+    if not isinstance(ports, dict) or not any(map(_is_range, ports, ports.values())):
         return None
-    name, system = str(switch.get("model")), str(switch.get("os"))
     own = described.get(name) if system in SWITCH_SYSTEMS else None
     model = own.as_model(name, system) if own else find_model(name)
     known = model.ports.get(system, ()) if model else ()
-    if not any(map(_is_range, ports, ports.values())):
-        return None
     spread = _Spread(("switches", s, "ports"), str(switch.get("name")), system)
     if model is None or not known:
         return _unread(switch.get("model"), ports, spread) if system in SWITCH_SYSTEMS else None
@@ -125,17 +129,13 @@ def _unread(model: Json, ports: Mapping[str, Json], spread: _Spread) -> _Spread:
 
 
 def _is_range(key: str, value: Json) -> bool:
-    return "-" in key or "[" in _target(value) + _address(value)
+    return "-" in key or "[" in _text(value, "to") + _text(value, "address")
 
 
-def _target(value: Json) -> str:
-    to = value.get("to") if isinstance(value, dict) else value
-    return to if isinstance(to, str) else ""
-
-
-def _address(value: Json) -> str:
-    address = value.get("address") if isinstance(value, dict) else None
-    return address if isinstance(address, str) else ""
+def _text(value: Json, key: str) -> str:
+    """Return one text of a port; a port can also be written as its target alone."""
+    found = value.get(key) if isinstance(value, dict) else value if key == "to" else None
+    return found if isinstance(found, str) else ""
 
 
 def _ports_between(
@@ -215,89 +215,42 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
         if not taken:
             spread.ports[key], spread.written[key] = value, key
         return
-    targets = _counted(key, _target(value), names, spread)
-    addresses = _counted(key, _address(value), names, spread, needed=False)
-    if not targets or not addresses:
+    target, address = _text(value, "to"), _text(value, "address")
+    if fault := _fault(target, address, len(names)):
+        spread.refuse((key,), f"{key} of {spread.name} {fault[0]}.", f"{fault[1]}.")
         return
-    if not re.match(PORT_TARGET, targets[0]):
-        spread.refuse(
-            (key,),
-            f"{key} of {spread.name} leads to {_target(value)}, which is neither <host>/<rail> nor "
-            "<switch>:<port>.",
-            "write for example gpu[01-04]/rail-0.",
-        )
-        return
-    for name, target, address in zip(names, targets, addresses, strict=True):
-        if name in taken:
-            continue
-        own = {"to": target, "address": address} if address else {"to": target}
-        spread.ports[name] = {**value, **own} if isinstance(value, dict) else target
-        spread.written[name] = key
+    for place, name in enumerate(names):
+        if name not in taken:
+            to = number_text(target, place)
+            own = {"to": to, "address": number_text(address, place)} if address else {"to": to}
+            spread.ports[name] = {**value, **own} if isinstance(value, dict) else to
+            spread.written[name] = key
 
 
-def _counted(
-    key: str, text: str, names: Sequence[str], spread: _Spread, *, needed: bool = True
-) -> list[str]:
-    """Give one text per port; report a problem and give none if their numbers differ."""
-    found = _targets(text, len(names)) if text or needed else [""] * len(names)
-    if isinstance(found, str):
-        ports = "one port" if len(names) == 1 else f"{len(names)} ports"
-        spread.refuse(
-            (key,),
-            f"{key} of {spread.name} is {ports}, and {found}.",
-            f"name as many as there are ports, for example "
-            f"{_fitting(text, len(names)) if needed else '10.254.0.[0,2,4,6]'}.",
-        )
-        return []
-    return found
+def _fault(target: str, address: str, count: int) -> tuple[str, str] | None:
+    """Return the fault of what is plugged into some ports, and the fix; None if it is good."""
+    brackets, fitting = BRACKETS.findall(target), "gpu[01-04]/rail-0"
+    wrong = _miscounted(target, count)
+    if len(brackets) == 1 and count > 1:
+        fitting = fit_bracket(target, brackets[0], count)
+    if not wrong and address:
+        wrong, fitting = _miscounted(address, count), "10.254.0.[0,2,4,6]"
+    if wrong:
+        fix = f"name as many as there are ports, for example {fitting}"
+        return f"is {'one port' if count == 1 else f'{count} ports'}, and {wrong}", fix
+    if re.match(PORT_TARGET, number_text(target, 0)):
+        return None
+    what = f"leads to {target}, which is neither <host>/<rail> nor <switch>:<port>"
+    return what, "write for example gpu[01-04]/rail-0"
 
 
-def _fitting(text: str, count: int) -> str:
-    """Count as many as there are ports, from the first number that was written."""
-    found: list[str] = _BRACKETS.findall(text)
-    first = re.match(r"[0-9]+", found[0]) if len(found) == 1 and count > 1 else None
-    if first is None:
-        return "gpu[01-04]/rail-0"
-    last = f"{int(first[0]) + count - 1:0{len(first[0])}}"
-    return text.replace(f"[{found[0]}]", f"[{first[0]}-{last}]")
-
-
-def _targets(text: str, count: int) -> list[str] | str:
-    """Expand a target to one text per port, or explain why that fails."""
-    counted = [tuple(islice(count_up(found), _MOST + 1)) for found in _BRACKETS.findall(text)]
-    plain = _BRACKETS.split(text)[::2]
-    for numbers in counted:
-        if not numbers:
-            return f"{text} counts backwards"
-        if len(numbers) != count:
-            return f"{text} counts {len(numbers)}"
-    if not counted and count > 1:
+def _miscounted(text: str, count: int) -> str:
+    """Return why a text does not have one value for each port; empty if it has."""
+    counts = [count_of(bracket) for bracket in BRACKETS.findall(text)]
+    if not counts and count > 1:
         return f"{text} is one" if text else "nothing that can be read is plugged in"
-    rows = zip(*counted, strict=True) if counted else [()]
-    return [
-        plain[0] + "".join(number + rest for number, rest in zip(row, plain[1:], strict=True))
-        for row in rows
-    ]
-
-
-def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Lines:
-    """Add the line of the range to each port of it, and to the values below the port."""
-    root, switches = lines.root, lines.spot(("switches",))
-    if root is None or switches is None or not isinstance(switches.inner, Sequence):
-        return lines
-    rows = list(switches.inner)
-    for spread in spreads:
-        number = spread.path[1]
-        spot = lines.spot(spread.path)
-        if isinstance(number, int) and spot and isinstance(spot.inner, Mapping):
-            found = {name: spot.inner.get(key) for name, key in spread.written.items()}
-            ports = {**spot.inner, **{name: each for name, each in found.items() if each}}
-            rows[number] = _with(rows[number], "ports", Spot(spot.line, ports))
-    return Lines(lines.file, _with(root, "switches", Spot(switches.line, rows)))
-
-
-def _with(spot: Spot, key: str, inner: Spot) -> Spot:
-    return Spot(spot.line, {**spot.inner, key: inner}) if isinstance(spot.inner, Mapping) else spot
+    wrong = next((each for each in counts if each != count), count)
+    return "" if wrong == count else f"{text} counts {wrong or 'backwards'}"
 
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
