@@ -255,7 +255,7 @@ def _is_consequence(detail: ErrorDetails) -> bool:
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     text = spread_ports(expand_hosts(_without_free_keys(written)))
-    loose = find_loose_types(ClusterSpec, text.value)
+    loose = tuple(find_loose_types(ClusterSpec, text.value))
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
     spec: ClusterSpec | None = None
@@ -264,7 +264,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     try:
         spec = ClusterSpec.model_validate(text.value)
     except ValidationError as error:
-        for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
+        for detail in settle_unions(error.errors(include_url=False)):
             path, problem = word_error(detail, SiteFile)
             if path not in wrong and not _is_consequence(detail):
                 # A default that follows from a wrong value is not another mistake.

@@ -13,7 +13,6 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from components.core.problem import Finding, Json, SpecPath
 from components.reading.members import member_for, models_in, owner_of
@@ -68,48 +67,32 @@ def _number(tag: str, text: str) -> Json:
         return text
 
 
-def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Finding, ...]:
+def find_loose_types(annotation: object, value: Json, path: SpecPath = ()) -> Iterator[Finding]:
     """Find numbers written as text and the like, which pydantic would quietly convert.
 
     A quoted number is a number for pydantic, and `true` is 1; in a file that people review, a
     value of the wrong kind is a slip.
     """
-    return tuple(_loose(model, value, ()))
-
-
-def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Finding]:
-    if not isinstance(value, dict):
-        return
-    for key, item in value.items():
-        info = model.model_fields.get(key)
-        if info is not None and item is not None:
-            yield from _loose_field(info, item, (*path, key))
-
-
-def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Finding]:
-    annotation: object = info.annotation
-    members = models_in(annotation)
-    inner = member_for(members, value)
-    if inner is None:
-        yield from _loose_scalar(annotation, value, path)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _loose(member_for(members, item) or inner, item, (*path, index))
-    elif isinstance(value, dict) and getattr(annotation, "__origin__", None) is dict:
-        for key, item in value.items():
-            yield from _loose(inner, item, (*path, key))
-    else:
-        yield from _loose(inner, value, path)
-
-
-def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Finding]:
     kinds = _kinds_of(annotation)
-    lists = [kind for kind in kinds if get_origin(kind) is tuple]
-    if lists and isinstance(value, list):
+    if isinstance(value, list) and tuple in kinds:
         for index, item in enumerate(value):
-            yield from _loose_scalar(get_args(lists[0])[0], item, (*path, index))
+            yield from find_loose_types(kinds[tuple][0], item, (*path, index))
         return
-    choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
+    if isinstance(value, dict) and (dict in kinds or models_in(annotation)):
+        owner = None if dict in kinds else member_for(models_in(annotation), value)
+        for key, item in value.items():
+            info = owner.model_fields.get(key) if owner else None
+            below = info.annotation if info else kinds.get(dict, (None, None))[1]
+            if below is not None and item is not None:
+                yield from find_loose_types(below, item, (*path, key))
+        return
+    yield from _loose_scalar(kinds, value, path)
+
+
+def _loose_scalar(
+    kinds: Mapping[object, tuple[object, ...]], value: Json, path: SpecPath
+) -> Iterator[Finding]:
+    choices = kinds.get(Literal, ())
     if isinstance(value, bool) and value in choices and all(each is not value for each in choices):
         yield wrong_type(path, value, "a whole number")
     for kind, accepted, wanted in _SCALARS:
@@ -118,13 +101,14 @@ def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[F
 
 
 @cache
-def _kinds_of(annotation: object) -> tuple[object, ...]:
-    """Return the kinds that an annotation allows, without their metadata."""
-    if get_origin(annotation) is Annotated:
-        return _kinds_of(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, UnionType}:
-        return tuple(kind for part in get_args(annotation) for kind in _kinds_of(part))
-    return (annotation,)
+def _kinds_of(annotation: object) -> Mapping[object, tuple[object, ...]]:
+    """Return the kinds that an annotation allows, each with its arguments."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kinds_of(args[0])
+    if origin in {Union, UnionType}:
+        return {kind: inner for part in args for kind, inner in _kinds_of(part).items()}
+    return {origin or annotation: args}
 
 
 _SCALARS: Final[tuple[tuple[type, tuple[type, ...], str], ...]] = (

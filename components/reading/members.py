@@ -12,8 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -116,16 +115,18 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
 def pattern_of(owner: Owner, key: str) -> str:
     """Return the pattern for the texts of a key or for the items of its list; else empty."""
     info = owner.model_fields.get(key) if owner else None
-    return _pattern_in(Annotated[info.annotation, info]) if info else ""
+    return next(_patterns_in(info), "")
 
 
-def _pattern_in(annotation: object) -> str:
-    if isinstance(annotation, FieldInfo):
-        return next((found for each in annotation.metadata if (found := _pattern_in(each))), "")
+def _patterns_in(annotation: object) -> Iterator[str]:
     pattern = getattr(annotation, "pattern", None)
     if isinstance(pattern, str):
-        return pattern
-    return next((found for part in get_args(annotation) if (found := _pattern_in(part))), "")
+        yield pattern
+    parts = get_args(annotation)
+    if isinstance(annotation, FieldInfo):
+        parts = (annotation.annotation, *annotation.metadata)
+    for part in parts:
+        yield from _patterns_in(part)
 
 
 def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:
@@ -144,77 +145,29 @@ def quoted_words(text: object) -> list[str]:
 
 NO_KIND: Final = "no_kind_of_union"
 """Error type of a value that fits no kind of a union; `kinds` has pydantic's own errors."""
+_KIND: Final = re.compile(r"(literal|tuple)\[.*\]")
+"""Pydantic's name for a kind of a union without a tag; such a union has a word and a list."""
 
 
-def settle_unions(details: Sequence[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
-    """Reduce the errors of a union without tags to those of the kind that the user meant.
+def settle_unions(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Reduce the errors of a union of a word and a list to those of the kind that the user meant.
 
-    That is the kind which accepted the value and refused something in it. If each kind refused the
-    value itself, one error replaces all. Locations lose pydantic's name for a kind. Nested unions
-    are not handled: the model has none.
+    Faults of a list's entries count alone. If the value itself is wrong, one error replaces all.
+    Locations lose pydantic's name for a kind.
     """
     settled: list[ErrorDetails] = []
     unions: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
     for detail in details:
-        place = _union_of(model, detail["loc"])
+        loc = detail["loc"]
+        place = next((n for n, each in enumerate(loc) if _KIND.fullmatch(str(each))), None)
         if place is None:
             settled.append(detail)
         else:
-            unions.setdefault(detail["loc"][:place], []).append(detail)
+            unions.setdefault(loc[:place], []).append(detail)
     for loc, refused in unions.items():
-        settled += _meant(loc, refused)
+        below = len(loc) + 1
+        inside = [each for each in refused if each["loc"][below:]]
+        whole = {**refused[0], "type": NO_KIND, "loc": loc, "ctx": {"kinds": refused}}
+        found = [{**each, "loc": (*loc, *each["loc"][below:])} for each in inside] or [whole]
+        settled += cast("list[ErrorDetails]", found)
     return settled
-
-
-def _meant(loc: tuple[str | int, ...], refused: list[ErrorDetails]) -> Iterator[ErrorDetails]:
-    place = len(loc)
-    inside = [detail for detail in refused if len(detail["loc"]) > place + 1]
-    kind = inside[0]["loc"][place] if inside else None
-    for detail in inside:
-        if detail["loc"][place] == kind:
-            shorter = (*loc, *detail["loc"][place + 1 :])
-            yield cast("ErrorDetails", {**detail, "loc": shorter})
-    if not inside:
-        whole = {"type": NO_KIND, "loc": loc, "msg": "", "input": refused[0]["input"]}
-        yield cast("ErrorDetails", {**whole, "ctx": {"kinds": tuple(refused)}})
-
-
-def _union_of(model: type[BaseModel], loc: tuple[str | int, ...]) -> int | None:
-    """Position of the kind's name in a location; None without a union that lacks a tag."""
-    annotation: object = model
-    for place, item in enumerate(loc):
-        kinds, by_tag = _kinds(annotation)
-        if len(kinds) > 1 and not by_tag:
-            return place
-        if len(kinds) > 1:
-            annotation = next(iter(tagged(models_in(annotation), item)), None)
-        else:
-            annotation = _below(kinds[0], item)
-    return None
-
-
-def _kinds(annotation: object) -> tuple[list[object], bool]:
-    """Return the kinds that a value may have, without None, and whether a tag chooses one."""
-    by_tag = False
-    while True:
-        origin, args = get_origin(annotation), get_args(annotation)
-        if origin is Annotated:
-            by_tag = by_tag or any(isinstance(m, FieldInfo) and m.discriminator for m in args[1:])
-            annotation = args[0]
-        elif origin in {Union, UnionType}:
-            kinds = [each for each in args if each is not type(None)]
-            if len(kinds) > 1:
-                return kinds, by_tag
-            annotation = kinds[0]
-        else:
-            return [annotation], by_tag
-
-
-def _below(kind: object, item: str | int) -> object:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        info = kind.model_fields.get(str(item))
-        return Annotated[info.annotation, info] if info else None
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in {tuple, dict} and args:
-        return args[0] if origin is tuple else args[1]
-    return None
