@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from pydantic import ValidationError
 
@@ -24,9 +24,6 @@ from components.reading.port_ranges import spread_ports
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.wording import did_you_mean, is_refinement, show_value, word_error
 from components.reading.yaml_text import YamlText, parse_yaml
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration for a small site; `SITE_KEY` names a file instead."""
@@ -126,13 +123,12 @@ def _read_text(path: Path) -> str:
 def parse_site(text: str, file: str) -> Loaded:
     """Read the text of a site file or a stack file; `file` is its name in the problems."""
     parsed = parse_yaml(text, file)
-    if _is_broken(parsed):
-        return Loaded(None, parsed.problems, parsed.lines)
-    if not isinstance(parsed.value, dict) or not parsed.value:
-        return Loaded(None, (*parsed.problems, _no_settings(file, parsed.value)), parsed.lines)
-    if "config" not in parsed.value and CONFIG_KEY not in parsed.value:
+    keys, refused = _settings_in(parsed, file)
+    if refused:
+        return refused
+    if "config" not in keys and CONFIG_KEY not in keys:
         return replace(_validate(parsed, None), marks=find_marks(text, file))
-    prefix = ("config", CONFIG_KEY) if "config" in parsed.value else (CONFIG_KEY,)
+    prefix = ("config", CONFIG_KEY) if "config" in keys else (CONFIG_KEY,)
     stack, part = _Stack(parsed, Path(file)), parsed.below(*prefix)
     site = parsed.below("config", SITE_KEY).value
     if site is not None:
@@ -173,34 +169,31 @@ def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
         return stack.refuse(error.what, error.fix, site)
     name = str(found.path)
     parsed = parse_yaml(found.text, name)
-    if _is_broken(parsed):
-        return Loaded(None, parsed.problems, parsed.lines, secrets=stack.secrets)
-    value = parsed.value
-    if not isinstance(value, dict) or not value:
-        return Loaded(None, (*parsed.problems, _no_settings(name, value)), parsed.lines)
-    if "config" in value or CONFIG_KEY in value or SITE_KEY in value:
+    keys, refused = _settings_in(parsed, name)
+    if refused:
+        return replace(refused, secrets=stack.secrets)
+    if not keys.isdisjoint({"config", CONFIG_KEY, SITE_KEY}):
         return stack.refuse(
             f"`{SITE_KEY}` is {site}, and {name} is the file of a stack itself.",
             "name the site itself: a file that begins with `name:`.",
             site,
         )
     problems = (*stack.text.problems, *parsed.problems)
-    loaded = _at(found.path, _validate(YamlText(value, parsed.lines, problems), stack.secrets))
-    return replace(loaded, marks=find_marks(found.text, name))
+    loaded = _validate(replace(parsed, problems=problems), stack.secrets)
+    return replace(loaded, path=found.path, marks=find_marks(found.text, name))
 
 
-def _is_broken(parsed: YamlText) -> bool:
-    return any(problem.rule == "yaml-syntax" for problem in parsed.problems)
-
-
-def _no_settings(file: str, value: Json) -> Finding:
-    what = "is empty" if value is None or value == {} else "holds no settings"
-    return Finding(
-        rule="wrong-type",
-        what=f"the file {what}; a site is a mapping that begins with `name:`.",
-        where=(Place((), None, file, 1),),
-        fix="start from examples/dgx-roce/site.yaml.",
-    )
+def _settings_in(parsed: YamlText, file: str) -> tuple[frozenset[str], Loaded | None]:
+    """Return the keys of a file, or refuse a file without settings."""
+    value, problems = parsed.value, parsed.problems
+    if not any(problem.rule == "yaml-syntax" for problem in problems):
+        if isinstance(value, dict) and value:
+            return frozenset(value), None
+        what = "is empty" if value is None or value == {} else "holds no settings"
+        what = f"the file {what}; a site is a mapping that begins with `name:`."
+        fix, where = "start from examples/dgx-roce/site.yaml.", (Place((), None, file, 1),)
+        problems = (*problems, Finding(what, where, fix, rule="wrong-type"))
+    return frozenset(), Loaded(None, problems, parsed.lines)
 
 
 def _no_cluster(file: str, value: Json) -> Finding:
@@ -237,24 +230,11 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
     )
 
 
-def _without_free_keys(written: YamlText) -> YamlText:
-    """Return the file without top-level `x-` keys, whose contents YAML anchors repeat elsewhere."""
-    if not isinstance(written.value, dict):
-        return written
-    kept = {key: each for key, each in written.value.items() if not key.startswith(FREE)}
-    return replace(written, value=kept)
-
-
-def _is_consequence(detail: ErrorDetails) -> bool:
-    """Whether a list is too short only because its wrong entries were left out."""
-    if detail["type"] != "too_short" or not isinstance(detail["input"], list):
-        return False
-    least = cast("int", detail.get("ctx", {}).get("min_length", 0))
-    return len(cast("list[object]", detail["input"])) >= least
-
-
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = spread_ports(expand_hosts(_without_free_keys(written)))
+    if isinstance(written.value, dict):  # YAML anchors repeat what free keys hold
+        kept = {key: each for key, each in written.value.items() if not key.startswith(FREE)}
+        written = replace(written, value=kept)
+    text = spread_ports(expand_hosts(written))
     loose = tuple(find_loose_types(ClusterSpec, text.value))
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
@@ -266,7 +246,11 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     except ValidationError as error:
         for detail in settle_unions(error.errors(include_url=False)):
             path, problem = word_error(detail, SiteFile)
-            if path not in wrong and not _is_consequence(detail):
+            least = cast("int", detail.get("ctx", {}).get("min_length", 0))
+            is_short = detail["type"] == "too_short" and isinstance(detail["input"], list)
+            # A list may be too short only because its wrong entries were left out.
+            consequence = is_short and len(cast("list[object]", detail["input"])) >= least
+            if path not in wrong and not consequence:
                 # A default that follows from a wrong value is not another mistake.
                 if detail["type"] != "default_factory_not_called":
                     problems.append(problem)

@@ -154,51 +154,44 @@ def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) 
     key = names[-1] if names else ""
     if owner is None or key not in owner.model_fields:
         return None
+    choices = get_args(owner.model_fields[key].annotation)
+    words = (choice for choice in choices if isinstance(choice, str))
     in_list = isinstance(path[-1], int)
-    for value in _candidates(owner, key, detail):
-        if _takes(owner, key, [value] if in_list else value):
-            return value
-    return None
-
-
-def _candidates(owner: type[BaseModel], key: str, detail: ErrorDetails) -> Iterator[Json]:
-    yield mended(detail)
-    annotation: object = owner.model_fields[key].annotation
-    yield from (choice for choice in get_args(annotation) if isinstance(choice, str))
-    yield from _EXAMPLES
+    fitting = (
+        value
+        for value in (mended(detail), *words, *_EXAMPLES)
+        if value and _takes(owner, key, [value] if in_list else value)
+    )
+    return next(fitting, None)
 
 
 def _takes(owner: type[BaseModel], key: str, value: Json) -> bool:
     try:
         owner.model_validate({key: value})
     except ValidationError as error:
-        return value is not None and all(part["loc"][:1] != (key,) for part in error.errors())
-    return value is not None
+        return all(part["loc"][:1] != (key,) for part in error.errors())
+    return True
 
 
 def replace_wrong(
-    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json]
+    value: Json,
+    wrong: frozenset[SpecPath],
+    stand_ins: Mapping[SpecPath, Json],
+    path: SpecPath = (),
 ) -> Json:
     """Copy a value without its wrong parts; a stand-in replaces a part if there is one."""
-    return _replaced(value, wrong, stand_ins, ())
-
-
-def _replaced(
-    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json], path: SpecPath
-) -> Json:
     if isinstance(value, dict):
         kept = {
-            key: _replaced(item, wrong, stand_ins, (*path, key))
+            key: replace_wrong(item, wrong, stand_ins, (*path, key))
             for key, item in value.items()
             if (*path, key) not in wrong
         }
-        new = {str(p[-1]): item for p, item in stand_ins.items() if p and p[:-1] == path}
-        return kept | new
+        return kept | {str(p[-1]): item for p, item in stand_ins.items() if p and p[:-1] == path}
     if isinstance(value, list):
         # List positions stay, so that the paths of the rest stay true.
         places = [(*path, number) for number in range(len(value))]
         return [
-            stand_ins[place] if place in stand_ins else _replaced(item, wrong, stand_ins, place)
-            for place, item in zip(places, value, strict=True)
+            stand_ins[at] if at in stand_ins else replace_wrong(item, wrong, stand_ins, at)
+            for at, item in zip(places, value, strict=True)
         ]
     return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel
 
@@ -119,10 +119,41 @@ def _other_number(one: str, other: str) -> bool:
     return one != other and _DIGIT.sub("0", one) == _DIGIT.sub("0", other)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """One of pydantic's errors."""
+
+    path: SpecPath
+    detail: ErrorDetails
+    owner: Owner
+
+    @property
+    def value(self) -> object:
+        return self.detail["input"]
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.detail.get("ctx", {})
+
+    @property
+    def key(self) -> str:
+        return str(self.path[-1])
+
+    @property
+    def doc(self) -> str:
+        text = docs_of(self.owner).get(self.key, "") if self.owner else ""
+        return f" - {' '.join(text.split()).rstrip('.')}" if text.split() else ""
+
+    def found(self, rule: str, what: str, fix: str) -> Finding:
+        """Report the value; `what` follows its path, and `fix` follows `write`."""
+        what = f"{render_path(self.path)}{what}"
+        return _problem(rule, self.path, self.value, what, f"write {fix}.")
+
+
 def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Finding]:
     """Turn one item of pydantic's `ValidationError.errors()` into a problem."""
     path, owner = owner_of(detail, model)
-    return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
+    return path, _WORDINGS.get(detail["type"], _other)(_Refused(path, detail, owner))
 
 
 def is_refinement(detail: ErrorDetails) -> bool:
@@ -163,29 +194,28 @@ def _kind_of(value: object) -> str:
             return "a mapping"
 
 
-def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Finding:
-    doc = _doc_of(owner, str(path[-1]))
-    what = f"{render_path(path[:-1])} lacks `{path[-1]}`, which it needs."
-    fix = f"add `{path[-1]}:`{f' - {doc}' if doc else ''}."
-    return Finding(rule="missing-key", what=what, where=(Place(path),), fix=fix)
+def _missing(one: _Refused) -> Finding:
+    what = f"{render_path(one.path[:-1])} lacks `{one.key}`, which it needs."
+    return Finding(what, (Place(one.path),), f"add `{one.key}:`{one.doc}.", rule="missing-key")
 
 
-def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    if owner is SecretRef:
-        return no_source(path)
-    known = sorted(owner.model_fields) if owner else []
-    hint = did_you_mean(str(path[-1]), known)
+def _unknown(one: _Refused) -> Finding:
+    if one.owner is SecretRef:
+        return no_source(one.path)
+    known = sorted(one.owner.model_fields) if one.owner else []
+    hint = did_you_mean(one.key, known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
-    what = f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}"
+    what = f"`{one.key}` is not a key of {render_path(one.path[:-1])}.{hint}"
     fix = "correct the spelling, or remove it." if hint else f"remove it{listed}."
-    found = _problem("unknown-key", path, detail["input"], what, fix)
-    return replace(found, wanted=probably_meant(str(path[-1]), known))
+    found = _problem("unknown-key", one.path, one.value, what, fix)
+    return replace(found, wanted=probably_meant(one.key, known))
 
 
-def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    context = detail.get("ctx", {})
-    choices = _choices(context)
-    value = _tag(detail) if "tag" in context else detail["input"]
+def _choice(one: _Refused) -> Finding:
+    path, choices, value = one.path, _choices(one.context), one.value
+    if "tag" in one.context:
+        keys = quoted_words(one.context.get("discriminator"))
+        value = cast("dict[str, object]", value).get(keys[0]) if keys else None
     if isinstance(value, int) and not isinstance(value, bool) and str(value) in choices:
         return wrong_type(path, value, "a text")
     if isinstance(value, str) and value in choices and value.isdigit():
@@ -194,16 +224,12 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
     way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
     foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
     hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
-    what = (
-        f"{render_path(path)} cannot be {show_value(value)}."
-        f"{hint or (' No other system can be set.' if is_system else '')}"
-    )
-    fix = (
-        f"choose one of: {', '.join(choices)}{way}."
-        if len(choices) > 1
-        else f"write {choices[0] if choices else 'another value'}; "
-        "nothing else is supported here yet."
-    )
+    hint = hint or (" No other system can be set." if is_system else "")
+    what = f"{render_path(path)} cannot be {show_value(value)}.{hint}"
+    only = choices[0] if choices else "another value"
+    fix = f"write {only}; nothing else is supported here yet."
+    if len(choices) > 1:
+        fix = f"choose one of: {', '.join(choices)}{way}."
     return _problem("unknown-choice", path, value, what, fix)
 
 
@@ -225,85 +251,62 @@ def _choices(context: Mapping[str, object]) -> list[str]:
     return quoted_words(text) or [each for each in re.split(r", | or ", text) if each]
 
 
-def _tag(detail: ErrorDetails) -> object:
-    keys = quoted_words(detail.get("ctx", {}).get("discriminator"))
-    return cast("dict[str, object]", detail["input"]).get(keys[0]) if keys else None
-
-
-def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    kinds: tuple[ErrorDetails, ...] = detail.get("ctx", {}).get("kinds", ())
+def _no_kind(one: _Refused) -> Finding:
+    kinds: Sequence[ErrorDetails] = one.context["kinds"]
     choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
     others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
-    value, doc = detail["input"], _doc_of(owner, str(path[-1]))
-    what = (
-        f"{render_path(path)} cannot be {show_value(value)}."
-        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}"
-    )
-    fix = f"write {' or '.join([*choices, *others])}{f' - {doc}' if doc else ''}."
-    return _problem("unknown-choice", path, value, what, fix)
+    hint = did_you_mean(one.value, choices) if isinstance(one.value, str) else ""
+    what = f" cannot be {show_value(one.value)}.{hint}"
+    return one.found("unknown-choice", what, f"{' or '.join([*choices, *others])}{one.doc}")
 
 
-def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    key, words = _BOUNDS[detail["type"]]
-    limit = detail.get("ctx", {}).get(key)
-    what = f"{render_path(path)} is {show_value(detail['input'])}, and it must be {words} {limit}."
-    fix = f"write a number {words} {limit}."
-    return _problem("out-of-range", path, detail["input"], what, fix)
+def _bound(one: _Refused) -> Finding:
+    key, words = _BOUNDS[one.detail["type"]]
+    wanted = f"{words} {one.context.get(key)}"
+    what = f" is {show_value(one.value)}, and it must be {wanted}."
+    return one.found("out-of-range", what, f"a number {wanted}")
 
 
-def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
-    wanted, better = describe_pattern(pattern), mend_text(pattern, value)
-    what = f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.'
-    fix = f"write {better or wanted}."
-    return _problem("malformed", path, value, what, fix)
+def _pattern(one: _Refused) -> Finding:
+    wanted = describe_pattern(str(one.context.get("pattern", "")))
+    what = f' is "{show_value(one.value)}", which is not {wanted}.'
+    return one.found("malformed", what, mended(one.detail) or wanted)
 
 
-def mended(detail: ErrorDetails) -> str | None:
-    """Correct a refused text as the user probably meant it, if possible."""
-    value, context = detail["input"], detail.get("ctx", {})
-    if not isinstance(value, str):
-        return None
+def mended(detail: ErrorDetails) -> str:
+    """Correct a refused text as the user probably meant it; empty if that is not possible."""
+    value, pattern = detail["input"], str(detail.get("ctx", {}).get("pattern", ""))
     if detail["type"] == "string_pattern_mismatch":
-        return mend_text(str(context.get("pattern", "")), value) or None
-    if detail["type"] == "value_error" and value.count("/") == 1:
-        return str(_enclosing(value) or "") or None
-    return None
+        return mend_text(pattern, str(value))
+    is_network = detail["type"] == "value_error" and isinstance(value, str)
+    return _enclosing(value) if is_network and value.count("/") == 1 else ""
 
 
-def _enclosing(text: str) -> IPv4Network | None:
+def _enclosing(text: str) -> str:
     try:
-        return IPv4Network(text, strict=False)
+        return str(IPv4Network(text, strict=False))
     except ValueError:
-        return None
+        return ""
 
 
 _LONGEST_REASON: Final = 300
 """Limit in characters for a library's explanation."""
 
 
-def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    value = detail["input"]
-    reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
+def _refused(one: _Refused) -> Finding:
+    reason = str(one.context.get("error", one.detail["msg"])).rstrip(".")
     if len(reason) > _LONGEST_REASON:  # the library's message contains the whole value
         reason = f"{reason[:_LONGEST_REASON]}…"
-    what = f"{render_path(path)}: {reason}."
-    fix = f"write {_mended(str(value), reason)}."
-    return _problem("malformed", path, value, what, fix)
+    mends = (mend(str(one.value)) for words, mend in _REASONS.items() if words in reason)
+    better = next(mends, "") or "it in the form shown above"
+    return one.found("malformed", f": {reason}.", better)
 
 
-def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    context, value = detail.get("ctx", {}), detail["input"]
-    known = cast("Sequence[str]", context.get("known", ()))
-    what = f"{render_path(path)}: {context.get('what')}."
-    fix = f"{context.get('fix')}{did_you_mean(str(path[-1]), known) if known else ''}"
-    return _problem("malformed", path, value, what, fix)
-
-
-def _mended(value: str, reason: str) -> str:
-    """Correct the value as the user probably meant it, or refer to the example in the reason."""
-    better = next((mend(value) for words, mend in _REASONS.items() if words in reason), "")
-    return better or "it in the form shown above"
+def _refused_in_words(one: _Refused) -> Finding:
+    known = cast("Sequence[str]", one.context.get("known", ()))
+    what = f"{render_path(one.path)}: {one.context.get('what')}."
+    fix = f"{one.context.get('fix')}{did_you_mean(one.key, known) if known else ''}"
+    return _problem("malformed", one.path, one.value, what, fix)
 
 
 def _as_port(text: str) -> str:
@@ -327,50 +330,44 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
 """Words in the model's error to a correction of the value."""
 
 
-def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    if SecretRef in models_at(owner, path[-1:]):
-        return secret_path(path, detail["input"]) or open_secret(path)
-    value, wanted = detail["input"], _KINDS.get(detail["type"], "another value")
-    key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
-    pattern = pattern_of(owner, key)
+def _other(one: _Refused) -> Finding:
+    path, value, models = one.path, one.value, models_at(one.owner, one.path[-1:])
+    if SecretRef in models:
+        return secret_path(path, value) or open_secret(path)
+    wanted = _KINDS.get(one.detail["type"], "another value")
     problem = wrong_type(path, value, wanted)
-    if (models := models_at(owner, path[-1:])) and problem.fix.startswith("write a mapping"):
+    if models and problem.fix.startswith("write a mapping"):
         keys = sorted({key for each in models for key in each.model_fields})
         return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted != "a text" or not is_number or pattern not in PATTERNS:
-        return problem
-    # Another form of text would be refused next, and YAML has dropped digits of the number.
-    return replace(problem, fix=offer_number(pattern, value))
+    key = next((item for item in reversed(path) if isinstance(item, str)), "")
+    pattern = pattern_of(one.owner, key)
+    if wanted == "a text" and isinstance(value, int | float) and not isinstance(value, bool):
+        # Another form of text would be refused next, and YAML has dropped digits of the number.
+        fix = offer_number(pattern, value) if pattern in PATTERNS else problem.fix
+        return replace(problem, fix=fix)
+    return problem
 
 
-def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Finding:
-    context, key = detail.get("ctx", {}), str(path[-1])
-    info = owner.model_fields.get(key) if owner else None
+def _length(one: _Refused) -> Finding:
+    info = one.owner.model_fields.get(one.key) if one.owner else None
     limits = [
         getattr(each, "min_length", None) or getattr(each, "max_length", None)
         for each in (info.metadata if info else ())
     ]
-    limit = context.get("min_length", context.get("max_length"))
-    exact = limits.count(limit) > 1
-    side = "" if exact else "at least " if "min_length" in context else "at most "
-    count, doc = context.get("actual_length"), _doc_of(owner, key)
-    what = f"{render_path(path)} has {count} entries, and {side}{limit} are expected."
-    fix = f"write {side}{limit} entries{f' - {doc}' if doc else ''}."
-    return _problem("out-of-range", path, detail["input"], what, fix)
+    limit = one.context.get("min_length", one.context.get("max_length"))
+    side = "at least " if "min_length" in one.context else "at most "
+    wanted = f"{'' if limits.count(limit) > 1 else side}{limit}"
+    what = f" has {one.context.get('actual_length')} entries, and {wanted} are expected."
+    return one.found("out-of-range", what, f"{wanted} entries{one.doc}")
 
 
-def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Finding:
-    limit = detail.get("ctx", {}).get("max_length")
-    what = (
-        f"{render_path(path)} has {len(str(detail['input']))} characters, "
-        f"and at most {limit} are expected."
-    )
-    fix = f"write a text of at most {limit} characters."
-    return _problem("out-of-range", path, detail["input"], what, fix)
+def _too_long(one: _Refused) -> Finding:
+    wanted = f"at most {one.context.get('max_length')}"
+    what = f" has {len(str(one.value))} characters, and {wanted} are expected."
+    return one.found("out-of-range", what, f"a text of {wanted} characters")
 
 
-_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Finding]]] = {
+_WORDINGS: Final[dict[str, Callable[[_Refused], Finding]]] = {
     "missing": _missing,
     "union_tag_not_found": _missing,
     "union_tag_invalid": _choice,
@@ -385,8 +382,3 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Finding]]] 
     "too_long": _length,
     **dict.fromkeys(_BOUNDS, _bound),
 }
-
-
-def _doc_of(model: Owner, key: str) -> str:
-    text = docs_of(model).get(key, "") if model else ""
-    return " ".join(text.split()).rstrip(".")
