@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -278,10 +279,8 @@ def _validate_rest(
     """
     for substitutes in stand_ins:
         known = {path: item for path, item in substitutes.items() if item is not None}
-        try:
+        with suppress(ValidationError):
             return ClusterSpec.model_validate(replace_wrong(value, wrong, known))
-        except ValidationError:
-            continue
     return None
 
 

@@ -29,14 +29,6 @@ def _as_label(text: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:63].strip("-")
 
 
-def _as_variable(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
-
-
-def _as_partition(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32]
-
-
 def _as_release(text: str) -> str:
     return f"v{text.removeprefix('v').partition('+')[0]}"
 
@@ -140,7 +132,7 @@ _MENDS: Final[dict[str, Callable[[str], str]]] = {
     units.NODE_NAME: str.lower,
     PCI_ID: str.lower,
     MODE: lambda text: text.lower().removesuffix("g"),
-    infiniband.PARTITION_NAME: _as_partition,
+    infiniband.PARTITION_NAME: lambda text: re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32],
     sources.REGISTRY_ADDRESS: lambda text: text.partition("://")[2].rstrip("/"),
     sources.PROXY_URL: lambda text: text if "//" in text or not text else f"http://{text}",
     cards.PACKAGE_NAME: lambda text: text.partition("=")[0],
@@ -159,7 +151,7 @@ _MENDS: Final[dict[str, Callable[[str], str]]] = {
     environments.LOCATION: str.lower,
     environments.ESXI_RELEASE: lambda text: re.sub(r"[ .]?[uU](pdate *)?(?=[0-9])", "U", text),
     units.HTTPS: _over_https,
-    units.ENVIRONMENT_NAME: _as_variable,
+    units.ENVIRONMENT_NAME: lambda text: re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_"),
     texts.ANY_LINE: _on_one_line,
     texts.LINE: _on_one_line,
     r"^[a-z][a-z0-9_]*$": lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
@@ -197,8 +189,7 @@ def offer_number(pattern: str, value: float) -> str:
     The fix offers the number in quotes only if it can be the intended text: YAML reads 24.10 as
     24.1.
     """
-    fits = isinstance(value, int) and pattern not in _VERSIONS and re.match(pattern, str(value))
-    if fits:
+    if isinstance(value, int) and pattern not in _VERSIONS and re.match(pattern, str(value)):
         return f'write a text, with quotes: "{value}".'
     return f"write {describe_pattern(pattern)}, in quotes."
 
@@ -238,35 +229,26 @@ def no_source(path: SpecPath) -> Finding:
     if meant is None or key.lower() == _SEALED:
         return open_secret(path)
     what = f"`{key}` is not a key of {render_path(path[:-1])}. Did you mean `{meant}`?"
-    fix = f"correct the spelling: {_FORMS}."
-    return Finding(
-        rule="unknown-key", what=what, where=(Place(path, "(not shown)"),), fix=fix, wanted=meant
-    )
+    where, fix = (Place(path, "(not shown)"),), f"correct the spelling: {_FORMS}."
+    return Finding(what, where, fix, rule="unknown-key", wanted=meant)
 
 
 def secret_path(path: SpecPath, value: object) -> Finding | None:
     """Report the path of a file in place of a secret's reference; None for other values."""
     if not isinstance(value, str) or not _PATH.fullmatch(value):
         return None
-    name = _name_for(path)
+    key = str(path[-1])
+    name = f"ssh_{key}" if key in {"private_key", "passphrase"} else key
+    # Without a shell nothing replaces `~`.
+    whole = re.sub(r"^(~|\$HOME|\$\{HOME\})/", "/home/NAME/", value)
     return Finding(
         rule="wrong-type",
         what=f"{render_path(path)} is a path: {value}; a reference to a secret is expected.",
         where=(Place(path, value),),
         fix=f"write {{secret: {name}}}, and put the file's content into the stack: `pulumi config"
-        f" set --secret railyard:{name} < {value}`; or {{command: [cat, {_whole(value)}]}}"
-        f"{', or agent: true in its place' if path[-1] == 'private_key' else ''}.",
+        f" set --secret railyard:{name} < {value}`; or {{command: [cat, {whole}]}}"
+        f"{', or agent: true in its place' if key == 'private_key' else ''}.",
     )
-
-
-def _name_for(path: SpecPath) -> str:
-    key = str(path[-1])
-    return f"ssh_{key}" if key in {"private_key", "passphrase"} else key
-
-
-def _whole(value: str) -> str:
-    """Write `~` out as a home folder: without a shell nothing replaces it."""
-    return re.sub(r"^(~|\$HOME|\$\{HOME\})/", "/home/NAME/", value)
 
 
 def open_secret(path: SpecPath) -> Finding:

@@ -75,42 +75,30 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
     Raises:
         SitePathError: The value is not a path, leads out of the project, or names no readable text.
     """
-    written = _path_of(written)
+    if not isinstance(written, str) or not written.strip() or "\0" in written:
+        is_mapping = isinstance(written, dict)
+        shown = "a secret or a list of settings" if is_mapping else show_value(written)
+        what = f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected."
+        raise SitePathError(what, "write for example `site.yaml`, relative to the stack's file.")
     path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
     if not real.exists():
-        where = "correct the path, which is relative to the stack's file, or create the file."
-        raise SitePathError(
-            f"`{SITE_KEY}` is {written}, but the file {path} does not exist.", where
-        )
+        what = f"`{SITE_KEY}` is {written}, but the file {path} does not exist."
+        fix = "correct the path, which is relative to the stack's file, or create the file."
+        raise SitePathError(what, fix)
     if not real.is_file():
-        kind = "a directory" if real.is_dir() else "not a regular file"
-        raise SitePathError(
-            f"`{SITE_KEY}` is {written}, and {path} is {kind}.",
-            f"name the file, for example `{Path(written) / 'site.yaml'}`."
-            if real.is_dir()
-            else "name a file with the text of the site.",
-        )
+        kind, fix = "not a regular file", "name a file with the text of the site."
+        if real.is_dir():
+            kind = "a directory"
+            fix = f"name the file, for example `{Path(written) / 'site.yaml'}`."
+        raise SitePathError(f"`{SITE_KEY}` is {written}, and {path} is {kind}.", fix)
     try:
         return SiteText(path, read_text(real))
     except UnicodeDecodeError as error:
-        raise SitePathError(
-            f"{path} is not UTF-8 text (byte {error.start}).", "save the site as UTF-8."
-        ) from error
+        what = f"{path} is not UTF-8 text (byte {error.start})."
+        raise SitePathError(what, "save the site as UTF-8.") from error
     except OSError as error:
-        raise SitePathError(
-            f"{path} cannot be read: {error.strerror}.",
-            "let the user who runs pulumi read the file.",
-        ) from error
-
-
-def _path_of(written: Json) -> str:
-    if not isinstance(written, str) or not written.strip() or "\0" in written:
-        shown = (
-            "a secret or a list of settings" if isinstance(written, dict) else show_value(written)
-        )
-        what = f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected."
-        raise SitePathError(what, "write for example `site.yaml`, relative to the stack's file.")
-    return written
+        what, fix = f"{path} cannot be read: {error.strerror}.", "let the user who runs pulumi"
+        raise SitePathError(what, f"{fix} read the file.") from error
 
 
 def _shown(path: Path) -> Path:
@@ -149,7 +137,5 @@ def _inside(written: str, stack_file: Path) -> Path:
 
 def find_project(folder: Path) -> Path | None:
     """Return the folder of the Pulumi project around a folder, or None."""
-    for each in (folder, *folder.parents):
-        if any((each / name).is_file() for name in _PROJECT_FILES):
-            return each
-    return None
+    around = (folder, *folder.parents)
+    return next((f for f in around if any((f / name).is_file() for name in _PROJECT_FILES)), None)

@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 import yaml
 
-from components.core.problem import Finding, Json, Lines, Place, SpecPath, Spot
+from components.core.problem import Finding, Json, Lines, Place, Spot
 from components.reading.loose import TAG, plain_scalar, tagged_scalar
 
 _MERGE: Final = TAG + "merge"
@@ -91,10 +91,6 @@ class _Anchored:
     """Number of its values, with aliases expanded."""
 
 
-def _kind(event: _Event) -> str:
-    return type(event).__name__
-
-
 @dataclass(slots=True)
 class _Reader:
     file: str
@@ -113,7 +109,7 @@ class _Reader:
         """The only document of the text; None without one."""
         read: _Read | None = None
         for event in self.events:
-            if _kind(event) == "DocumentStartEvent":
+            if type(event).__name__ == "DocumentStartEvent":
                 if read is not None:
                     raise _RefusedError(
                         "the text holds a second document.",
@@ -125,7 +121,7 @@ class _Reader:
 
     def value(self, event: _Event) -> _Read:
         """The value that begins with an event."""
-        kind = _kind(event)
+        kind = type(event).__name__
         if kind == "AliasEvent":
             return self._alias(event)
         _check_tag(event)
@@ -142,16 +138,13 @@ class _Reader:
     def _plain(self, kind: str, event: _Event) -> _Read:
         line = event.start_mark.line + 1
         if kind == "ScalarEvent":
-            return self._scalar(event), self._leaf(line)
+            if self.leaf.line != line:
+                self.leaf = Spot(line)
+            return self._scalar(event), self.leaf
         if kind == "MappingStartEvent":
             value, keys = self._mapping()
             return value, Spot(line, keys)
         return self._sequence(line)
-
-    def _leaf(self, line: int) -> Spot:
-        if self.leaf.line != line:
-            self.leaf = Spot(line)
-        return self.leaf
 
     def _scalar(self, event: _Event) -> Json:
         text = event.value
@@ -167,7 +160,7 @@ class _Reader:
         items: list[Json] = []
         spots: list[Spot] = []
         for event in self.events:
-            if _kind(event) == "SequenceEndEvent":
+            if type(event).__name__ == "SequenceEndEvent":
                 break
             self.path.append(len(items))
             item, spot = self.value(event)
@@ -181,7 +174,7 @@ class _Reader:
         keys: dict[str, Spot] = {}
         merged: list[_Read] = []
         for event in self.events:
-            if _kind(event) == "MappingEndEvent":
+            if type(event).__name__ == "MappingEndEvent":
                 break
             line = event.start_mark.line + 1
             key = self._key(event)
@@ -195,12 +188,15 @@ class _Reader:
                 self.path.pop()
                 keys[key] = spot if spot.line == line else Spot(line, spot.inner)
         for source, spot in merged:
-            _merge(source, spot, value, keys)
+            for key, item in cast("dict[str, Json]", source).items():
+                if key not in value:
+                    value[key] = item
+                    keys[key] = spot.find(key) or spot
         return value, keys
 
     def _key(self, event: _Event) -> str | None:
         """Return the text of a key, `_MERGE` for `<<`, or None if the key is not a scalar."""
-        kind = _kind(event)
+        kind = type(event).__name__
         if kind == "ScalarEvent":
             if event.anchor is not None:
                 self.value(event)
@@ -218,11 +214,14 @@ class _Reader:
         known = len(self.problems)
         self.value(next(self.events))
         del self.problems[known:]
-        path = tuple(self.path)
         if key is None:
-            self._add(path, line, "a key is a list or a mapping", "write a plain word")
-        else:
-            self._duplicate((*path, key), keys[key].line, line)
+            self._add(line, "a key is a list or a mapping", "write a plain word")
+            return
+        what = f"the key {key!r} is written twice, and only one can apply."
+        path = (*self.path, key)
+        where = tuple(Place(path, file=self.file, line=each) for each in (line, keys[key].line))
+        fix = "remove one of the two lines."
+        self.problems.append(Finding(what, where, fix, rule="duplicate-key"))
 
     def _sources(self, line: int) -> Iterator[_Read]:
         """Yield the mappings behind `<<`."""
@@ -236,9 +235,8 @@ class _Reader:
             if isinstance(value, dict):
                 yield value, spot
             else:
-                path = tuple(self.path)
                 what = "`<<` merges a value that is not a mapping"
-                self._add(path, line, what, "name a mapping's anchor")
+                self._add(line, what, "name a mapping's anchor")
 
     def _anchored(self, event: _Event) -> _Anchored:
         found = self.anchors.get(event.anchor or "")
@@ -253,8 +251,7 @@ class _Reader:
     def _alias(self, event: _Event) -> _Read:
         found = self._anchored(event)
         if found.read is None:
-            path = tuple(self.path)
-            self._add(path, found.line, "the alias contains itself", "remove the alias")
+            self._add(found.line, "the alias contains itself", "remove the alias")
             return None, Spot(event.start_mark.line + 1)
         self.count += found.size
         self.aliased += found.size
@@ -267,14 +264,8 @@ class _Reader:
             )
         return _copied(found.read[0]), found.read[1]
 
-    def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
-        what = f"the key {path[-1]!r} is written twice, and only one can apply."
-        where = tuple(Place(path, file=self.file, line=each) for each in (line, first_line))
-        fix = "remove one of the two lines."
-        self.problems.append(Finding(what, where, fix, rule="duplicate-key"))
-
-    def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
-        place = Place(path, file=self.file, line=line)
+    def _add(self, line: int, what: str, fix: str) -> None:
+        place = Place(tuple(self.path), file=self.file, line=line)
         self.problems.append(Finding(f"{what}.", (place,), f"{fix}.", rule="yaml-syntax"))
 
 
@@ -288,13 +279,6 @@ def _check_tag(event: _Event) -> None:
             "`password: {secret: NAME}`.",
             event.start_mark.line + 1,
         )
-
-
-def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:
-    for key, item in cast("dict[str, Json]", source).items():
-        if key not in value:
-            value[key] = item
-            keys[key] = spot.find(key) or spot
 
 
 def _copied(value: Json) -> Json:
@@ -364,12 +348,9 @@ def _not_yaml(reason: str, line: int | None = None) -> _RefusedError:
 
 
 def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
-    written = text.splitlines()
-    line = why.line
+    written, line, fix = text.splitlines(), why.line, why.fix
     shown = written[line - 1].strip()[:80] if line and line <= len(written) else None
-    place = Place((), shown, file, line or 1)
-    fix = why.fix
     if shown and (bare := _BARE_RANGE.search(shown)):
         fix = f'write "{bare[1]}" in quotes: inside braces, a bracket begins a list.'
-    found = Finding(why.what, (place,), fix, rule="yaml-syntax")
-    return YamlText(None, Lines(file), (found,))
+    where = (Place((), shown, file, line or 1),)
+    return YamlText(None, Lines(file), (Finding(why.what, where, fix, rule="yaml-syntax"),))
