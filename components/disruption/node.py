@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Final, TypeAlias, cast
 
 from components.core.errors import DeviceError
@@ -44,14 +46,29 @@ _TOO_MANY: Final = 429
 """Answer of the eviction API if a disruption budget allows no more."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Clock:
+    """The time of a run, and how it waits."""
+
+    now: Callable[[], float] = time.monotonic
+    pause: Callable[[float], object] = Event().wait
+
+    def tries(self, deadline_s: float) -> Iterator[None]:
+        """Begin a try every `POLL_S` seconds, until one ends after the deadline."""
+        ends_at_s = self.now() + deadline_s
+        yield
+        while self.now() < ends_at_s:
+            self.pause(POLL_S)
+            yield
+
+
 @dataclass(slots=True)
 class Node:
     """A node, and the changes made to it."""
 
     name: str
     calls: Calls
-    now: Callable[[], float]
-    pause: Callable[[float], object]
+    clock: Clock
     done: list[str] = field(default_factory=list[str])
     held: bool = False
     """Our cordon is on it, as far as this run knows."""
@@ -59,8 +76,12 @@ class Node:
     def read(self) -> Body | None:
         """Return the node, or None if the cluster does not have it."""
         what = f"the cluster does not show node {self.name}"
-        answer = self._call("GET", f"/api/v1/nodes/{self.name}", what, also=(_NOT_FOUND,))
+        answer = self._call("GET", self._path, what, also=(_NOT_FOUND,))
         return None if answer.status == _NOT_FOUND else answer.body
+
+    @property
+    def _path(self) -> str:
+        return f"/api/v1/nodes/{self.name}"
 
     def _call(
         self, verb: str, path: str, what: str, body: Body | None = None, also: tuple[int, ...] = ()
@@ -98,9 +119,14 @@ class Node:
         _refuse_orphans(self.name, left)
         evicted: dict[str, Body] = {}
         try:
-            self._evict_all(left, evicted, deadline_s)
+            if left:
+                self._evict_all(left, evicted, deadline_s)
         finally:  # evicted pods are gone, even if another pod stays
-            local = [name for name, pod in evicted.items() if _has_local_data(pod)]
+            local = [
+                name
+                for name, pod in evicted.items()
+                if any("emptyDir" in volume for volume in list_of(pod, "spec", "volumes"))
+            ]
             if evicted:
                 self.done.append(f"evicted {', '.join(evicted)}")
             if local:
@@ -108,24 +134,23 @@ class Node:
 
     def _evict_all(self, left: list[Body], evicted: dict[str, Body], deadline_s: float) -> None:
         """Repeat until no pods remain; `evicted` gets each pod whose eviction was granted."""
-        ends_at_s = self.now() + deadline_s
         held: dict[str, str] = {}
-        while left:
+        for _ in self.clock.tries(deadline_s):
             held = {_name(pod): words for pod in left if (words := self._evict(pod, evicted))}
             left = self._pods()
-            if left and self.now() >= ends_at_s:
-                raise DeviceError(_still_there(left, held, deadline_s))
-            if left:
-                self.pause(POLL_S)
+            if not left:
+                return
+        stay = "; ".join(f"{_name(pod)} ({held.get(_name(pod)) or 'is ending'})" for pod in left)
+        raise DeviceError(
+            f"pods are left after {deadline_s:g} s (disruption.drain_deadline_s): {stay}"
+        )
 
     def restart_device_plugins(self) -> None:
         """Restart the device plugins, because they count devices only at their start."""
         plugins = [pod for pod in self._all_pods() if _is_device_plugin(pod)]
         for pod in plugins:
-            meta = pod["metadata"]
-            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             what = f"pod {_name(pod)} cannot be restarted"
-            self._call("DELETE", path, what, also=(202, _NOT_FOUND))
+            self._call("DELETE", _path(pod), what, also=(202, _NOT_FOUND))
         if plugins:
             self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
 
@@ -134,14 +159,12 @@ class Node:
 
         The node shows an earlier boot id, one of `over`, until its kubelet reports.
         """
-        ends_at_s = self.now() + deadline_s
-        while True:
+        missing = ""
+        for _ in self.clock.tries(deadline_s):
             missing = self._missing(over)
             if not missing:
                 return
-            if self.now() >= ends_at_s:
-                raise DeviceError(f"node {self.name} {missing} after {deadline_s:g} s")
-            self.pause(POLL_S)
+        raise DeviceError(f"node {self.name} {missing} after {deadline_s:g} s")
 
     def _missing(self, over: Collection[str]) -> str:
         try:
@@ -150,8 +173,7 @@ class Node:
             return f"cannot be seen: {error}"
         if node is None:
             return "is not in the cluster any more"
-        info = cast("Mapping[str, str]", part_of(node, "status").get("nodeInfo") or {})
-        if info.get("bootID") in over:
+        if part_of(node, "status", "nodeInfo").get("bootID") in over:
             return "was not heard of since it booted"
         if not is_ready(node):
             return "is not Ready"
@@ -176,23 +198,26 @@ class Node:
     def sign(self, switch: str | None) -> None:
         """Record the switch before the node leaves service; None removes the record."""
         body: Body = {"metadata": {"annotations": {SWITCH: switch}}}
-        what, path = f"node {self.name} cannot be marked", f"/api/v1/nodes/{self.name}"
-        self._call("PATCH", path, what, body, also=(_NOT_FOUND,))
+        what = f"node {self.name} cannot be marked"
+        self._call("PATCH", self._path, what, body, also=(_NOT_FOUND,))
 
     def _patch(self, annotations: Mapping[str, str | None], *, unschedulable: bool | None) -> None:
         notes, spec = {"annotations": dict(annotations)}, {"unschedulable": unschedulable}
-        what, path = f"node {self.name} cannot be cordoned or freed", f"/api/v1/nodes/{self.name}"
-        self._call("PATCH", path, what, {"metadata": notes, "spec": spec})
+        what = f"node {self.name} cannot be cordoned or freed"
+        self._call("PATCH", self._path, what, {"metadata": notes, "spec": spec})
 
     def _pods(self) -> list[Body]:
         """Return the pods to evict."""
-        return [pod for pod in self._all_pods() if _must_leave(pod)]
+        return [
+            pod
+            for pod in self._all_pods()
+            if not (_is_over(pod) or MIRROR in _annotations(pod) or _owner(pod) == "DaemonSet")
+        ]
 
     def _all_pods(self) -> list[Body]:
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}"
         answer = self._call("GET", path, f"the pods of node {self.name} cannot be listed")
-        pods = cast("list[Body]", answer.body.get("items") or [])
-        return sorted(pods, key=_name)
+        return sorted(list_of(answer.body, "items"), key=_name)
 
     def _evict(self, pod: Body, evicted: dict[str, Body]) -> str:
         """Request one eviction; return why the pod stays, or an empty text."""
@@ -205,16 +230,12 @@ class Node:
             "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
             "deleteOptions": {"preconditions": {"uid": meta.get("uid")}},
         }
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
-        answer = self.calls.call("POST", path, body)
+        also = (_NOT_FOUND, 409, _TOO_MANY)  # 409: the name belongs to another pod now
+        what = f"pod {_name(pod)} cannot be evicted"
+        answer = self._call("POST", f"{_path(pod)}/eviction", what, body, also)
         if answer.status in _CREATED:
             evicted[_name(pod)] = pod
-            return ""
-        if answer.status in {_NOT_FOUND, 409}:  # 409: the name belongs to another pod now
-            return ""
-        if answer.status == _TOO_MANY:
-            return answer.words
-        raise DeviceError(f"pod {_name(pod)} cannot be evicted: {answer.words}")
+        return answer.words if answer.status == _TOO_MANY else ""
 
 
 def read_nodes(calls: Calls) -> Nodes:
@@ -222,18 +243,24 @@ def read_nodes(calls: Calls) -> Nodes:
     answer = calls.call("GET", "/api/v1/nodes")
     if answer.status != _OK:
         raise DeviceError(f"the nodes of the cluster cannot be listed: {answer.words}")
-    items = cast("list[Body]", answer.body.get("items") or [])
-    return {str(node["metadata"]["name"]): node for node in items}
+    return {str(node["metadata"]["name"]): node for node in list_of(answer.body, "items")}
 
 
-def part_of(body: Body, key: str) -> Body:
+def part_of(body: Body, *keys: str) -> Body:
     """Return one part of an object, or an empty one."""
-    return cast("Body", body.get(key) or {})
+    for key in keys:
+        body = cast("Body", body.get(key) or {})
+    return body
+
+
+def list_of(body: Body, *keys: str) -> list[Body]:
+    """Return a list in an object, or an empty one."""
+    return cast("list[Body]", part_of(body, *keys[:-1]).get(keys[-1]) or [])
 
 
 def is_ready(node: Body) -> bool:
     """Whether its condition Ready is True."""
-    conditions = cast("list[Body]", part_of(node, "status").get("conditions") or [])
+    conditions = list_of(node, "status", "conditions")
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
@@ -245,7 +272,9 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     has all servers of the file; it is empty for an existing cluster, whose labels count.
     """
     nodes = read_nodes(calls)
-    servers = {name for name, node in nodes.items() if _is_server(node)} | set(planned)
+    labels = {name: part_of(node, "metadata", "labels") for name, node in nodes.items()}
+    servers = {name for name in nodes if not labels[name].keys().isdisjoint(SERVER_LABELS)}
+    servers |= {*planned}
     others = sorted(servers - {host})
     absent = [name for name in others if name not in nodes or not is_ready(nodes[name])]
     if absent:
@@ -265,16 +294,9 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     return ""
 
 
-def _is_server(node: Body) -> bool:
-    labels = cast("Mapping[str, str]", node["metadata"].get("labels") or {})
-    return any(label in labels for label in SERVER_LABELS)
-
-
-def open_node(
-    name: str, calls: Calls, now: Callable[[], float], pause: Callable[[float], object]
-) -> Node | None:
+def open_node(name: str, calls: Calls, clock: Clock) -> Node | None:
     """Return the node of a host, or None if the cluster does not have it."""
-    node = Node(name, calls, now, pause)
+    node = Node(name, calls, clock)
     found = node.read()
     if found is None:
         return None
@@ -288,7 +310,7 @@ def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
     A kubelet reports the boot id of its host, and no other machine has it.
     """
     for name, node in read_nodes(calls).items():
-        if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:
+        if part_of(node, "status", "nodeInfo").get("bootID") == boot_id:
             raise DeviceError(
                 f"the cluster lacks a node {host}, but its node {name} runs on this host (boot "
                 f"{boot_id}): Railyard drains a node by its host's name. Let the kubelet join as "
@@ -307,12 +329,12 @@ def is_ours(node: Body) -> bool:
 
 
 def _annotations(meta: Body) -> Mapping[str, str]:
-    return cast("Mapping[str, str]", part_of(meta, "metadata").get("annotations") or {})
+    return part_of(meta, "metadata", "annotations")
 
 
 def _offered(node: Body) -> frozenset[str]:
     """Return the extended resources that the node offers: GPUs and VFs, from device plugins."""
-    allocatable = cast("Mapping[str, str]", part_of(node, "status").get("allocatable") or {})
+    allocatable = part_of(node, "status", "allocatable")
     return frozenset(name for name, count in allocatable.items() if "/" in name and count != "0")
 
 
@@ -328,9 +350,13 @@ def _name(pod: Body) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
+def _path(pod: Body) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
 def _owner(pod: Body) -> str:
     """Return the kind of the controller that would recreate the pod, or an empty text."""
-    owners = cast("list[Body]", pod["metadata"].get("ownerReferences") or [])
+    owners = list_of(pod, "metadata", "ownerReferences")
     return next((str(each["kind"]) for each in owners if each.get("controller")), "")
 
 
@@ -338,20 +364,10 @@ def _is_over(pod: Body) -> bool:
     return part_of(pod, "status").get("phase") in {"Succeeded", "Failed"}
 
 
-def _must_leave(pod: Body) -> bool:
-    return not (_is_over(pod) or MIRROR in _annotations(pod) or _owner(pod) == "DaemonSet")
-
-
-def _has_local_data(pod: Body) -> bool:
-    volumes = cast("list[Body]", part_of(pod, "spec").get("volumes") or [])
-    return any("emptyDir" in volume for volume in volumes)
-
-
 def _is_device_plugin(pod: Body) -> bool:
-    volumes = cast("list[Body]", part_of(pod, "spec").get("volumes") or [])
-    paths = [str(part_of(volume, "hostPath").get("path", "")) for volume in volumes]
-    mounted = any(path.rstrip("/") == PLUGIN_SOCKETS for path in paths)
-    return mounted and _owner(pod) == "DaemonSet" and not _is_over(pod)
+    volumes = list_of(pod, "spec", "volumes")
+    paths = {str(part_of(volume, "hostPath").get("path", "")).rstrip("/") for volume in volumes}
+    return PLUGIN_SOCKETS in paths and _owner(pod) == "DaemonSet" and not _is_over(pod)
 
 
 def _refuse_orphans(node: str, pods: list[Body]) -> None:
@@ -362,8 +378,3 @@ def _refuse_orphans(node: str, pods: list[Body]) -> None:
             f"nothing would start these pods of {node} again: {', '.join(orphans)}. Delete them,"
             " or let a Job or a Deployment own them"
         )
-
-
-def _still_there(left: list[Body], held: Mapping[str, str], deadline_s: float) -> str:
-    lines = [f"{_name(pod)} ({held.get(_name(pod)) or 'is ending'})" for pod in left]
-    return f"pods are left after {deadline_s:g} s (disruption.drain_deadline_s): {'; '.join(lines)}"

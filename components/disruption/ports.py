@@ -12,20 +12,18 @@ one.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Event
 from typing import Final, cast
 
 from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
 from components.disruption.leave_plan import FIELD, NodesLeave, PortsLeave, parse_leave
-from components.disruption.node import Node, check_quorum, is_ours, is_ready, open_node
+from components.disruption.node import Clock, Node, check_quorum, is_ours, is_ready, open_node
 from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
@@ -39,13 +37,11 @@ AT_ONCE: Final = 8
 
 
 @dataclass(slots=True)
-class LeaveRun:
+class LeaveRun(Clock):
     """One run and its progress."""
 
     request: NodesLeave
     cluster: Callable[[], Calls | None]
-    now: Callable[[], float] = time.monotonic
-    pause: Callable[[float], object] = Event().wait
     passed_over: dict[str, str] = field(default_factory=dict[str, str])
 
     def perform(self) -> dict[str, object]:
@@ -71,7 +67,7 @@ class LeaveRun:
         """Return the existing nodes that run pods."""
         found: list[Node] = []
         for name in self.request.nodes:
-            node = open_node(name, calls, self.now, self.pause)
+            node = open_node(name, calls, self)
             if node is None:
                 self.passed_over[name] = "it left the cluster"
             elif not is_ready(node.read() or {}):
@@ -141,7 +137,7 @@ class PortsRun(LeaveRun):
         marked = self._marked(calls)
         self.request = replace(self.ports.leave, nodes=names)
         self._ask(calls, names)
-        nodes = [Node(name, calls, self.now, self.pause) for name in names]
+        nodes = [Node(name, calls, self) for name in names]
         fresh = [node for node in nodes if node.name not in {each.name for each in marked}]
         try:
             for node in nodes:
@@ -187,7 +183,7 @@ class PortsRun(LeaveRun):
 
     def _marked(self, calls: Calls) -> list[Node]:
         """Return the nodes that an earlier run took out of service for this switch."""
-        found = [Node(name, calls, self.now, self.pause) for name in {*self.ports.nodes.values()}]
+        found = [Node(name, calls, self) for name in {*self.ports.nodes.values()}]
         return [node for node in found if node.signed_for == self.ports.switch]
 
     def _ask(self, calls: Calls, names: Sequence[str]) -> None:

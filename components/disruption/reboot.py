@@ -136,7 +136,7 @@ class HostRun(Turn[HostReboot]):
     def _node(self, calls: Calls | None) -> Node | None:
         name, node = self.request.node_name, None
         if calls is not None:
-            node = open_node(name, calls, self.now, self.pause)
+            node = open_node(name, calls, self)
         if node is None:
             self.service = "it is not a node of a cluster"
         else:
@@ -159,9 +159,8 @@ class HostRun(Turn[HostReboot]):
         self.done.append("asked for the reboot")
         self.phase = "waiting for the boot"
         deadline_s = self.request.boot_deadline_s
-        ends_at_s = self.now() + deadline_s
-        while True:
-            self.pause(POLL_S)
+        self.pause(POLL_S)
+        for _ in self.tries(deadline_s - POLL_S):
             try:
                 seen = self._look()
             except HostKeyError:
@@ -173,11 +172,10 @@ class HostRun(Turn[HostReboot]):
                     self.done.append("booted")
                     return seen
                 self.last = f"it answers, and is still on boot {before}"
-            if self.now() >= ends_at_s:
-                raise DeviceError(
-                    f"did not come back with a new boot within {deadline_s:g} s"
-                    " (disruption.boot_deadline_s)"
-                )
+        raise DeviceError(
+            f"did not come back with a new boot within {deadline_s:g} s"
+            " (disruption.boot_deadline_s)"
+        )
 
     def _return_to_service(self, before: str, counted: str) -> None:
         """Verify settings, cards and node, and only then uncordon.
@@ -230,15 +228,12 @@ class HostRun(Turn[HostReboot]):
 
         If the host has not booted since, a newly installed unit is only enabled.
         """
-        ends_at_s = self.now() + READY_DEADLINE_S
-        while True:
+        for _ in self.tries(READY_DEADLINE_S):
             bad = self._unready(booted=booted)
             if not bad:
                 return
             self.last = bad
-            if self.now() >= ends_at_s:
-                raise DeviceError(f"is not ready for RDMA: {bad}")
-            self.pause(POLL_S)
+        raise DeviceError(f"is not ready for RDMA: {self.last}")
 
     def _unready(self, *, booted: bool) -> str:
         """Describe parts that are not ready; empty if all are."""

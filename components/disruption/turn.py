@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.disruption.leave_plan import how_to_allow
 from components.disruption.node import (
-    POLL_S,
+    Clock,
     Node,
     Nodes,
     check_quorum,
@@ -106,14 +104,12 @@ _Request = TypeVar("_Request", bound=Asked)
 
 
 @dataclass(slots=True)
-class Turn(Generic[_Request]):
+class Turn(Clock, Generic[_Request]):
     """One run: the request, connections to host and cluster, and its progress."""
 
     request: _Request
     run: Run
     cluster: Callable[[], Calls | None]
-    now: Callable[[], float] = time.monotonic
-    pause: Callable[[float], object] = Event().wait
     done: list[str] = field(default_factory=list[str])
     phase: str = "the first look"
     node: Node | None = None
@@ -124,20 +120,19 @@ class Turn(Generic[_Request]):
 
     def _patient_cluster(self, deadline_s: float) -> Calls | None:
         """Open the cluster, and wait for its API if its only server is starting."""
-        ends_at_s = self.now() + deadline_s
-        while True:
+        failed = DeviceError("the cluster was not asked")
+        for _ in self.tries(deadline_s):
             try:
                 calls = self.cluster()
                 if calls is not None:
                     read_nodes(calls)
             except HostKeyError:
                 raise
-            except DeviceError:  # a starting API refuses before it answers
-                if self.now() >= ends_at_s:
-                    raise
-                self.pause(POLL_S)
+            except DeviceError as error:  # a starting API refuses before it answers
+                failed = error
             else:
                 return calls
+        raise failed
 
     def _ask_to_go(self, calls: Calls) -> None:
         """Refuse if the cluster cannot spare this node."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.node import POLL_S, Node, is_ready, open_node, part_of
+from components.disruption.node import Node, is_ready, open_node, part_of
 from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
 from components.kubernetes.client import Body, Calls
@@ -48,7 +48,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _upgrade(self) -> None:
         calls = self._first_look()
         if calls is not None:
-            self.node = open_node(self.request.node_name, calls, self.now, self.pause)
+            self.node = open_node(self.request.node_name, calls, self)
             if self.node is None:
                 return  # not a node yet: its install step will add it
             self.node.done = self.done
@@ -58,10 +58,12 @@ class UpgradeRun(Turn[NodeUpgrade]):
                     self._return_to_service(self.node)
                 return
             self._refuse_denied()
-            self._leave_service(calls, self.node)
+            self.phase, begun = "draining", self.node.held
+            self._ask_to_go(calls)
+            drains = self.request.role == "worker"
+            self._take_out(self.node, ends_vfs=False, drains=drains, begun=begun)
         self._install()
-        node = self._awaited()
-        self._return_to_service(node)
+        self._return_to_service(self._awaited())
 
     def _is_as_asked(self, node: Body) -> bool:
         """Whether it runs the release with the kubelet arguments that K3s records on its node."""
@@ -100,12 +102,6 @@ class UpgradeRun(Turn[NodeUpgrade]):
                 " disruption.reboots is deny. Set it to allow in a window"
             )
 
-    def _leave_service(self, calls: Calls, node: Node) -> None:
-        self.phase, begun = "draining", node.held
-        self._ask_to_go(calls)
-        drains = self.request.role == "worker"
-        self._take_out(node, ends_vfs=False, drains=drains, begun=begun)
-
     def _what_is_lost(self, lost: str) -> str:
         """Describe the loss: K3s restarts, but the machine does not boot."""
         del lost
@@ -121,25 +117,19 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _awaited(self) -> Node:
         """Wait until the node is Ready with the new release."""
         self.phase = "waiting for the node"
-        ends_at_s = self.now() + READY_DEADLINE_S
-        while True:
+        body: Body = {}
+        for _ in self.tries(READY_DEADLINE_S):
             calls = self._patient_cluster(READY_DEADLINE_S)
-            node = open_node(self.request.node_name, calls, self.now, self.pause) if calls else None
+            node = open_node(self.request.node_name, calls, self) if calls else None
             body = node.read() or {} if node else {}
             if node is not None and is_ready(body) and self._is_as_asked(body):
                 node.done = self.done
                 return node
-            if self.now() >= ends_at_s:
-                raise DeviceError(self._not_yet(body))
-            self.pause(POLL_S)
-
-    def _not_yet(self, node: Body) -> str:
-        """Describe the node after the deadline."""
-        state = "Ready" if is_ready(node) else "not Ready"
-        kubelet = site_arguments(kubelet_arguments_of(node)) or "no arguments of ours"
+        state = "Ready" if is_ready(body) else "not Ready"
+        kubelet = site_arguments(kubelet_arguments_of(body)) or "no arguments of ours"
         told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
-        return (
-            f"the cluster says that the node runs {release_of(node) or 'no release'}{told} and is"
+        raise DeviceError(
+            f"the cluster says that the node runs {release_of(body) or 'no release'}{told} and is"
             f" {state} after {READY_DEADLINE_S:g} s"
         )
 
@@ -157,12 +147,12 @@ class UpgradeRun(Turn[NodeUpgrade]):
 
 def release_of(node: Body) -> str:
     """Return the release that its kubelet reports; empty if it reports none."""
-    return str(part_of(part_of(node, "status"), "nodeInfo").get("kubeletVersion", ""))
+    return str(part_of(node, "status", "nodeInfo").get("kubeletVersion", ""))
 
 
 def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
     """Return its kubelet arguments from K3s' start arguments on its node."""
-    notes = cast("Mapping[str, str]", part_of(part_of(node, "metadata"), "annotations"))
+    notes = cast("Mapping[str, str]", part_of(node, "metadata", "annotations"))
     try:
         words = cast("list[str]", json.loads(notes.get(NODE_ARGUMENTS, "[]")))
     except ValueError:

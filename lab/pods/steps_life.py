@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
+from components.disruption.node import Clock
 from components.disruption.node import Node as ServiceNode
 from components.kubernetes.client import KubernetesCalls
 from lab.cluster.document import Doc, Json, docs_at, name_of, text_at
@@ -59,7 +59,7 @@ class Life:
         node = self.site.nodes[0]
         self._keep_one_pod()
         calls = KubernetesCalls(self.site.plane.kubeconfig.read_text())
-        served = ServiceNode(node.name, calls, time.monotonic, time.sleep)
+        served = ServiceNode(node.name, calls, Clock())
         before = self._boot_of(node.name)
         for name in ("on-node01", "after-repair"):
             self._forget(name)

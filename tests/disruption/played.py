@@ -200,7 +200,9 @@ class PlayedHost:
     back_at_s: float | None = None
 
     def run(self) -> HostRun:
-        return HostRun(self.request, self.ask, lambda: self.cluster, lambda: self.now_s, self.pause)
+        return HostRun(
+            self.request, self.ask, lambda: self.cluster, now=lambda: self.now_s, pause=self.pause
+        )
 
     def pause(self, seconds: float) -> None:
         self.now_s += seconds

@@ -44,7 +44,9 @@ class Played:
         self.now_s += seconds
 
     def drain(self, *nodes: str) -> dict[str, object]:
-        run = LeaveRun(request_of(*nodes), lambda: self.cluster, lambda: self.now_s, self.pause)
+        run = LeaveRun(
+            request_of(*nodes), lambda: self.cluster, now=lambda: self.now_s, pause=self.pause
+        )
         return run.perform()
 
 

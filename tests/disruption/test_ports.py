@@ -24,7 +24,9 @@ def run_of(cluster: PlayedCluster | None, most: int = 1) -> PortsRun:
     seconds = count(step=5)
     leave = NodesLeave("dev", ClusterRef("dev"), 60)
     ports = PortsLeave("leaf-01", BEHIND, leave, WORKERS, most)
-    return PortsRun(leave, lambda: cluster, lambda: next(seconds), lambda _: None, ports=ports)
+    return PortsRun(
+        leave, lambda: cluster, now=lambda: next(seconds), pause=lambda _: None, ports=ports
+    )
 
 
 def test_only_the_nodes_behind_the_ports_leave_and_they_come_back() -> None:

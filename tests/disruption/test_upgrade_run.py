@@ -97,7 +97,9 @@ class PlayedUpgrade:
 
     def run(self) -> dict[str, object]:
         look: Callable[[], Calls | None] = lambda: self.cluster  # noqa: E731 - the run wants one
-        return UpgradeRun(self.request, self.ask, look, lambda: self.now_s, self.pause).perform()
+        return UpgradeRun(
+            self.request, self.ask, look, now=lambda: self.now_s, pause=self.pause
+        ).perform()
 
 
 def test_a_worker_is_drained_then_installed_then_put_back() -> None:
