@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from components.catalogue.switches import find_model
 from components.cloud.cloud_plan import list_calls
@@ -14,13 +14,11 @@ from components.fabric.edit import MARKS, last_applied, preview_switch, render_w
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.hosts.preview import class_changes
-from components.kubernetes.manifest import Manifest
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
 from components.model.secret_refs import list_secrets
-from components.operators.operators_plan import ChartPlan
 from components.plan.make import ClusterPlan
 from components.preview.items import (
     Item,
@@ -42,12 +40,6 @@ from components.update.servers import (
     judge_upgrades,
     node_versions,
 )
-
-
-def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
-    """Return the last applied state of each device of a plan that has a record."""
-    found = {each.name: was for each in plan.switches if (was := last_applied(each, applied))}
-    return {**found, **known_hosts(plan, {}, applied)}
 
 
 def predict_interruptions(
@@ -102,17 +94,17 @@ def _interruptions(
 
 def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
     """Name the cloud objects to recreate, because the API cannot change a field in place."""
-    was, wanted = _triggers(before), _triggers(after)
+    was, wanted = (
+        {call.step: call.triggers for call in list_calls(plan.cloud, {}) if call.triggers}
+        if plan.cloud
+        else {}
+        for plan in (before, after)
+    )
     return tuple(
         f"REPLACES {name}: an update removes it with everything on it, and makes it again"
         for name, trigger in wanted.items()
         if name in was and was[name] != trigger
     )
-
-
-def _triggers(plan: ClusterPlan) -> dict[str, Sequence[str]]:
-    calls = list_calls(plan.cloud, {}) if plan.cloud else ()
-    return {call.step: call.triggers for call in calls if call.triggers}
 
 
 NOT_READ = "Nothing was read from devices: drift is not known."
@@ -131,16 +123,14 @@ def preview_plans(
         facts[host.name] = HostState({**host.desired.values, IN_SERVICE: "yes"})
     facts = {new.get(name, name): each for name, each in facts.items()}
     recorded = as_recorded(before).follow(spec)
-    upgrades = predict_upgrades(spec, after, recorded)
-    alarms = (
-        *replaced(before, after),
-        *predict_interruptions(spec, after, facts, recorded),
-        *upgrades,
-    )
     return Preview(
         stack=after.stack,
         basis=f"the file against that of {reference}; no device and no state was read",
-        alarms=alarms,
+        alarms=(
+            *replaced(before, after),
+            *predict_interruptions(spec, after, facts, recorded),
+            *predict_upgrades(spec, after, recorded),
+        ),
         edits=edits,
         repairs=(),
         notes=_notes(after, facts, is_changed=before.digest != after.digest),
@@ -153,7 +143,10 @@ def preview_state(
 ) -> Preview:
     """Preview the file's effect on devices that match their last applied state."""
     edits = compare_items(recorded, items_of_plan(plan, with_limits=False))
-    facts = facts_of_state(plan, applied)
+    facts: dict[str, Facts] = {
+        each.name: was for each in plan.switches if (was := last_applied(each, applied))
+    }
+    facts |= known_hosts(plan, {}, applied)
     return Preview(
         stack=plan.stack,
         basis="the file against the recorded state; no device was read",
@@ -181,16 +174,12 @@ def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) 
 
 def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:
     """Return the resources that the file edits; their differences are not drift."""
-    wanted = items_of_plan(plan, with_limits=False)
-    return frozenset(
-        name
-        for name in {*wanted, *recorded}
-        if compare_items(_only(recorded, name), _only(wanted, name))
-    )
-
-
-def _only(items: Mapping[str, Item], name: str) -> dict[str, Item]:
-    return {name: items[name]} if name in items else {}
+    sides, edited = (recorded, items_of_plan(plan, with_limits=False)), set[str]()
+    for name in {*sides[0], *sides[1]}:
+        before, after = ({name: items[name]} if name in items else {} for items in sides)
+        if compare_items(before, after):
+            edited.add(name)
+    return frozenset(edited)
 
 
 def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
@@ -209,7 +198,7 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
     `with_limits` includes acceptance limits and the name of each secret that a step sends. A
     recorded state has only a digest of the limits and the value of the secret.
     """
-    found = dict(_cloud(plan))
+    found = dict(_items_of_apis(plan))
     for switch in plan.switches:
         found[switch.step] = Item("switch", switch.name, switch.desired.settings())
     hypervisors = {each.converge.name for each in plan.hypervisors}
@@ -222,13 +211,27 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
             name = step.name.removeprefix(f"{step.endpoint.device}-")
             sent = {("", f"{name} secret"): step.secret_stdin}
             found[step.name] = Item("host", _subject(step), sent)
-    found |= {chart.release: _release(chart) for chart in plan.operators.charts}
-    rooms = (plan.operators, plan.pod_network, plan.jobs)
-    found |= {each.resource_name: _object(each) for room in rooms for each in room.manifests}
     if with_limits:
         limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
         found["acceptance"] = Item("acceptance", "acceptance", settings_of_fields(limits))
     return found
+
+
+def _items_of_apis(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:
+    """Yield what a cloud or a cluster keeps."""
+    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
+        if call.verb == "ensure":
+            fields = flatten(parse_lines(call.stdin))
+            yield call.step, Item("cloud", call.step, settings_of_fields(fields))
+    for chart in plan.operators.charts:
+        inputs = {key: getattr(chart, key) for key in ("chart", "version", "namespace", "values")}
+        inputs["repositoryOpts"] = {"repo": chart.repo} if chart.repo else None
+        fields = flatten(release_fields(inputs))
+        yield chart.release, Item("release", chart.release, settings_of_fields(fields))
+    for room in (plan.operators, plan.pod_network, plan.jobs):
+        for each in room.manifests:
+            fields = settings_of_fields(flatten(each.body))
+            yield each.resource_name, Item("object", object_subject(each.body, each.kind), fields)
 
 
 def _subject(step: RemoteStep) -> str:
@@ -237,29 +240,6 @@ def _subject(step: RemoteStep) -> str:
         if step.name.endswith(suffix):
             return step.name.removesuffix(suffix)
     return step.endpoint.device
-
-
-def _cloud(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:
-    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
-        if call.verb == "ensure":
-            fields = flatten(parse_lines(call.stdin))
-            yield call.step, Item("cloud", call.step, settings_of_fields(fields))
-
-
-def _release(chart: ChartPlan) -> Item:
-    inputs = {
-        "chart": chart.chart,
-        "version": chart.version,
-        "namespace": chart.namespace,
-        "values": chart.values,
-        "repositoryOpts": {"repo": chart.repo} if chart.repo else None,
-    }
-    return Item("release", chart.release, settings_of_fields(flatten(release_fields(inputs))))
-
-
-def _object(manifest: Manifest) -> Item:
-    subject = object_subject(manifest.body, manifest.kind)
-    return Item("object", subject, settings_of_fields(flatten(manifest.body)))
 
 
 _HERE = "runs on the machine that runs Pulumi, with all that its user may read"

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast, get_args
 
 from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
 from components.core.plain_text import has_placeholder, matches
-from components.core.problem import SpecPath, render_path
+from components.core.problem import render_path
 from components.drift.applied import RELEASE, SEALED
 from components.drift.device_drift import RUN_PARAMETERS
 from components.fabric.edit import MARKS
@@ -68,29 +69,21 @@ def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
 
 def settings_of_fields(fields: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """Return field paths as settings without a place; a JSON text is opened too."""
-    return {
-        ("", inner): text for path, value in fields.items() for inner, text in _opened(path, value)
-    }
-
-
-def _opened(path: str, value: str) -> Iterator[tuple[str, str]]:
-    text = json.loads(value)
-    try:
-        inner = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] == "{" else None
-    except ValueError:
-        inner = None
-    if not isinstance(inner, dict):
-        yield path, value
-        return
-    for below, found in flatten(cast("Mapping[str, object]", inner)).items():
-        yield f"{path}.{below}", found
+    found: dict[tuple[str, str], str] = {}
+    for path, value in fields.items():
+        text, opened = json.loads(value), {path: value}
+        if isinstance(text, str) and text.lstrip()[:1] == "{":
+            with suppress(ValueError):
+                inner = cast("Mapping[str, object]", json.loads(text))
+                opened = {f"{path}.{below}": each for below, each in flatten(inner).items()}
+        found |= {("", place): each for place, each in opened.items()}
+    return found
 
 
 def object_subject(body: Mapping[str, object], kind: str) -> str:
     """Name an object for people, such as `ConfigMap kube-system/sriovdp-config`."""
     metadata = cast("Mapping[str, object]", body.get("metadata") or {})
-    namespace = metadata.get("namespace")
-    name = str(metadata.get("name", ""))
+    namespace, name = metadata.get("namespace"), metadata.get("name", "")
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
@@ -113,7 +106,6 @@ def without_secrets(value: object) -> object:
 
 
 Verb = Literal["add", "change", "remove"]
-_NO_ITEM: Final[Mapping[tuple[str, str], str]] = {}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -142,27 +134,23 @@ def compare_items(before: Mapping[str, Item], after: Mapping[str, Item]) -> tupl
 
     The wanted texts may contain placeholders for facts of cloud instances.
     """
-    found: dict[tuple[Kind, str], list[tuple[Verb, tuple[Moved, ...]]]] = {}
+    found: dict[tuple[Kind, str], list[Moved]] = {}
     for name in dict.fromkeys((*after, *before)):
         old, new = before.get(name), after.get(name)
         item = new or old
-        verb: Verb = "add" if old is None else "remove" if new is None else "change"
-        moved = tuple(_moved(old, new))
-        if item is not None and (moved or verb != "change"):
-            found.setdefault((item.kind, item.subject), []).append((verb, moved))
+        moved = [*_moved(old.settings if old else {}, new.settings if new else {})]
+        if item is not None and (moved or old is None or new is None):
+            found.setdefault((item.kind, item.subject), []).extend(moved)
     known = {(item.kind, item.subject) for item in before.values()}
     kept = {(item.kind, item.subject) for item in after.values()}
     changes: list[Change] = []
-    for key, parts in found.items():
+    for key, settings in found.items():
         verb = "add" if key not in known else "change" if key in kept else "remove"
-        settings = tuple(sorted(each for _, moved in parts for each in moved))
-        changes.append(Change(*key, verb, settings))
+        changes.append(Change(*key, verb, tuple(sorted(settings))))
     return tuple(sorted(changes, key=lambda each: KINDS.index(each.kind)))
 
 
-def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:
-    was = old.settings if old else _NO_ITEM
-    wanted = new.settings if new else _NO_ITEM
+def _moved(was: Settings, wanted: Settings) -> Iterator[Moved]:
     for key in {**was, **wanted}:
         place, setting = key
         before, after = was.get(key, ABSENT), wanted.get(key, ABSENT)
@@ -190,50 +178,40 @@ _LONGEST: Final = 60
 """Characters of a shown value; a longer value, such as a host key, shows its end."""
 _END: Final = 24
 _DEVICES: Final = frozenset({"hosts", "switches", "other_switches"})
-Leaves = Mapping[tuple[str, ...], str]
 
 
 def edited_keys(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
     """Return an alarm for each device with another login, for policies and for images."""
     old, new = _leaves(before, after.renamed.all), _leaves(after, {})
     devices = {path[:2] for path in old} & {path[:2] for path in new}
-    ways: dict[str, list[str]] = {}
-    policies, images = list[str](), list[str]()
+    alarms, policies, images = dict[str, list[str]](), list[str](), list[str]()
     for path in sorted({*old, *new}):
         was, now = old.get(path, ABSENT), new.get(path, ABSENT)
         of_device = path[0] in _DEVICES
         if was == now or (of_device and path[:2] not in devices):
             continue
-        shown = f"{_named(path[2:] if of_device else path)}: {_short(was)} -> {_short(now)}"
+        below = path[2:] if of_device else path
+        where = render_path(tuple(int(part) if part.isdigit() else part for part in below))
+        shown = f"{where}: {_short(was)} -> {_short(now)}"
         if not _POLICIES.isdisjoint(path) or not _POLICIES_OF_DEVICES.isdisjoint(path):
             policies.append(f"{path[1]} {shown}" if of_device else shown)
         elif not _RUNS.isdisjoint(path):
             images.append(shown)
         elif not _WAYS.isdisjoint(path):
-            ways.setdefault(path[1] if of_device else "", []).append(shown)
-    return tuple(_alarms(ways, policies, images))
+            way = f"logs in to {path[1]} in another way" if of_device else "uses other secrets"
+            alarms.setdefault(f"the next update {way}", []).append(shown)
+    alarms["this edit changes the limits of an update"] = policies
+    alarms["this edit changes what runs"] = images
+    return tuple(f"{what}: {'; '.join(found)}" for what, found in alarms.items() if found)
 
 
-def _alarms(ways: Mapping[str, list[str]], policies: list[str], images: list[str]) -> Iterator[str]:
-    for device, changes in ways.items():
-        what = f"logs in to {device} in another way" if device else "uses other secrets"
-        yield f"the next update {what}: {'; '.join(changes)}"
-    if policies:
-        yield f"this edit changes the limits of an update: {'; '.join(policies)}"
-    if images:
-        yield f"this edit changes what runs: {'; '.join(images)}"
-
-
-def _leaves(spec: ClusterSpec, renamed: Mapping[str, str]) -> Leaves:
+def _leaves(spec: ClusterSpec, renamed: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Return each value of a file by its path, with devices under their new names."""
     new = {old: name for name, old in renamed.items()}
-    found: dict[tuple[str, ...], str] = {}
-    document = cast("dict[str, object]", spec.model_dump(mode="json", exclude_none=True))
-    for path, value in _walk((), document):
-        kind, *rest = path
-        named = [new.get(rest[0], rest[0]), *rest[1:]] if kind in _DEVICES else rest
-        found[(kind, *named)] = value
-    return found
+    return {
+        (path[0], new.get(path[1], path[1]), *path[2:]) if path[0] in _DEVICES else path: value
+        for path, value in _walk((), spec.model_dump(mode="json", exclude_none=True))
+    }
 
 
 def _walk(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -250,11 +228,6 @@ def _walk(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...
             yield from _walk((*path, str(name or number)), cast("object", item))
     else:
         yield path, str(value)
-
-
-def _named(path: tuple[str, ...]) -> str:
-    where: SpecPath = tuple(int(part) if part.isdigit() else part for part in path)
-    return render_path(where)
 
 
 def _short(value: str) -> str:
@@ -309,21 +282,13 @@ def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:
         if name.endswith(_SWITCH_STEP):
             desired = SwitchState.model_validate(parse_lines(stdin)["desired"])
             yield name, Item("switch", name.removesuffix(_SWITCH_STEP), desired.settings())
-    elif _is_settings(stdin):
-        kind: Kind = "hypervisor" if parent.startswith("railyard:hypervisor:") else "host"
-        yield name, Item(kind, _device_of(name), settings_of_text(stdin))
-
-
-def _device_of(step: str) -> str:
-    """The device in the name of a step: `gpu01` of `gpu01-k3s`."""
-    works = [work for work in _WORKS if step.endswith(work)]
-    return step.removesuffix(works[0]) if works else step.rpartition("-")[0]
-
-
-def _is_settings(stdin: str) -> bool:
-    """Whether a text is `key=value` lines, and not a request, a secret or a digest."""
+        return
     first = stdin.partition("\n")[0]
-    return "=" in first and " = " not in first
+    if "=" in first and " = " not in first:  # not a request, a secret or a digest
+        kind: Kind = "hypervisor" if parent.startswith("railyard:hypervisor:") else "host"
+        work = next((work for work in _WORKS if name.endswith(work)), "")
+        device = name.removesuffix(work) if work else name.rpartition("-")[0]
+        yield name, Item(kind, device, settings_of_text(stdin))
 
 
 _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
@@ -334,6 +299,11 @@ _LOST: Final = "cluster: lost: "
 """Start of a message about lost servers and balancers."""
 _SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
 _ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
+_NOTES: Final = re.compile(
+    r"not observed|wave |.*: (not observed|not touched and not read|not repaired|cabling|placement"
+    r"|upgrade): |.*: firmware of its cards",
+    re.DOTALL,
+)
 _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
 _QUIET: Final = frozenset({"same", "refresh", "read"})
 _Step = Mapping[str, object]
@@ -367,14 +337,12 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
     messages = [message for message, severity in said if severity != "error"]
     # If the program read the cluster, its messages already name the objects.
     objects = () if any(map(_OF_CLUSTER.match, messages)) else _objects(steps, edited)
+    again = dict.fromkeys(_name(step) for step in steps if step.get("op") in _REPLACES)
+    replaced = (f"REPLACES {name}: it is removed and made again" for name in again)
     return News(
-        alarms=(*_replaced(steps), *_engine_alarms(messages)),
+        alarms=(*replaced, *_engine_alarms(messages)),
         repairs=(*_drifts(messages), *objects),
-        notes=tuple(
-            each
-            for each in messages
-            if each.startswith(("not observed", "wave ")) or _is_note(each)
-        ),
+        notes=tuple(each for each in messages if _NOTES.match(each)),
         errors=tuple(message for message, severity in said if severity == "error"),
     )
 
@@ -396,24 +364,6 @@ def _drifts(messages: list[str]) -> Iterator[str]:
             setting = _SETTING.fullmatch(found[2])
             words = "{1} {0}: {2} -> {3}".format(*setting.groups()) if setting else found[2]
             yield f"{found[1]}: {words}"
-
-
-def _is_note(message: str) -> bool:
-    kinds = (
-        ": not observed: ",
-        ": not touched and not read: ",
-        ": not repaired: ",
-        ": cabling: ",
-        ": placement: ",
-        ": upgrade: ",
-        ": firmware of its cards",
-    )
-    return any(kind in message for kind in kinds)
-
-
-def _replaced(steps: list[_Step]) -> Iterator[str]:
-    names = dict.fromkeys(_name(step) for step in steps if step.get("op") in _REPLACES)
-    yield from (f"REPLACES {name}: it is removed and made again" for name in names)
 
 
 def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
