@@ -6,7 +6,7 @@ Values in the file are never changed: if the host contradicts one, the report sh
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Interface, IPv4Network
 from typing import Final
@@ -37,6 +37,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "a2d6": "BlueField-2",
 }
 """Cards of vendor 15b3 (pci.ids) without a model in the catalogue: named, but not configured."""
+_GONE: Final = "no RDMA card is there"
 
 
 def card_name(device: str) -> str:
@@ -106,8 +107,18 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         for card in look.cards
         if card.pci in chosen.rails
     }
+    adapters = [card for card in look.cards if card.pci not in known]
+    hcas = sum(card.link_layer == "InfiniBand" for card in adapters)
+    counts = {"gpus": len(look.gpus), "hcas": hcas}
     keys, differences = _compare_cards(written, path, look, found)
-    host_keys, more = _compare_host(host, path, look, known)
+    for key, count in counts.items():
+        if key in host and host[key] != count:
+            differences.append(_differs((*path, key), host[key], count))
+    for number, (pci, card) in enumerate(placed):
+        rail, source = chosen.cabled.get(pci, ("", ""))
+        if rail and card.get("rail") not in (None, rail):
+            place = (*path, "nics", number, "rail")
+            differences.append(_differs(place, card.get("rail"), rail, source))
     return Proposal(
         path=path,
         look=look,
@@ -115,30 +126,33 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         rails=chosen.rails,
         card_keys=keys,
         new_cards=tuple(values for pci, values in found.items() if pci not in known),
-        host_keys=host_keys,
-        differences=(*differences, *more, *_wrong_rails(placed, path, chosen.cabled)),
+        host_keys={key: count for key, count in counts.items() if count and key not in host},
+        differences=tuple(differences),
         notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
     )
 
 
 def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str, Json]]:
     cards = host.get("nics", [])
-    found = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+    found = [each for each in cards if isinstance(each, dict)] if isinstance(cards, list) else []
     if not isinstance(cards, list) or len(found) != len(cards):
         raise UsageError(
             f"{render_path((*path, 'nics'))} is not a list of cards.\n"
             "  fix    remove the key, or write a list; `railyard check` shows the expected form."
         )
-    return list(found)
+    return [*found]
 
 
 def _pci(card: Mapping[str, Json], look: HostLook) -> str:
     """Return a card's address: the written one if it exists, else that of the card's name."""
     pci = str(card.get("pci", "")).lower()
-    if look.card(pci) is not None:
-        return pci
+    return pci if look.card(pci) is not None else _named(card, look) or pci
+
+
+def _named(card: Mapping[str, Json], look: HostLook) -> str:
+    """Return the address of the card with the written card's device name; empty without one."""
     name = card.get("netdev")
-    return next((each.pci for each in look.cards if each.netdev and each.netdev == name), pci)
+    return next((each.pci for each in look.cards if each.netdev and each.netdev == name), "")
 
 
 def _without_taken(
@@ -150,8 +164,7 @@ def _without_taken(
         return values
     lists = [gpus for each in written if isinstance(gpus := each.get("gpu_pci"), list)]
     taken = {str(gpu).lower() for gpus in lists for gpu in gpus}
-    left: list[Json] = [gpu for gpu in own if str(gpu).lower() not in taken]
-    if left:
+    if left := [gpu for gpu in own if str(gpu).lower() not in taken]:
         return {**values, "gpu_pci": left}
     return {key: value for key, value in values.items() if key not in ("gpu_pci", "gpu_path")}
 
@@ -188,9 +201,15 @@ def _compare_cards(
         place = (*path, "nics", number)
         fact = look.card(str(card.get("pci") or _pci(card, look)).lower())
         if fact is None:
-            differences.append(_gone(card, place, look))
+            moved = _named(card, look)
+            note = f"{card.get('netdev')} is the card at {moved}" if moved else _GONE
+            differences.append(_differs((*place, "pci"), card.get("pci"), None, note))
             continue
-        differences += _other_board(card, place, fact, look)
+        serial = card.get("serial")  # the user wrote it to notice a swap; it is never proposed
+        if serial and fact.serial and str(serial) != fact.serial:
+            there = next((each.pci for each in look.cards if each.serial == str(serial)), None)
+            note = f"the card with serial {serial} is at {there}" if there else ""
+            differences.append(_differs((*place, "serial"), serial, fact.serial, note))
         for key, value in found.get(fact.pci, {}).items():
             if key not in card:
                 if key != "gpu_path" or "gpu_pci" not in card:  # it depends on the GPUs
@@ -198,17 +217,6 @@ def _compare_cards(
             elif not _agrees(key, card[key], value, fact):
                 differences.append(_differs((*place, key), card[key], value))
     return keys, differences
-
-
-def _other_board(
-    card: Mapping[str, Json], place: SpecPath, fact: CardFact, look: HostLook
-) -> Iterator[Finding]:
-    """Report another serial number; it is never proposed, so the user wrote it to notice a swap."""
-    written = card.get("serial")
-    if written and fact.serial and str(written) != fact.serial:
-        there = next((each.pci for each in look.cards if each.serial == str(written)), None)
-        note = f"the card with serial {written} is at {there}" if there else ""
-        yield _differs((*place, "serial"), written, fact.serial, note)
 
 
 def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
@@ -224,69 +232,30 @@ def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
     return str(written).lower() == str(found).lower()
 
 
-def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Finding:
-    name = card.get("netdev")
-    moved = next((each.pci for each in look.cards if each.netdev and each.netdev == name), None)
-    note = f"{name} is the card at {moved}" if moved else "no RDMA card is there"
-    return _differs((*place, "pci"), card.get("pci"), None, note)
-
-
-def _wrong_rails(
-    placed: Sequence[tuple[str, Mapping[str, Json]]],
-    path: SpecPath,
-    cabled: Mapping[str, tuple[str, str]],
-) -> Iterator[Finding]:
-    for number, (pci, card) in enumerate(placed):
-        rail, source = cabled.get(pci, ("", ""))
-        if rail and card.get("rail") not in (None, rail):
-            yield _differs((*path, "nics", number, "rail"), card.get("rail"), rail, source)
-
-
-def _compare_host(
-    host: Mapping[str, Json], path: SpecPath, look: HostLook, known: Container[str]
-) -> tuple[dict[str, Json], list[Finding]]:
-    adapters = (card for card in look.cards if card.pci not in known)
-    hcas = sum(card.link_layer == "InfiniBand" for card in adapters)
-    keys: dict[str, Json] = {}
-    differences: list[Finding] = []
-    for key, count in (("gpus", len(look.gpus)), ("hcas", hcas)):
-        if key in host:
-            if host[key] != count:
-                differences.append(_differs((*path, key), host[key], count))
-        elif count:
-            keys[key] = count
-    return keys, differences
-
-
 def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> Iterator[str]:
     for card in look.cards:
         if card.pci in rails:
             yield from _card_notes(card)
     for pair in pairs:
         if pair.distance == Distance.SYS:
-            yield _far_note(look, pair)
-
-
-def _far_note(look: HostLook, pair: Pair) -> str:
-    ends = (look.gpu(pair.gpu), look.card(pair.card))
-    if unknown := without_node(*(each for each in ends if each)):
-        return (
-            f"GPUDirect RDMA of the GPU at {pair.gpu} may go from one processor to the other: the "
-            f"system tells no NUMA node of {unknown}"
-        )
-    return (
-        f"the GPU at {pair.gpu} lacks a card with a rail on its NUMA node: GPUDirect RDMA would "
-        "go from one processor to the other"
-    )
+            ends = (look.gpu(pair.gpu), look.card(pair.card))
+            note = (
+                f"the GPU at {pair.gpu} lacks a card with a rail on its NUMA node: GPUDirect RDMA "
+                "would go from one processor to the other"
+            )
+            if unknown := without_node(*(each for each in ends if each)):
+                note = (
+                    f"GPUDirect RDMA of the GPU at {pair.gpu} may go from one processor to the "
+                    f"other: the system tells no NUMA node of {unknown}"
+                )
+            yield note
 
 
 def _card_notes(card: CardFact) -> Iterator[str]:
     if known_model(card.device) is None:
-        models = ", ".join(CARDS)
         yield (
-            f"{card.pci} is a {card_name(card.device)}, which is not among {models}: write its "
-            "name, "
-            f'and describe it: nic_models: {{NAME: {{pci_id: "{card.device}"}}}}'
+            f"{card.pci} is a {card_name(card.device)}, which is not among {', '.join(CARDS)}: "
+            f'write its name, and describe it: nic_models: {{NAME: {{pci_id: "{card.device}"}}}}'
         )
     link, best = card.link, card.possible
     if link.width and best.width and link.width < best.width:
@@ -370,7 +339,10 @@ def choose_rails(
 
     `written` has the host's cards in the file, each with its PCI address; empty if it is unknown.
     """
-    rails = _written_rails(written)
+    of_cards = {pci or f"nics[{number}]": card for number, (pci, card) in enumerate(written)}
+    rails = {
+        pci: rail for pci, card in of_cards.items() if isinstance(rail := card.get("rail"), str)
+    }
     cabled = {card.pci: found for card in look.cards if (found := _cabled(host, card, site))}
     notes: list[str] = []
     left: list[CardFact] = []
@@ -387,20 +359,15 @@ def choose_rails(
     # A new site has no rails yet; the user may change these names.
     names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
     free = [name for name in names if name not in rails.values()]
-    missing = [pci or "one without pci" for pci, _ in written if look.card(pci) is None]
-    rails |= _rails_by_order(left, [] if missing else free)
-    notes += _unplaced([card for card in left if card.pci not in rails], missing)
+    why = "no rail of the file is left for it"
+    if missing := [pci or "one without pci" for pci, _ in written if look.card(pci) is None]:
+        free, why = [], f"it may be a card of the file which the host lacks ({', '.join(missing)})"
+    rails |= _rails_by_order(left, free)
+    unplaced = [card for card in left if card.pci not in rails]
+    notes += [f"{card.pci} ({card.netdev}) is not written: {why}" for card in unplaced]
     if not site.names and rails:
         notes.append(f"the file lacks rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, cabled, tuple(notes))
-
-
-def _unplaced(cards: Sequence[CardFact], missing: Sequence[str]) -> Iterator[str]:
-    why = "no rail of the file is left for it"
-    if missing:
-        why = f"it may be a card of the file which the host lacks ({', '.join(missing)})"
-    for card in cards:
-        yield f"{card.pci} ({card.netdev}) is not written: {why}"
 
 
 def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
@@ -408,14 +375,6 @@ def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str,
     first = sorted(cards, key=lambda card: (not card.up, card.pci.rpartition(".")[2], card.pci))
     first = first[: len(free)]
     return dict(zip(sorted(card.pci for card in first), free, strict=False))
-
-
-def _written_rails(written: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[str, str]:
-    return {
-        pci or f"nics[{number}]": rail
-        for number, (pci, card) in enumerate(written)
-        if isinstance(rail := card.get("rail"), str)
-    }
 
 
 def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -96,7 +96,13 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     entries, former = _entries(spec, asked, in_state)
     node, edits = _node_edit(file, document, spec, asked, in_state)
     edits += [each.put(asked.old, asked.new) for each in named]
-    edits += _renamed_edit(file, document, spec, {GROUPS[asked.kind]: entries})
+    was = {group: each for group, each in spec.renamed.model_dump().items() if each}
+    groups = {**was, GROUPS[asked.kind]: entries}
+    now: dict[str, Json] = {group: dict(each) for group, each in groups.items() if each}
+    place = (*file.prefix, "renamed")
+    if now != was:  # `renamed` is written again at the end of the site
+        edits += [document.drop_key(place)] if document.node(place) is not None else []
+        edits += [document.add_keys(file.prefix, {"renamed": now})] if now else []
     text = apply_inserts(file.text, edits)
     _verify(file, text, before, asked)
     return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
@@ -107,15 +113,16 @@ def _checked(file: SiteFile, text: str) -> CheckedSite:
     return check_loaded(loaded, str(file.path))
 
 
-def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
-    path = (*each.path[:-1], _KEY) if each.is_key else each.path
-    same = (want in (_ANY, item) for want, item in zip(pattern, path, strict=False))
-    return len(path) == len(pattern) and all(same) and each.is_key == (pattern[-1] == _KEY)
-
-
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
-    mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
-    if mark is None:
+    """Whether a text of the file is the old name, at a place that names a device."""
+    path = (*each.path[:-1], _KEY) if each.is_key else each.path
+    marks = (
+        mark
+        for place, mark in _PLACES[asked.kind].items()
+        if len(place) == len(path) and each.is_key == (place[-1] == _KEY)
+        if all(want in (_ANY, item) for want, item in zip(place, path, strict=True))
+    )
+    if (mark := next(marks, None)) is None:
         return False
     head, found, _ = each.value.partition(mark) if mark else (each.value, "", "")
     if "[" in head and asked.old in unfold_names(head):
@@ -172,20 +179,6 @@ def _entries(
     former = first if begun else asked.old if asked.old in in_state else ""
     former = "" if former == asked.new else former
     return left | ({asked.new: former} if former else {}), former
-
-
-def _renamed_edit(
-    file: SiteFile, document: YamlText, spec: ClusterSpec, wanted: Mapping[str, dict[str, str]]
-) -> list[Insert]:
-    """Write `renamed` again at the end of the site if it changes."""
-    path = (*file.prefix, "renamed")
-    was = {group: entries for group, entries in spec.renamed.model_dump().items() if entries}
-    now = {group: entries for group, entries in {**was, **wanted}.items() if entries}
-    if now == was:
-        return []
-    gone = [document.drop_key(path)] if document.node(path) is not None else []
-    added = [document.add_keys(file.prefix, {"renamed": cast("Json", now)})] if now else []
-    return [*gone, *added]
 
 
 def _node_edit(

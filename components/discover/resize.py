@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ _TEMPLATE: Final = "gpu"
 _COUNTABLE: Final = "begin with dgx-roce, rail-optimised, mixed-fabric or shared-rdma"
 _POOL: Final = r"(role: worker,.*count: )(\d+)"
 """The pool of workers of a cloud."""
+_OF_CARDS: Final = ("rail", "pci", "netdev", "model", "speed_gbit_s", "numa")
 _FEW: Final = 2
 """Up to this number, hosts are written out."""
 Entry = dict[str, Any]
@@ -56,7 +57,11 @@ def resize(text: str, rails: int | None, hosts: int | None, found: Sequence[Entr
     rails = rails or max((len(each["nics"]) for each in found), default=own[0])
     wanted = [_rail(site["rails"], number) for number in range(rails)]
     names = [rail["name"] for rail in wanted]
-    new = [_on_rails(each, names) for each in found] or [
+    new: list[Entry] = []
+    for each in found:  # its cards are on the rails in the order of their PCI addresses
+        cards = sorted(each["nics"], key=lambda card: card["pci"])
+        new.append({**each, "nics": [{**card, "rail": r} for card, r in zip(cards, names)]})  # noqa: B905
+    new = new or [
         _worker(workers[0], number, hosts or own[1], names) for number in range(hosts or own[1])
     ]
     head = f"# The example {site['name']} with {len(names)} rails and {len(new)} workers.\n"
@@ -78,7 +83,17 @@ def read_found(text: str) -> list[Entry]:
         UsageError: The text is something else, or has no host with cards.
     """
     try:
-        hosts = [_found(each) for each in json.loads(text)["hosts"] if each["cards"]]
+        hosts = [
+            {
+                "name": host["name"],
+                "role": "worker",
+                "ssh": host["ssh"],
+                "gpus": len(host["gpus"]),
+                "nics": [{k: card[k] for k in _OF_CARDS if card.get(k)} for card in host["cards"]],
+            }
+            for host in json.loads(text)["hosts"]
+            if host["cards"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"this is not what `railyard discover --format json` prints ({error!r}).\n"
@@ -87,13 +102,6 @@ def read_found(text: str) -> list[Entry]:
     if not hosts:
         raise UsageError("no host in the file has cards.\n  fix    read the workers.")
     return hosts
-
-
-def _found(host: Mapping[str, Any]) -> Entry:
-    keys = ("rail", "pci", "netdev", "model", "speed_gbit_s", "numa")
-    cards = [{key: card[key] for key in keys if card.get(key)} for card in host["cards"]]
-    gpus = len(host["gpus"])
-    return {"name": host["name"], "role": "worker", "ssh": host["ssh"], "gpus": gpus, "nics": cards}
 
 
 def numbers_of(text: str) -> tuple[int, int]:
@@ -128,30 +136,19 @@ def _rail(rails: Sequence[Entry], number: int) -> Entry:
     return new
 
 
-def _on_rails(host: Entry, names: Sequence[str]) -> Entry:
-    """Put the cards of a host on the rails in the order of their PCI addresses."""
-    cards = sorted(host["nics"], key=lambda card: card["pci"])[: len(names)]
-    return {**host, "nics": [{**card, "rail": rail} for card, rail in zip(cards, names)]}  # noqa: B905
-
-
 def _worker(first: Entry, number: int, count: int, rails: Sequence[str]) -> Entry:
     begin = re.search(r"[0-9]+$", first["name"])
     start, width = (int(begin[0]), len(begin[0])) if begin else (1, 2)
     width = max(width, len(str(start + count - 1)))
-    address = _address(first["ssh"]["address"], number)
-    own = first["nics"]
+    address, own = IPv4Address(first["ssh"]["address"]), first["nics"]
+    network = IPv4Network(f"{address}/24", strict=False).network_address
+    place = int(address) - int(network) - 1 + number  # without the .0 and .255 of a /24
+    ssh = {**first["ssh"], "address": str(network + place // 254 * 256 + place % 254 + 1)}
     if first.get("gpus") == len(own):  # a GPU for each card
         first = {**first, "gpus": min(len(own), len(rails))}
     cards = [{**card, "rail": rail} for card, rail in zip(_cards(own, len(rails)), rails)]  # noqa: B905
     name = f"{first['name'].rstrip('0123456789')}{start + number:0{width}}"
-    return {**first, "name": name, "ssh": {**first["ssh"], "address": address}, "nics": cards}
-
-
-def _address(first: str, number: int) -> str:
-    """Count addresses up, without the .0 and .255 of a /24."""
-    network = IPv4Network(f"{first}/24", strict=False)
-    place = int(IPv4Address(first)) - int(network.network_address) - 1 + number
-    return str(network.network_address + place // 254 * 256 + place % 254 + 1)
+    return {**first, "name": name, "ssh": ssh, "nics": cards}
 
 
 def _cards(own: Sequence[Entry], count: int) -> list[Entry]:
@@ -232,7 +229,7 @@ def _with_workers(text: str, workers: Sequence[Entry]) -> str:
     ]
     templates: dict[str, Entry] = {}
     new = [_short(host, workers, templates) for host in workers] if len(workers) > _FEW else workers
-    lines += [f"  {line}" for host in _ranges(new) for line in item(host, as_flow=False)]
+    lines += [f"  {line}" for host in _ranges(new) for line in item(host)]
     head = block("host_templates", {**templates}) if templates else []
     return _section(text, "hosts", lines, head)
 
@@ -261,17 +258,16 @@ def _ranges(hosts: Sequence[Entry]) -> list[Entry]:
             joined.append([host])
         else:
             joined[-1].append(host)
-    return [_range(each) if len(each) > 1 else each[0] for each in joined]
+    whole: list[Entry] = []
+    for first, *others in joined:
+        name, address = _folded([first, *others])
+        whole.append({**first, "name": name, "ssh": {"address": address}} if others else first)
+    return whole
 
 
 def _folded(hosts: Sequence[Entry]) -> tuple[str, str]:
-    addresses = [each["ssh"]["address"] for each in hosts]
+    addresses = (each["ssh"]["address"] for each in hosts)
     return fold_names(each["name"] for each in hosts), fold_names(addresses)
-
-
-def _range(hosts: Sequence[Entry]) -> Entry:
-    name, address = _folded(hosts)
-    return {**hosts[0], "name": name, "ssh": {"address": address}}
 
 
 def _section(text: str, key: str, lines: Sequence[str], before: Sequence[str] = ()) -> str:

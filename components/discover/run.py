@@ -69,8 +69,7 @@ class Report:
 def render_report(report: Report) -> str:
     """The report for people."""
     lines = [line for found in report.found for line in _host(found)]
-    lines += [f"error: {error}" for error in report.errors]
-    lines += not_touched(report.no_login)
+    lines += [f"error: {error}" for error in report.errors] + [*not_touched(report.no_login)]
     if report.written:
         said = ": written."
     elif report.difference:
@@ -134,7 +133,19 @@ def _host_json(found: Found) -> Json:
         "name": found.target.name,
         "ssh": login,
         "numa_nodes": look.nodes,
-        "cards": [_card_json(card, proposal.rails.get(card.pci)) for card in look.cards],
+        "cards": [
+            {
+                **{key: getattr(card, key) for key in _OF_CARDS},
+                "rail": proposal.rails.get(card.pci),
+                "model": card_name(card.device),
+                "link_gt_s": card.link.gt_s,
+                "link_width": card.link.width,
+                "possible_gt_s": card.possible.gt_s,
+                "possible_width": card.possible.width,
+                "firmware": card.fw_ver,
+            }
+            for card in look.cards
+        ],
         "gpus": [{"pci": gpu.pci, "numa": gpu.numa} for gpu in look.gpus],
         "pairs": [
             {"gpu": pair.gpu, "card": pair.card, "distance": pair.distance.name}
@@ -146,20 +157,11 @@ def _host_json(found: Found) -> Json:
     }
 
 
-def _card_json(card: CardFact, rail: str | None) -> Json:
-    keys = ("pci", "netdev", "rdma", "speed_gbit_s", "lanes", "link_layer", "numa", "total_vfs")
-    return {
-        **{key: getattr(card, key) for key in (*keys, "serial", "neighbour")},
-        "rail": rail,
-        "model": card_name(card.device),
-        "link_gt_s": card.link.gt_s,
-        "link_width": card.link.width,
-        "possible_gt_s": card.possible.gt_s,
-        "possible_width": card.possible.width,
-        "firmware": card.fw_ver,
-    }
-
-
+_OF_CARDS: Final = (
+    *("pci", "netdev", "rdma", "speed_gbit_s", "lanes", "link_layer", "numa", "total_vfs"),
+    *("serial", "neighbour"),
+)
+"""Facts of a card that a report has under their own names."""
 _LABEL: Final = re.compile(DNS_LABEL)
 
 
@@ -195,9 +197,14 @@ def compare(
     try:
         text = _texts(file, found)
     except UsageError:
-        fit, refused = _which_fit(file, found)
-        failed += refused
-        text = _texts(file, fit)
+        refused: dict[int, UsageError] = {}
+        for number, each in enumerate(found):  # each alone, which is slow: it parses again
+            try:
+                _texts(file, [each])
+            except UsageError as error:
+                refused[number] = error
+        failed += refused.values()
+        text = _texts(file, [each for n, each in enumerate(found) if n not in refused])
     report = Report(file, tuple(found), tuple(failed), diff_texts(file, text))
     return report, text
 
@@ -214,18 +221,6 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
     taken[name] = target.name
     role = "worker" if look.gpus else "control_plane"
     return replace(target, name=name, host={"name": name, "role": role, **target.host})
-
-
-def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], list[UsageError]]:
-    """Try each host alone, which is slow because the file is parsed again for each."""
-    fit, refused = list[Found](), list[UsageError]()
-    for each in found:
-        try:
-            _texts(file, [each])
-            fit.append(each)
-        except UsageError as error:
-            refused.append(error)
-    return fit, refused
 
 
 def _texts(file: SiteFile, found: Sequence[Found]) -> str:
@@ -269,26 +264,24 @@ def look_at_hosts(
     endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
     """Read each host, or return why it could not be read."""
-    return asyncio.run(_look_at_all(endpoints, secrets))
-
-
-async def _look_at_all(
-    endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
-) -> tuple[HostLook | DeviceError, ...]:
-    slots = asyncio.Semaphore(AT_ONCE)
     command = render_remote_command(discover_text(), LOOK_DEADLINE_S)
 
-    async def look_at(endpoint: Endpoint) -> HostLook | DeviceError:
-        try:
-            async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
-                answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
-        except DeviceError as error:
-            return error
-        if answer.exit_status != 0:
-            return DeviceError(refusal_words(endpoint, answer.stderr, answer.exit_status))
-        look = parse_look(answer.stdout.splitlines())
-        what = f"{endpoint.where} answered nothing that the look knows: is it Linux?"
-        return look if look.seen else DeviceError(what)
+    async def look_at_all() -> tuple[HostLook | DeviceError, ...]:
+        slots = asyncio.Semaphore(AT_ONCE)
 
-    async with jump_hosts(secrets) as jumps:
-        return tuple(await asyncio.gather(*map(look_at, endpoints)))
+        async def look_at(endpoint: Endpoint) -> HostLook | DeviceError:
+            try:
+                async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
+                    answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
+            except DeviceError as error:
+                return error
+            if answer.exit_status != 0:
+                return DeviceError(refusal_words(endpoint, answer.stderr, answer.exit_status))
+            look = parse_look(answer.stdout.splitlines())
+            what = f"{endpoint.where} answered nothing that the look knows: is it Linux?"
+            return look if look.seen else DeviceError(what)
+
+        async with jump_hosts(secrets) as jumps:
+            return tuple(await asyncio.gather(*map(look_at, endpoints)))
+
+    return asyncio.run(look_at_all())

@@ -103,10 +103,8 @@ def read_site_file(path: Path) -> SiteFile:
     named = parsed.below("config", SITE_KEY).value
     if named is not None:
         return replace(_named_site(named, path), stack=stack_of(path) or None)
-    prefix = ("config", CONFIG_KEY)
-    whole = parsed.value if isinstance(parsed.value, dict) else {}
-    if "config" not in whole:
-        prefix = ()
+    is_stack = isinstance(parsed.value, dict) and "config" in parsed.value
+    prefix = ("config", CONFIG_KEY) if is_stack else ()
     site = spread_ports(expand_hosts(parsed.below(*prefix)))
     if not isinstance(site.value, dict):
         raise SpecError(
@@ -172,7 +170,6 @@ def write_proposals(
         UsageError: The file's layout allows no addition; nothing was written.
     """
     document = YamlText(file.text)
-    proposals = [_at_entry(file, each) for each in proposals]
     inserts = [each for found in proposals for each in _inserts(document, file, found)]
     if new_hosts:
         inserts.append(document.add_entries((*file.prefix, "hosts"), new_hosts))
@@ -188,22 +185,19 @@ def write_proposals(
     return text
 
 
-def _at_entry(file: SiteFile, found: Proposal) -> Proposal:
-    """Return the proposal with the place of the host's entry, which no other host may share."""
-    place, alone = file.entry(found.path)
+def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Insert]:
+    """Yield the additions to a host's entry, which no other host may share."""
+    place, alone = file.entry(proposal.path)
     if not alone:
-        name = dict(file.hosts())[found.path].get("name")
-        keys = [*found.host_keys, *(["nics"] if found.new_cards or found.card_keys else [])]
+        name = dict(file.hosts())[proposal.path].get("name")
+        has_cards = proposal.new_cards or proposal.card_keys
+        keys = [*proposal.host_keys, *(["nics"] if has_cards else [])]
         raise UsageError(
-            f"{file.path}:{file.line(found.path)}: {name} comes from a template or a range, to "
+            f"{file.path}:{file.line(proposal.path)}: {name} comes from a template or a range, to "
             f"which nothing is added; nothing was written for it.\n  fix    write {', '.join(keys)}"
             f" into the template, or into `each` for {name}: --format json prints what was found."
         )
-    return replace(found, path=place)
-
-
-def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Insert]:
-    path = (*file.prefix, *proposal.path)
+    path = (*file.prefix, *place)
     for number, keys in sorted(proposal.card_keys.items()):
         yield document.add_keys((*path, "nics", number), keys)
     keys = dict(proposal.host_keys)
@@ -222,7 +216,7 @@ def _expected(
     site = cast("dict[str, Json]", parse_yaml(file.text, "").below(*file.prefix).value)
     hosts = cast("list[dict[str, Json]]", site["hosts"])
     for found in proposals:
-        host = hosts[cast("int", found.path[-1])]
+        host = hosts[cast("int", file.entry(found.path)[0][-1])]
         host |= found.host_keys
         if found.new_cards or found.card_keys:
             cards = cast("list[dict[str, Json]]", host.setdefault("nics", []))
@@ -299,10 +293,6 @@ def has_no_login(host: Mapping[str, Json]) -> bool:
     return host.get("login") == "none"
 
 
-def _place(parts: re.Match[str]) -> str:
-    return parts["long"] or parts["address"]
-
-
 def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
     """Find a host by its name or address; hosts with one address differ in their port."""
     parts = _ADDRESS.fullmatch(word)
@@ -311,7 +301,8 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
         if word == str(host.get("name")):
             return number
         ssh = host.get("ssh")
-        if parts and isinstance(ssh, dict) and ssh.get("address") == _place(parts):
+        place = (parts["long"] or parts["address"]) if parts else None
+        if place and isinstance(ssh, dict) and ssh.get("address") == place:
             there.append((number, ssh.get("port", _PORT)))
     if parts and not parts["port"] and len(there) == 1:
         return there[0][0]
@@ -362,18 +353,16 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
             f"  fix    {how_to_pin(parts['address'], port)}: `railyard discover {word} --host-key "
             '"ssh-ed25519 …"`.'
         )
-    secret: Json = {"secret": _secret_of(file)}
-    login: dict[str, Json] = {"address": _place(parts), "port": port, "user": parts["user"] or user}
-    ssh = ssh_of({"ssh": login | {"private_key": secret, "host_key": host_key}}, word)
+    logins = (ssh for _, host in file.hosts() if isinstance(ssh := host.get("ssh"), dict))
+    keys = (key.get("secret") for ssh in logins if isinstance(key := ssh.get("private_key"), dict))
+    login: dict[str, Json] = {
+        "address": parts["long"] or parts["address"],
+        "port": port,
+        "user": parts["user"] or user,
+        "host_key": host_key,
+        "private_key": {"secret": next((key for key in keys if isinstance(key, str)), _SECRET)},
+    }
+    ssh = ssh_of({"ssh": login}, word)
     written = ssh.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     endpoint = endpoint_of(word, "host", way_of(file, ssh, word))
     return Target(word, endpoint, ("hosts", number), ssh, {"ssh": written}, is_new=True)
-
-
-def _secret_of(file: SiteFile) -> str:
-    for _, host in file.hosts():
-        ssh = host.get("ssh")
-        key = ssh.get("private_key") if isinstance(ssh, dict) else None
-        if isinstance(key, dict) and isinstance(name := key.get("secret"), str):
-            return name
-    return _SECRET

@@ -85,7 +85,28 @@ class YamlText:
             self._root = cast("Node | None", cast("Any", YAML(typ="rt")).compose(text))
         except YAMLError as error:
             raise UsageError(f"the text is not YAML: {error}") from error
-        self._shared = _shared_nodes(self._root)
+        self._seen: set[int] = set()
+        self._shared: set[int] = set()
+        """The ids of values with aliases, without the values below them."""
+        self._texts = list(self._walk(self._root, ())) if self._root else []
+
+    def _walk(self, node: Node, path: SpecPath, *, is_key: bool = False) -> Iterator[Written]:
+        if id(node) in self._seen:
+            self._shared.add(id(node))
+            return
+        self._seen.add(id(node))
+        if node.id == "scalar":
+            start, end = node.start_mark.index, node.end_mark.index
+            line = self.text.count("\n", 0, start) + 1
+            yield Written(path, str(node.value), start, self.text[start:end], line, is_key)
+        elif node.id == "mapping":
+            for key, value in node.value:
+                below = (*path, str(key.value))
+                yield from self._walk(key, below, is_key=True)
+                yield from self._walk(value, below)
+        else:
+            for number, each in enumerate(node.value):
+                yield from self._walk(each, (*path, number))
 
     def node(self, path: SpecPath) -> Node | None:
         """Return the value at a path, or None if the path has none.
@@ -107,29 +128,9 @@ class YamlText:
 
     def texts(self, *prefix: str) -> Iterator[Written]:
         """Yield every text below a path, keys and values, in file order."""
-        root = self.node(prefix)
-        return self._texts(root, (), set()) if root is not None else iter(())
-
-    def _texts(self, node: Node, path: SpecPath, seen: set[int]) -> Iterator[Written]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if node.id == "scalar":
-            yield self._written(node, path)
-        elif node.id == "mapping":
-            for key, value in node.value:
-                below = (*path, str(key.value))
-                if key.id == "scalar":
-                    yield replace(self._written(key, below), is_key=True)
-                yield from self._texts(value, below, seen)
-        else:
-            for number, each in enumerate(node.value):
-                yield from self._texts(each, (*path, number), seen)
-
-    def _written(self, node: Node, path: SpecPath) -> Written:
-        start, end = node.start_mark.index, node.end_mark.index
-        line = self.text.count("\n", 0, start) + 1
-        return Written(path, str(node.value), start, self.text[start:end], line)
+        for each in self._texts:
+            if each.path[: len(prefix)] == prefix:
+                yield replace(each, path=each.path[len(prefix) :])
 
     def drop_key(self, path: SpecPath) -> Insert:
         """Remove a key, its value and its line. The text around it stays.
@@ -181,8 +182,9 @@ class YamlText:
             if not items:
                 return Insert(node.start_mark.index + 1, text)
             return Insert(items[-1].end_mark.index, f", {text}")
-        as_flow = bool(items[-1].flow_style)
-        lines = [line for entry in entries for line in item(entry, as_flow=as_flow)]
+        lines = [f"- {flow(dict(entry))}" for entry in entries]
+        if not items[-1].flow_style:
+            lines = [line for entry in entries for line in item(entry)]
         return self._lines_after(items[-1], node.start_mark.column, lines)
 
     def _lines_after(self, node: Node, column: int, lines: Iterable[str]) -> Insert:
@@ -193,8 +195,8 @@ class YamlText:
 
     def _line_end(self, node: Node) -> int:
         # A block's own end mark is already the next value's start.
-        while (inner := _children(node)) and not node.flow_style:
-            node = inner[-1]
+        while node.id != "scalar" and node.value and not node.flow_style:
+            node = node.value[-1][1] if node.id == "mapping" else node.value[-1]
         start, end = node.start_mark.index, node.end_mark.index
         if node.id == "scalar" and node.style in ("|", ">"):
             end = start + len(self.text[start:end].rstrip())
@@ -233,33 +235,10 @@ def block(key: str, value: Json) -> list[str]:
     return [f"{flow(key)}: {flow(value)}"]
 
 
-def item(entry: Mapping[str, Json], *, as_flow: bool) -> list[str]:
-    """One entry of a list."""
-    if as_flow:
-        return [f"- {flow(dict(entry))}"]
+def item(entry: Mapping[str, Json]) -> list[str]:
+    """Write one entry of a list on lines."""
     lines = [line for key, value in entry.items() for line in block(key, value)]
     return [f"{'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines)]
-
-
-def _children(node: Node) -> list[Node]:
-    if node.id == "mapping":
-        return [each for pair in node.value for each in pair]
-    return node.value if node.id == "sequence" else []
-
-
-def _shared_nodes(root: Node | None) -> set[int]:
-    """Return the ids of values with aliases, without the values below them."""
-    seen: set[int] = set()
-    shared: set[int] = set()
-    open_nodes = [root] if root is not None else []
-    while open_nodes:
-        node = open_nodes.pop()
-        if id(node) in seen:
-            shared.add(id(node))
-            continue
-        seen.add(id(node))
-        open_nodes.extend(_children(node))
-    return shared
 
 
 def _below(node: Node | None, step: str | int) -> Node | None:
