@@ -6,8 +6,9 @@ Addresses, checksums and names come from the plan: the room `artefacts` resolves
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,9 +29,8 @@ from components.artefacts.web import FetchError, length_of, measure
 from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import has_placeholder
-from components.core.problem import Finding, SpecPath, on_device
+from components.core.problem import Finding, on_device
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host
 from components.model.sources import EvidenceStore, Registry
 from components.project.engine import HERE
 
@@ -65,18 +65,23 @@ class Artefact:
 def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
     """Return everything that hosts fetch, have or pull, without files that this machine sends."""
     site = resolved(spec, lock)
-    found = listing.artefacts_of(site)
     sends = sends_files(site.sources)
-    files = (
-        _file(site, each, number)
-        for number, each in enumerate(found)
-        if each.kind == "file" and (each.local or not sends)
-    )
-    named = (_image(site, each) for each in found if each.kind == "image")
-    pulled = (*named, *_of_charts(spec, lock))
-    images = {each.address: each for each in reversed(pulled)}
-    sent = (each for each in files if not sent_digest(each.address))
-    return (*sent, *_keys(site), *reversed(images.values()))
+    files: list[Artefact] = []
+    images: dict[str, Artefact] = {}
+    for number, each in enumerate(listing.artefacts_of(site)):
+        sent = each.kind == "file" and (sent_digest(each.address) or (sends and not each.local))
+        if each.kind == "file" and not sent:
+            name = each.name if each.path[0] == "kubernetes" else f"driver-{number}"
+            digest = "" if each.checksum == UNPINNED else each.checksum
+            files.append(Artefact(name, "file", each.address, digest, _users(site, each)))
+        elif each.kind == "image":
+            named = {"image": each.path[-2], "chart": "network-device-plugin"}
+            use = str(named.get(str(each.path[-1]), each.path[-1])).replace("_", "-")
+            image = _image(site, use, each.name)
+            images[image.address] = images.pop(image.address, image)
+    for image in _of_charts(spec, lock):
+        images[image.address] = images.pop(image.address, image)
+    return (*files, *_keys(site), *images.values())
 
 
 def charts_without_images(spec: ClusterSpec, lock: Lock) -> tuple[listing.Artefact, ...]:
@@ -101,27 +106,19 @@ def _encoded(text: str) -> str:
     return base64.b64encode(f"{text}\n".encode()).decode()
 
 
-def _file(site: ClusterSpec, found: listing.Artefact, number: int) -> Artefact:
-    plane = found.path[0] == "kubernetes"
-    users = tuple(
+def _users(site: ClusterSpec, found: listing.Artefact) -> tuple[str, ...]:
+    """Return the hosts that fetch a file: nodes for a file of K3s, else those with its driver."""
+    if found.path[0] != "kubernetes":
+        drivers = {host.name: site.settings_of(host).driver.source for host in site.hosts}
+        return tuple(name for name, source in drivers.items() if source == found.address)
+    every = (listing.K3S_SCRIPT, listing.K3S_POLICY)
+    nodes = (host for host in site.hosts if host.role in {"control_plane", "worker"})
+    return tuple(
         host.name
-        for host in site.hosts
-        if (_runs(site, host, found.name) if plane else _installs(site, host, found.address))
+        for host in nodes
+        if (cpu := site.settings_of(host).architecture)
+        and found.name in {*every, listing.k3s_binary_name(cpu), listing.k3s_images_name(cpu)}
     )
-    checksum = "" if found.checksum == UNPINNED else found.checksum
-    name = found.name if plane else f"driver-{number}"
-    return Artefact(name, "file", found.address, checksum, users)
-
-
-def _runs(site: ClusterSpec, host: Host, name: str) -> bool:
-    cpu = site.settings_of(host).architecture
-    mine = {listing.K3S_SCRIPT, listing.k3s_binary_name(cpu), listing.k3s_images_name(cpu)}
-    mine.add(listing.K3S_POLICY)
-    return host.role in {"control_plane", "worker"} and name in mine
-
-
-def _installs(site: ClusterSpec, host: Host, source: str) -> bool:
-    return site.settings_of(host).driver.source == source
 
 
 def _keys(site: ClusterSpec) -> Iterator[Artefact]:
@@ -134,19 +131,15 @@ def _keys(site: ClusterSpec) -> Iterator[Artefact]:
         yield Artefact(f"driver-key-{number}", "file", address, digest, tuple(hosts))
 
 
-def _image(site: ClusterSpec, found: listing.Artefact) -> Artefact:
-    name = in_registry(found.name, site.sources.registry)
-    return _named(site, f"image-{_use(found.path)}", name)
-
-
-def _named(site: ClusterSpec, use: str, name: str) -> Artefact:
+def _image(site: ClusterSpec, use: str, image: str) -> Artefact:
     """Return an image by the name under which this site pulls it."""
     registry, plane = site.sources.registry, site.kubernetes
+    name = in_registry(image, registry)
     host = parse_image(name).registry
     own = registry is not None and registry_host(registry) == host
     plain = own and registry is not None and registry.insecure
     mirror = plane.registry_mirror if plane is not None else None
-    return Artefact(use, "image", name, plain_http=plain or mirror == host, own=own)
+    return Artefact(f"image-{use}", "image", name, plain_http=plain or mirror == host, own=own)
 
 
 def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
@@ -157,88 +150,71 @@ def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
         for path, image in sorted(entry.images.items()) if entry else ():
             name = str(parse_image(image))
             digest = f"@{known[name].digest}" if name in known else ""
-            used = f"{chart.name}-{path.partition('#')[0]}"
-            yield _named(
-                spec, f"image-{used}", in_registry(f"{name}{digest}", spec.sources.registry)
-            )
+            yield _image(spec, f"{chart.name}-{path.partition('#')[0]}", f"{name}{digest}")
 
 
-def _use(path: SpecPath) -> str:
-    """Return an image's purpose, from its place in the site."""
-    named = {"image": path[-2], "chart": "network-device-plugin"}
-    return str(named.get(str(path[-1]), path[-1])).replace("_", "-")
-
-
-def fetch_fix(says: str) -> str:
-    """Return a fix for curl's exit status (curl(1), EXIT CODES)."""
-    code = says.split()[1]
-    return {
-        "5": "correct the proxy of the host: its name is not resolved",
-        "6": "correct the name, or the host's DNS",
-        "22": "correct the address: the server answers with an error",
-        "28": "open the way to it, or give the host a proxy",
-        "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
-        "56": "a proxy in between refuses it: give the host the proxy's address and login",
-        "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in"
-        " between may have replaced it",
-        "77": "install ca-certificates",
-    }.get(code, "open the way to it: firewall, proxy, route")
-
-
-def in_words(says: str) -> str:
-    """Return curl's message without the status that the script adds."""
-    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
-
-
+_FETCH_FIXES: Final[Mapping[str, str]] = {
+    "5": "correct the proxy of the host: its name is not resolved",
+    "6": "correct the name, or the host's DNS",
+    "22": "correct the address: the server answers with an error",
+    "28": "open the way to it, or give the host a proxy",
+    "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
+    "56": "a proxy in between refuses it: give the host the proxy's address and login",
+    "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in between"
+    " may have replaced it",
+    "77": "install ca-certificates",
+}
+"""curl's exit status to the fix (curl(1), EXIT CODES)."""
 Words = tuple[str, str, str, str, str]
 """Parts of a finding: cause, fault, actual value, wanted value, and fix."""
 LATER: Final = "then run `railyard preflight` again"
 
 
-def judge_files(files: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
-    """Judge the files that a host fetches itself."""
-    for each in files:
+def judge_artefacts(artefacts: Iterable[Artefact], facts: Mapping[str, str]) -> Iterator[Words]:
+    """Judge the files that a host fetches itself, and the images that it pulls."""
+    for each in artefacts:
         if each.name == listing.K3S_POLICY and "selinux" not in facts:
             continue  # a node without SELinux does not fetch it
-        for key in ("sum", "reach"):
+        for key in ("sum", "reach", "image"):
             if says := facts.get(f"{key}.{each.name}"):
-                yield from _source(each, key, says)
+                # With curl's status and words: `failed 60 curl: (60) SSL certificate problem`.
+                head, _, rest = says.partition(" ")
+                status, _, words = rest.partition(" ")
+                fix = _FETCH_FIXES.get(status, "open the way to it: firewall, proxy, route")
+                shown, fix = (words or says, fix) if head == "failed" else (says, "")
+                judge = _judge_image if key == "image" else _judge_file
+                yield from judge(each, says, shown, fix)
 
 
-def _source(artefact: Artefact, key: str, says: str) -> Iterator[Words]:
-    cause = f"artefact-{artefact.name}"
+def _judge_file(artefact: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:
+    cause, address = f"artefact-{artefact.name}", artefact.address
     if says == "absent":
-        what = f"the host lacks {artefact.address}."
+        what = f"the host lacks {address}."
         fix = f"copy it there, {LATER}; or name an https address that the host reaches"
         yield cause, what, "absent", artefact.sha256 or "there", fix
-    elif says.startswith("failed "):
-        what = f"{artefact.address} cannot be fetched from the host."
-        yield cause, what, in_words(says), "an answer", fetch_fix(says)
-    elif key == "sum" and says != artefact.sha256:
-        what = f"{artefact.address} has another checksum than the site."
+    elif fix:
+        yield cause, f"{address} cannot be fetched from the host.", shown, "an answer", fix
+    elif artefact.sha256 not in {"", says}:
+        what = f"{address} has another checksum than the site."
         fix = "take the file that the checksum was made of, or write the checksum of this one"
         yield cause, what, says, artefact.sha256, fix
 
 
-def judge_images(images: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
-    """Report images that a host cannot pull."""
-    for image in images:
-        says = facts.get(f"image.{image.name}")
-        if says and says != "200":
-            what, fix = _pull_words(image, says)
-            yield image.name, what, in_words(says), "200", fix
-
-
-def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
-    name = image.address
+def _judge_image(image: Artefact, says: str, shown: str, fix: str) -> Iterator[Words]:
+    name, what = image.address, ""
     if says in {"401", "403"}:
         what = f"the registry of {name} wants a login, or does not serve this image without one."
-        return what, "give the hosts a login for it, or use a registry without login"
-    if says == "404":
-        return f"the registry lacks the image {name}.", "push it there, or correct its name and tag"
-    if says.startswith("failed "):
-        return f"the registry of {name} cannot be reached from the host.", fetch_fix(says)
-    return f"the registry answers a pull of {name} with an error.", "look at the registry"
+        fix = "give the hosts a login for it, or use a registry without login"
+    elif says == "404":
+        what = f"the registry lacks the image {name}."
+        fix = "push it there, or correct its name and tag"
+    elif fix:
+        what = f"the registry of {name} cannot be reached from the host."
+    elif says != "200":
+        what = f"the registry answers a pull of {name} with an error."
+        fix = "look at the registry"
+    if what:
+        yield image.name, what, shown, "200", fix
 
 
 def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
@@ -251,14 +227,12 @@ def fetched_here(reach: Reach) -> tuple[listing.Artefact, ...]:
     kinds = {"chart", "file"} if sends_files(sources) else {"chart"}
     if hosts and all(host.ssh is None or has_placeholder(host.ssh.address) for host in hosts):
         kinds = {"chart", "file", "image"}
-    found = (each for each in listing.artefacts_of(reach.spec) if each.kind in kinds)
-    return tuple(each for each in found if _is_asked(each, bundled=sources.bundle is not None))
 
+    def is_asked(each: listing.Artefact) -> bool:
+        remote = each.kind == "image" or sources.bundle is None
+        return each.kind in kinds and (each.kind == "chart" if each.local else remote)
 
-def _is_asked(found: listing.Artefact, *, bundled: bool) -> bool:
-    if found.local:
-        return found.kind == "chart"
-    return found.kind == "image" or not bundled
+    return tuple(filter(is_asked, listing.artefacts_of(reach.spec)))
 
 
 def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ...]:
@@ -275,66 +249,51 @@ def look_here(
     reach: Reach, found: listing.Artefact, lock: Lock, project: Path
 ) -> tuple[Finding, ...]:
     """Check from this machine that a chart or file exists and matches its checksum."""
+    rule = f"artefact-{found.name}"
+    if found.kind == "chart":
+        rule = f"chart-{found.path[1]}"
+    elif found.kind == "image":
+        rule = f"image-{found.path[-2] if found.path[-1] == 'image' else found.path[-1]}"
+    lack = partial(on_device, HERE, rule.replace(" ", "-"))
+    folder, entry = project / found.address, lock.find(found)
     if found.local:
-        folder = project / found.address
-        if folder.exists():
-            return ()
         what = f"the project lacks the chart {found.address}."
         fix = "leave chart and repo out for upstream's own, or put the chart there"
-        return (_lack(found, what, "absent", str(folder), fix),)
-    entry = lock.find(found)
+        return () if folder.exists() else (lack(what, "absent", str(folder), fix),)
+    # The name of an image has its version already.
+    version = "" if found.name.endswith(found.version) else f" {found.version}"
     try:
         digest = _digest(reach, found, entry)
     except FetchError as error:
-        what = f"{_versioned(found)} cannot be fetched from this machine."
-        return (_lack(found, what, f"{error.address}: {error.what}", "an answer", error.fix),)
+        what = f"{found.name}{version} cannot be fetched from this machine."
+        return (lack(what, f"{error.address}: {error.what}", "an answer", error.fix),)
     wanted = found.checksum or (entry.sha256 if entry else digest)
     if digest == wanted:
         return ()
-    by = "site" if found.checksum else "lock"
-    what = f"upstream serves another {_versioned(found)} than the {by} names."
-    fix = f"see why upstream changed it; `railyard pin SITE --update {found.name}` takes it over"
+    by, fix = "lock", f"`railyard pin SITE --update {found.name}` takes it over"
     if found.checksum:
-        fix = (
-            "see why upstream changed it; if the change is right, correct the checksum in the site"
-        )
-    return (_lack(found, what, digest, wanted, fix),)
-
-
-def _versioned(found: listing.Artefact) -> str:
-    """Return the name with its version, which an image's name already has."""
-    return found.name if found.name.endswith(found.version) else f"{found.name} {found.version}"
+        by, fix = "site", "if the change is right, correct the checksum in the site"
+    what = f"upstream serves another {found.name}{version} than the {by} names."
+    return (lack(what, digest, wanted, f"see why upstream changed it; {fix}"),)
 
 
 def _digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
-    """Return the digest of the served artefact; an unpinned file is only checked to exist."""
+    """Return the digest of the served artefact; an unpinned file is only checked to exist.
+
+    An image is the one that nodes will pull; a locked one is requested by digest.
+    """
     if found.kind == "chart":
         return chart_archive_of(reach, found)[1]
     if found.kind == "image":
-        return _image_digest(reach, found, entry)
+        image = parse_image(reach.image(str(parse_image(found.address))))
+        wanted = image.digest or (entry.digest if entry else image.tag)
+        manifest = reach.registry(str(image)).manifest(image.repository, wanted)
+        return manifest.digest.removeprefix("sha256:")
     address = reach.address(found.address)
     if entry is None and not found.checksum:
         length_of(address, reach.web(address))
         return ""
     return measure(address, reach.web(address))[0]
-
-
-def _image_digest(reach: Reach, found: listing.Artefact, entry: Entry | None) -> str:
-    """Return the digest of the image that nodes will pull; a locked one is requested by digest."""
-    image = parse_image(reach.image(str(parse_image(found.address))))
-    wanted = image.digest or (entry.digest if entry else image.tag)
-    manifest = reach.registry(str(image)).manifest(image.repository, wanted)
-    return manifest.digest.removeprefix("sha256:")
-
-
-def _lack(found: listing.Artefact, what: str, actual: str, wanted: str, fix: str) -> Finding:
-    if found.kind == "chart":
-        cause = f"chart-{found.path[1]}"
-    elif found.kind == "image":
-        cause = f"image-{found.path[-1] if found.path[-1] != 'image' else found.path[-2]}"
-    else:
-        cause = f"artefact-{found.name}"
-    return on_device(HERE, cause.replace(" ", "-"), what, actual, wanted, fix)
 
 
 def look_at_store(

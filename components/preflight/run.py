@@ -41,9 +41,10 @@ from components.preflight.artefacts import (
     look_here,
 )
 from components.preflight.cluster import look_at_cluster
-from components.preflight.judge_host import HostAnswers, judge_host
-from components.preflight.judge_others import (
+from components.preflight.judge import (
+    HostAnswers,
     judge_files,
+    judge_host,
     judge_hypervisor,
     judge_links,
     judge_session,

@@ -31,7 +31,7 @@ from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Unreadable
 from components.fabric.ufm import SM_CONF, UfmDriver
 from components.model.cluster import ClusterSpec
-from components.preflight.judge_others import judge_ufm
+from components.preflight.judge import judge_ufm
 from components.remote.step import Endpoint, render_request
 from lab.infiniband.ufm import Partition, Ufm, UfmServer
 from tests.fabric.in_process import apply, baseline_of, edit, restore

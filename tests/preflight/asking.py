@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from components.core.problem import Finding
-from components.preflight.judge_host import HostAnswers, judge_host
+from components.preflight.judge import HostAnswers, judge_host
 from components.preflight.run import host_script
 from components.preflight.wants import HostWants
 

@@ -27,9 +27,10 @@ from components.model.infiniband import Ufm
 from components.model.units import SecretRef
 from components.plan.make import make_plan
 from components.preflight.artefacts import judge_pins, look_at_store, look_here
-from components.preflight.judge_host import HostAnswers, judge_host
-from components.preflight.judge_others import (
+from components.preflight.judge import (
+    HostAnswers,
     judge_files,
+    judge_host,
     judge_hypervisor,
     judge_session,
     judge_switch,
@@ -120,7 +121,7 @@ def settings(key: str, value: str, wanted: Mapping[str, str] | None = None) -> t
 
 def esxi(key: str, value: str) -> tuple[Finding, ...]:
     plan = plan_hypervisors(ESXI)[0]
-    return judge_hypervisor(plan, {**plan.desired.values, key: value})
+    return tuple(judge_hypervisor(plan, {**plan.desired.values, key: value}))
 
 
 def session(reason: str, *, stranger: bool = False) -> tuple[Finding, ...]:

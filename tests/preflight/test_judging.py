@@ -16,7 +16,7 @@ from components.fabric.parts import Identity
 from components.hosts.host_plan import plan_hosts
 from components.plan.make import make_plan
 from components.preflight.artefacts import Artefact
-from components.preflight.judge_others import judge_session, judge_switch
+from components.preflight.judge import judge_session, judge_switch
 from components.preflight.report import Preflight, render_html, render_json, render_text
 from components.update.decide import judge_host_settings, judge_situation
 from components.update.seen import Seen, Situation

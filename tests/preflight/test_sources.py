@@ -31,7 +31,7 @@ def file_wants(address: str, digest: str = DIGEST) -> HostWants:
 
 def image_wants(address: str, *, plain_http: bool = False) -> HostWants:
     image = Artefact("image-jobs", "image", address, plain_http=plain_http)
-    return HostWants("gpu01", images=(image,))
+    return HostWants("gpu01", artefacts=(image,))
 
 
 def causes(found: tuple[Finding, ...]) -> dict[str, Finding]:
@@ -121,7 +121,7 @@ def test_the_sites_own_registry_is_asked_with_its_ca_and_its_login(tmp_path: Pat
         read = {"address": host, "ca": served.authority.read_text(), "login": login}
         registry = Registry.model_validate(read)
         image = Artefact("image-jobs", "image", f"{host}/team/nccl:1.2", own=True)
-        wants = HostWants("gpu01", images=(image,), registry=registry)
+        wants = HostWants("gpu01", artefacts=(image,), registry=registry)
         assert causes(ask(wants)) == {}
         stranger = replace(wants, registry=registry.model_copy(update={"login": None}))
         assert causes(ask(stranger))["image-jobs"].actual == "401"
@@ -138,7 +138,7 @@ def test_a_real_registry_with_a_login_is_asked_as_a_host_asks_it(tmp_path: Path)
 
         def pull(tag: str, registry: Registry, password: str = PASSWORD) -> dict[str, Finding]:
             image = Artefact("image-jobs", "image", f"{served.host}/team/nccl:{tag}", own=True)
-            wants = HostWants("gpu01", images=(image,), registry=registry)
+            wants = HostWants("gpu01", artefacts=(image,), registry=registry)
             return causes(ask(wants, right=password))
 
         assert pull("1.2", ours) == {}

@@ -15,7 +15,7 @@ from components.checks.site import load_checked_site
 from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
-from components.preflight.artefacts import artefacts_of, charts_without_images
+from components.preflight.artefacts import Artefact, artefacts_of, charts_without_images
 from components.preflight.run import host_script
 from components.preflight.wants import HostWants, wants_of
 from tests.golden.site import EXAMPLES, load_example
@@ -26,6 +26,10 @@ from tests.preflight.asking import ask
 
 def wants(spec: ClusterSpec) -> dict[str, HostWants]:
     return dict(wants_of(spec, make_plan(spec, "x"), lock_of(spec)))
+
+
+def images(wants: HostWants) -> list[Artefact]:
+    return [each for each in wants.artefacts if each.kind == "image"]
 
 
 def test_a_worker_and_a_server_are_asked_for_what_they_do() -> None:
@@ -58,7 +62,7 @@ def test_a_runtime_that_railyard_installs_is_not_asked_for() -> None:
 def test_one_worker_alone_asks_for_images() -> None:
     for name in ("dgx-roce", "shared-rdma"):
         asked = wants(load_example(name))
-        assert sum(bool(each.images) for each in asked.values()) == 1
+        assert sum(bool(images(each)) for each in asked.values()) == 1
 
 
 def test_an_older_kubernetes_takes_the_old_control_groups() -> None:
@@ -107,8 +111,8 @@ def test_images_of_containers_without_kubernetes_are_asked_for_too() -> None:
     spec = load_example("esxi-roce")
     assert spec.kubernetes is None
     (first, *others) = wants(spec).values()
-    assert [each.name for each in first.images] == ["image-base"]
-    assert not any(each.images for each in others)
+    assert [each.name for each in images(first)] == ["image-base"]
+    assert not any(map(images, others))
 
 
 def test_images_that_charts_bring_are_those_of_the_lock() -> None:
