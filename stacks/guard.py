@@ -24,13 +24,12 @@ from components.drift.applied import Applied
 from components.model.cluster import CLUSTER, ClusterSpec
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.plan.pieces import find_piece, plan_piece
-from components.preflight.cluster import check_existing
 from components.project.engine import refuse_lab_parts
 from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
-from components.update.cluster import look_at_existing
+from components.update.cluster import judge_existing, open_existing
 from components.update.observe import Looks, observe_site
 from components.update.pieces import judge_references, outputs_of, refer
 from components.update.proof import SCOPE, Accept, devices_in
@@ -130,10 +129,12 @@ def _guard(
     if spec.stacks and {*parts} == {*PARTS} and not applied.steps:
         raise refusal(_WHOLE.format(plan.stack))
     only, kept = _scope(spec, plan, applied)
-    seen = _observe(plan, own | outside, applied, only) if looks else Seen()
+    calls = open_existing(plan.kubernetes, own | outside) if looks and not only else None
+    how = Looks(only=only)
+    seen = observe_site(plan, own | outside, applied, how) if looks else Seen()
     if plan.piece == CLUSTER:
         seen = replace(seen, repairs=_other_repairs(spec, plan.stack, lock))
-    there = look_at_existing(spec, plan, applied, own | outside) if looks and not only else ()
+    there = judge_existing(spec, plan, applied, calls) if calls else ()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     begun = begin(checked, plan, applied, seen, read_orders(os.environ, accept, only, looks), there)
     _log(begun.messages)
@@ -205,20 +206,6 @@ def _tell_site(checked: CheckedSite) -> CheckedSite:
     texts = (*map(render_problem, checked.problems), *map(str, checked.waived))
     _log([("warn", text) for text in texts])
     return checked
-
-
-def _observe(
-    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, only: frozenset[str]
-) -> Seen:
-    """Read all devices and the cluster before the first resource; nothing else may connect.
-
-    With a scope, read only its devices.
-    """
-    if only:
-        return observe_site(plan, secrets, applied, Looks(only=only))
-    if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
-        check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
-    return observe_site(plan, secrets, applied)
 
 
 def _setting(config: pulumi.Config, key: str, of_site: str = "") -> str:

@@ -67,7 +67,7 @@ ASIDE: Final[Mapping[str, Callable[..., object]]] = {
     "config_file": giving(None),
     "refuse_lab_parts": giving(None),
     "refused_unpinned": giving(""),
-    "look_at_existing": giving(()),
+    "open_existing": giving(None),
 }
 """Of `stacks.guard`: what would leave this process, or is about pins and the lab."""
 
@@ -134,7 +134,7 @@ def _in_place(site: Site, at: Circumstances, made: Decision) -> Generator[None]:
         **ASIDE,
         "read_own_state": at.applied.follow,
         "note_names": giving(set[str]()),
-        "_observe": at.finds,
+        "observe_site": at.finds,
         "keep_foreign_settings": giving(None),
         "_log": made.hear,
     }

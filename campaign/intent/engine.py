@@ -35,7 +35,7 @@ def by_engine(
         **{name: secret_of(name) for name in names},
     }
     run = Run(config=config, secrets=names, stdout=printed, stack=at.stack)
-    own: dict[str, Any] = {**ASIDE, "read_own_state": at.applied.follow, "_observe": at.finds}
+    own: dict[str, Any] = {**ASIDE, "read_own_state": at.applied.follow, "observe_site": at.finds}
     with patch.multiple(guard, **own):
         try:
             return record_main(run), ""

@@ -17,13 +17,13 @@ from components.artefacts.lock import Lock, render_lock
 from components.jobs.templates import JsonObject
 from components.kubernetes.manifest import Body, Manifest, login_manifests, make_manifest, pulling
 from components.kubernetes.rights import (
-    LOOKS,
     RBAC,
     READS,
     Right,
     joined,
     of_charts,
     of_jobs,
+    of_looks,
     of_object,
     role_of,
 )
@@ -68,8 +68,7 @@ def plan_watch(
     bodies = [*_own_objects(watch, files), pulling(spec, _cron_job(watch))]
     # Its own roles are read too.
     roles = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-    looks = (*LOOKS, *((RBAC, each) for each in roles))
-    rights = [Right("", group, resource, (), READS) for group, resource in looks]
+    rights = [*of_looks(*((RBAC, each) for each in roles))]
     for body in (*(each.body for each in managed), *bodies):
         rights += _readable(of_object(body))
     rights += _readable(of_charts(chart.namespace for chart in operators.charts))

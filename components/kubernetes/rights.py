@@ -24,7 +24,7 @@ _NAMED: Final = ("get", "patch", "delete")
 RBAC: Final = "rbac.authorization.k8s.io"
 _PLURALS: Final = {"NetworkAttachmentDefinition": "network-attachment-definitions"}
 """Kinds with an irregular plural."""
-LOOKS: Final = (
+_LOOKS: Final = (
     *(("", each) for each in ("nodes", "namespaces", "pods", "events", "configmaps")),
     ("", "resourcequotas"),
     *(("apps", each) for each in ("daemonsets", "deployments", "replicasets")),
@@ -66,6 +66,12 @@ class Right:
         named = f" {', '.join(self.names)}" if self.names else ""
         place = f" in {self.namespace}" if self.namespace else ""
         return f"{', '.join(self.verbs)} {self.resource}{named}{place}"
+
+
+def of_looks(*more: tuple[str, str]) -> Iterator[Right]:
+    """Yield the rights for every reading of a cluster, and to read further groups' resources."""
+    for group, resource in (*_LOOKS, *more):
+        yield Right("", group, resource, (), READS)
 
 
 def joined(rights: Iterable[Right]) -> Iterator[Right]:

@@ -5,11 +5,9 @@ Those are for sudoers, switch roles, and a cluster's kubeconfig.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import yaml
@@ -19,19 +17,16 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import shortened
 from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
-from components.kubernetes.client import Calls, KubernetesCalls
-from components.kubernetes.kubeconfig import choose_context
+from components.kubernetes.client import Calls
 from components.kubernetes.live.read import AT_ONCE
 from components.kubernetes.manifest import Body, map_at
-from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.rights import (
-    LOOKS,
     RBAC,
-    READS,
     Right,
     joined,
     of_charts,
     of_jobs,
+    of_looks,
     of_object,
     role_of,
 )
@@ -40,7 +35,7 @@ from components.model.owners import owners_of
 from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
 from components.plan.make import ClusterPlan
-from components.update.cluster import judge_existing, tried_pods
+from components.update.cluster import judge_existing, open_existing, tried_pods
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CREATED: Final = 201
@@ -56,24 +51,17 @@ def look_at_cluster(
 
     A missing kubeconfig is reported elsewhere.
     """
-    kubernetes = plan.kubernetes
-    if kubernetes is None or kubernetes.existing is None:
-        return
-    if not (kubeconfig := secrets.get(kubernetes.existing.kubeconfig_secret)):
-        return
     try:
-        check_existing(kubernetes, kubeconfig)
-        text = choose_context(kubeconfig, kubernetes.existing.context, kubernetes.cluster)
-        calls = KubernetesCalls(text)
-        if denied := _denied(calls, rights_of(spec, plan)):
+        calls = open_existing(plan.kubernetes, secrets)
+        if calls is not None and (denied := _denied(calls, rights_of(spec, plan))):
             what = "the kubeconfig's user lacks permissions for an update."
             actual = f"may not {shortened([each.words() for each in denied], _MOST, '; ')}"
             wanted = "the rights of `railyard rbac SITE`"
             fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
             yield on_device(CLUSTER, "rights", what, actual, wanted, fix)
-            return
-        for each in judge_existing(spec, plan, applied, calls):
-            yield replace(each, device=CLUSTER)
+        elif calls is not None:
+            for each in judge_existing(spec, plan, applied, calls):
+                yield replace(each, device=CLUSTER)
     except DeviceError as error:
         away = isinstance(error, UnreachableError)
         what = "the cluster's API is not reached" if away else "the cluster is not as the file says"
@@ -85,69 +73,26 @@ def look_at_cluster(
 
 def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:
     """Return permissions that the cluster denies, by one SelfSubjectAccessReview each."""
+
+    def may(attributes: Mapping[str, str]) -> bool:
+        body: Body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": dict(attributes)},
+        }
+        answer = calls.call("POST", _REVIEWS, body)
+        if answer.status != _CREATED:
+            raise DeviceError(f"the cluster does not say what we may do: {answer.words}")
+        return bool(map_at(answer.body, "status").get("allowed"))
+
     questions = [(right, asked) for right in rights for asked in reviews_of(right)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(partial(_may, calls), [asked for _, asked in questions])
-        refused = [each for each, may in zip(questions, answers, strict=True) if not may]
+        answers = [*pool.map(may, [asked for _, asked in questions])]
     found: dict[Right, dict[str, None]] = {}
-    for right, asked in refused:
-        found.setdefault(right, {})[asked["verb"]] = None
+    for (right, asked), allowed in zip(questions, answers, strict=True):
+        if not allowed:
+            found.setdefault(right, {})[asked["verb"]] = None
     return tuple(replace(right, verbs=tuple(verbs)) for right, verbs in found.items())
-
-
-def _may(calls: Calls, attributes: Mapping[str, str]) -> bool:
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": dict(attributes)},
-    }
-    answer = calls.call("POST", _REVIEWS, body)
-    if answer.status != _CREATED:
-        raise DeviceError(f"the cluster does not say what we may do: {answer.words}")
-    return bool(map_at(answer.body, "status").get("allowed"))
-
-
-_MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
-
-
-def check_existing(plan: KubernetesPlan, secret: str) -> None:
-    """Refuse an existing cluster with another minor version than the file's. Read-only.
-
-    A site that installs its own cluster is skipped.
-
-    Raises:
-        UnreachableError: The API does not answer.
-        DeviceError: The kubeconfig or its context cannot be used, or the version differs.
-    """
-    if plan.existing is None:
-        return
-    found = read_version(choose_context(secret, plan.existing.context, plan.cluster))
-    if minor_of(found) != minor_of(plan.version):
-        raise DeviceError(
-            f"the existing cluster runs Kubernetes {found}, the file says {plan.version}.\n"
-            f"  fix    write version: {found} under kubernetes, and check the operators against it."
-        )
-
-
-def minor_of(version: str) -> tuple[int, int] | None:
-    """Return major and minor of a version such as `v1.36.3+k3s1`; None for another text."""
-    match = _MINOR.match(version)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def read_version(kubeconfig: str) -> str:
-    """Ask a cluster for its version, for example `v1.36.3`.
-
-    Raises:
-        UnreachableError: The API does not answer.
-        DeviceError: The kubeconfig cannot be used, or the API refuses it.
-    """
-    answer = KubernetesCalls(kubeconfig).call("GET", "/version")
-    if not answer.body.get("gitVersion"):
-        raise DeviceError(
-            f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
-        )
-    return str(answer.body["gitVersion"])
 
 
 def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
@@ -156,26 +101,19 @@ def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
 
 
 def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    for group, resource in LOOKS:
-        yield Right("", group, resource, (), READS)
-    for part, row in TABLE.items():
-        if row.status is not None and owners_of(spec)[part] != "none":
-            group, _, resource = row.status.path.removeprefix("/apis/").split("/")
-            yield Right("", group, resource, (), READS)
+    statuses = (
+        row.status.path.removeprefix("/apis/").split("/")
+        for part, row in TABLE.items()
+        if row.status is not None and owners_of(spec)[part] != "none"
+    )
+    yield from of_looks(*((group, resource) for group, _, resource in statuses))
     for manifest in plan.manifests:
         yield from of_object(manifest.body)
     for namespace, _ in tried_pods(plan):
         yield Right(namespace, "", "pods", (), ("create",))
     yield from of_charts(chart.namespace for chart in plan.operators.charts)
     yield from of_jobs(spec, plan.acceptance.objects)
-    yield from _of_nodes(spec, plan)
-
-
-def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
-    """Yield the rights for labels, cordons, evictions and restarts of device plugins.
-
-    These pods may be in any namespace.
-    """
+    # For labels and cordons, for evictions, and for restarts of device plugins in any namespace.
     yield Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
     if plan.reboots:
         yield Right("", "", "pods/eviction", (), ("create",))
@@ -188,9 +126,8 @@ def reviews_of(right: Right) -> Iterator[Mapping[str, str]]:
     for verb in right.verbs:
         for name in right.names or ("",):
             asked = {"verb": verb, "group": right.group, "resource": resource}
-            asked |= {"subresource": part} if part else {}
-            asked |= {"namespace": right.namespace} if right.namespace else {}
-            yield asked | ({"name": name} if name else {})
+            more = {"subresource": part, "namespace": right.namespace, "name": name}
+            yield asked | {key: value for key, value in more.items() if value}
 
 
 SWITCH_ROLES: Final = {
@@ -259,31 +196,17 @@ def render_rbac(
     `user` is a user's name, or `NAMESPACE:NAME` of a service account. `namespaces` are the site's
     own ones, which must exist before their roles.
     """
-    documents = [*_documents(tuple(rights), user, tuple(namespaces))]
+    given, documents = tuple(rights), [*namespaces]
+    place, _, name = user.rpartition(":")
+    subject: Body = {"kind": "User", "name": name, "apiGroup": RBAC}
+    if place:
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": place}
+        metadata: Body = {"name": name, "namespace": place}
+        documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    for namespace in sorted({each.namespace for each in given}):
+        documents += role_of(NAME, namespace, given, subject)
     head = (
         f"# The rights that Railyard needs in the cluster of {cluster}, and no others.\n"
         "# kubectl apply -f FILE as an administrator; `railyard preflight` asks for each right.\n"
     )
     return head + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
-
-
-def _documents(
-    rights: tuple[Right, ...], user: str, namespaces: tuple[Body, ...]
-) -> Iterator[Body]:
-    yield from namespaces
-    place, _, account = user.rpartition(":")
-    if place:
-        yield {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": account, "namespace": place},
-        }
-    for namespace in sorted({each.namespace for each in rights}):
-        yield from role_of(NAME, namespace, rights, _subject(user))
-
-
-def _subject(user: str) -> Body:
-    place, _, name = user.rpartition(":")
-    if place:
-        return {"kind": "ServiceAccount", "name": name, "namespace": place}
-    return {"kind": "User", "name": name, "apiGroup": RBAC}

@@ -5,12 +5,14 @@ For an existing cluster, also refuse conflicting parts that others installed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from components.catalogue.cluster_parts import Part
 from components.core.difference import ABSENT
+from components.core.errors import DeviceError
 from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
@@ -33,7 +35,7 @@ from components.kubernetes.manifest import (
     name_of,
     pods_in,
 )
-from components.kubernetes.planes.base import node_in
+from components.kubernetes.planes.base import KubernetesPlan, node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import owners_of, plugin_of, toolkit_owner
@@ -242,25 +244,46 @@ _SHARED: Final = frozenset({"Namespace", "PersistentVolume", "PersistentVolumeCl
 """Kinds that may safely exist before the first update."""
 
 
-def look_at_existing(
-    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
-) -> tuple[Finding, ...]:
-    """Judge the parts of an existing cluster against the site; skip our own cluster.
+def open_existing(
+    plan: KubernetesPlan | None, secrets: Mapping[str, str]
+) -> KubernetesCalls | None:
+    """Open the API of an existing cluster, and refuse another minor version than the file's.
+
+    None for a cluster of our own, and without a kubeconfig.
 
     Raises:
-        DeviceError: The API does not answer, or refuses.
+        UnreachableError: The API does not answer.
+        DeviceError: The kubeconfig or its context cannot be used, or the version differs.
     """
-    if plan.kubernetes is None or (existing := plan.kubernetes.existing) is None:
-        return ()
-    kubeconfig = secrets[existing.kubeconfig_secret]
-    text = choose_context(kubeconfig, existing.context, plan.kubernetes.cluster)
-    return judge_existing(spec, plan, applied, KubernetesCalls(text))
+    existing = plan.existing if plan is not None else None
+    kubeconfig = secrets.get(existing.kubeconfig_secret) if existing is not None else None
+    if plan is None or existing is None or not kubeconfig:
+        return None
+    calls = KubernetesCalls(choose_context(kubeconfig, existing.context, plan.cluster))
+    answer = calls.call("GET", "/version")
+    found = str(answer.body.get("gitVersion") or "")
+    if not found:
+        raise DeviceError(
+            f"the existing cluster refuses the kubeconfig: {answer.status} {answer.words}"
+        )
+    if minor_of(found) != minor_of(plan.version):
+        raise DeviceError(
+            f"the existing cluster runs Kubernetes {found}, the file says {plan.version}.\n"
+            f"  fix    write version: {found} under kubernetes, and check the operators against it."
+        )
+    return calls
+
+
+def minor_of(version: str) -> tuple[int, int] | None:
+    """Return major and minor of a version such as `v1.36.3+k3s1`; None for another text."""
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def judge_existing(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, calls: Calls
 ) -> tuple[Finding, ...]:
-    """Judge them over an open connection."""
+    """Judge the parts of an existing cluster against the site."""
     asked = asked_of_parts(spec, plan, applied)
     return judge_parts(asked, look_at_parts(calls, asked))
 

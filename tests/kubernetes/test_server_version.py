@@ -10,10 +10,12 @@ import pytest
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.kubernetes import ExistingPlane
-from components.preflight.cluster import check_existing, minor_of
+from components.update.cluster import minor_of, open_existing
 from lab.cluster.plane import ControlPlane
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
+
+SECRET = "kubeconfig"
 
 
 def plan_of(version: str) -> KubernetesPlan:
@@ -24,9 +26,9 @@ def plan_of(version: str) -> KubernetesPlan:
 @pytest.mark.cluster
 def test_the_same_minor_is_taken_and_another_is_refused(plane: ControlPlane) -> None:
     secret = plane.kubeconfig.read_text()
-    check_existing(plan_of("v1.36.0"), secret)
+    open_existing(plan_of("v1.36.0"), {SECRET: secret})
     with pytest.raises(DeviceError, match=r"runs Kubernetes v1\.36\.\S+, the file says v1\.35\.2"):
-        check_existing(plan_of("v1.35.2"), secret)
+        open_existing(plan_of("v1.35.2"), {SECRET: secret})
 
 
 @pytest.mark.cluster
@@ -34,7 +36,7 @@ def test_a_refused_credential_is_named(plane: ControlPlane) -> None:
     document = json.loads(plane.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": "nobody"}
     with pytest.raises(DeviceError, match="refuses the kubeconfig"):
-        check_existing(plan_of("v1.36.0"), json.dumps(document))
+        open_existing(plan_of("v1.36.0"), {SECRET: json.dumps(document)})
 
 
 def test_nobody_there_is_unreachable() -> None:
@@ -44,11 +46,11 @@ def test_nobody_there_is_unreachable() -> None:
         "contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
     )
     with pytest.raises(UnreachableError):
-        check_existing(plan_of("v1.36.0"), text)
+        open_existing(plan_of("v1.36.0"), {SECRET: text})
 
 
 def test_a_plan_of_our_own_is_left_alone() -> None:
-    check_existing(replace(plan_of("v1.36.0"), existing=None), "")
+    assert open_existing(replace(plan_of("v1.36.0"), existing=None), {SECRET: ""}) is None
 
 
 @pytest.mark.parametrize(
