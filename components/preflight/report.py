@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Final, TypeAlias
@@ -98,32 +98,25 @@ class Preflight:
 def render_text(found: Preflight) -> str:
     """Render one paragraph per cause, BGP neighbours, skipped machines, and the summary."""
     bgp = (f"routing  {each.device}: {each}" for each in found.neighbors)
-    return "\n".join([*map(_group, found.groups), *bgp, *_left_out(found), found.summary])
-
-
-def _left_out(found: Preflight) -> Iterator[str]:
-    for names, why in (
-        (found.unmade, "the update makes them"),
-        (found.no_login, "nothing logs in to them (login: none)"),
-    ):
-        if names:
-            yield f"not read: {shortened(names, _SHOWN)}; {why}."
-
-
-def _group(group: Group) -> str:
-    first = group[0]
-    mark = "" if first.severity == "error" else f" ({first.severity})"
-    return "\n".join(
-        [f"{first.rule}{mark}: {first.what}", *_devices(group), f"  fix    {first.fix}"]
+    left_out = (
+        f"not read: {shortened(names, _SHOWN)}; {why}."
+        for names, why in (
+            (found.unmade, "the update makes them"),
+            (found.no_login, "nothing logs in to them (login: none)"),
+        )
+        if names
     )
+    return "\n".join([*map(_paragraph, found.groups), *bgp, *left_out, found.summary])
 
 
-def _devices(group: Group) -> Iterator[str]:
-    shown = group[:_SHOWN]
+def _paragraph(group: Group) -> str:
+    first, shown = group[0], group[:_SHOWN]
+    mark = "" if first.severity == "error" else f" ({first.severity})"
     width = max(len(each.device) for each in shown)
-    yield from label_rows([row for each in shown for row in rows_of(each, width)])
-    if (left := len(group) - _SHOWN) > 0:
-        yield f"         and {left} more"
+    rows = label_rows([row for each in shown for row in rows_of(each, width)])
+    more = [f"         and {len(group) - _SHOWN} more"] if len(group) > _SHOWN else []
+    lines = [f"{first.rule}{mark}: {first.what}", *rows, *more, f"  fix    {first.fix}"]
+    return "\n".join(lines)
 
 
 def render_json(found: Preflight) -> str:
@@ -162,26 +155,20 @@ _COMMAND: Final = re.compile(r"`([^`]*)`")
 def render_html(found: Preflight) -> str:
     """Render an overview, then each cause with devices and fix, then every device."""
     title = f"{found.cluster}: preflight"
-    causes = map(_cause, found.groups)
-    parts = (_head(found), _overview(found), *causes, _neighbors(found), _table(found))
-    return page(title, parts, _STYLE)
-
-
-def _head(found: Preflight) -> str:
-    return (
+    head = (
         f"<header><h1>{escape(found.cluster)} <small>preflight</small></h1>"
         f"<p>{escape(found.summary)}</p></header>"
     )
-
-
-def _overview(found: Preflight) -> str:
     rows = [
-        f'<tr><td class="cause">{_badge(group[0].severity)} {escape(group[0].rule)}</td>'
+        f'<tr><td class="cause">{_badge(group[0])} {escape(group[0].rule)}</td>'
         f"<td>{_words(group[0].what)}</td>"
         f"<td>{escape(shortened([each.device or SITE for each in group], _SHOWN_NAMES))}</td></tr>"
         for group in found.groups
     ]
-    return table(("Cause", "What is wrong", "Where"), rows) if rows else ""
+    overview = table(("Cause", "What is wrong", "Where"), rows) if rows else ""
+    bgp = [_row(escape(each.device), escape(str(each))) for each in found.neighbors]
+    routing = section("Routing", table((), bgp)) if bgp else ""
+    return page(title, (head, overview, *map(_cause, found.groups), routing, _table(found)), _STYLE)
 
 
 def _words(text: str) -> str:
@@ -189,45 +176,41 @@ def _words(text: str) -> str:
     return _COMMAND.sub(r"<code>\1</code>", escape(text))
 
 
-def _badge(severity: Severity) -> str:
-    return f'<span class="badge {_BADGES[severity]}">{severity}</span>'
+def _badge(found: Finding) -> str:
+    return f'<span class="badge {_BADGES[found.severity]}">{found.severity}</span>'
+
+
+def _row(name: str, *cells: str) -> str:
+    return "".join(
+        (f'<tr><td class="name">{name}</td>', *(f"<td>{x}</td>" for x in cells), "</tr>")
+    )
 
 
 def _cause(group: Group) -> str:
     first = group[0]
     rows = (
-        f'<tr><td class="name">{escape(each.device or SITE)}</td>'
-        f"<td><code>{escape(each.actual or '; '.join(rows_of(each)))}</code></td>"
-        f"<td><code>{escape(each.wanted)}</code></td></tr>"
+        _row(
+            escape(each.device or SITE),
+            f"<code>{escape(each.actual or '; '.join(rows_of(each)))}</code>",
+            f"<code>{escape(each.wanted)}</code>",
+        )
         for each in group
     )
     return section(
-        f"{_badge(first.severity)} {escape(first.rule)}",
+        f"{_badge(first)} {escape(first.rule)}",
         f"<p>{_words(first.what)}</p>",
         table(("Device", "Is", "Wanted"), rows),
         f"<p><strong>Fix</strong> {_words(first.fix)}</p>",
     )
 
 
-def _neighbors(found: Preflight) -> str:
-    rows = [
-        f'<tr><td class="name">{escape(each.device)}</td><td>{escape(str(each))}</td></tr>'
-        for each in found.neighbors
-    ]
-    return section("Routing", table((), rows)) if rows else ""
-
-
 def _table(found: Preflight) -> str:
-    good = '<span class="badge passed">good</span>'
-    causes = {
-        name: "; ".join(escape(each.rule) for each in found.findings if each.device == name)
-        for name in found.devices
-    }
-    cells = [(name, lacks or good) for name, lacks in causes.items()]
-    cells += [
-        (name, f'<span class="badge skipped">{why}</span>')
-        for names, why in ((found.unmade, "not made yet"), (found.no_login, "no login: not read"))
-        for name in names
-    ]
-    rows = (f'<tr><td class="name">{escape(name)}</td><td>{cell}</td></tr>' for name, cell in cells)
+    cells: dict[str, str] = {}
+    for name in found.devices:
+        lacks = "; ".join(escape(each.rule) for each in found.findings if each.device == name)
+        cells[name] = lacks or '<span class="badge passed">good</span>'
+    cells |= dict.fromkeys(found.unmade, '<span class="badge skipped">not made yet</span>')
+    no_login = '<span class="badge skipped">no login: not read</span>'
+    cells |= dict.fromkeys(found.no_login, no_login)
+    rows = (_row(escape(name), cell) for name, cell in cells.items())
     return f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}"

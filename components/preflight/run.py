@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -77,27 +78,30 @@ def look_at_kubespray(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     source, wanted = request.source, request.wanted
     if source.kind == "path":
         source = replace(source, place=str(project / source.place))
-    try:
-        bring_tree(source, wanted.release, wanted.pin, wanted.version)
-    except RailyardError as error:
-        what = "the tree of kubespray is not the one that the file names, or cannot be had."
-        yield _lacking_playbook("kubespray-tree", what, error, f"kubespray {wanted.release}")
-    try:
-        make_environment(str(project / request.requirements), request.python)
-    except RailyardError as error:
-        what = "the Python environment of kubespray cannot be made."
-        needs = "its requirements, with their hashes"
-        yield _lacking_playbook("kubespray-environment", what, error, needs)
+    for rule, what, needs, make in (
+        (
+            "kubespray-tree",
+            "the tree of kubespray is not the one that the file names, or cannot be had.",
+            f"kubespray {wanted.release}",
+            partial(bring_tree, source, wanted.release, wanted.pin, wanted.version),
+        ),
+        (
+            "kubespray-environment",
+            "the Python environment of kubespray cannot be made.",
+            "its requirements, with their hashes",
+            partial(make_environment, str(project / request.requirements), request.python),
+        ),
+    ):
+        try:
+            make()
+        except RailyardError as error:
+            words, _, fix = str(error).partition("\n  fix    ")
+            fix = fix or "read its error, and run the same command yourself"
+            yield on_device(HERE, rule, what, " ".join(words.split()), needs, fix)
     if shutil.which("ssh") is None:
         what = "this machine lacks ssh, which Ansible needs to reach the nodes."
         fix = "apt-get install openssh-client"
         yield on_device(HERE, "kubespray-ssh", what, "not on PATH", "OpenSSH's client", fix)
-
-
-def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
-    words, _, fix = str(error).partition("\n  fix    ")
-    default = "read its error, and run the same command yourself"
-    return on_device(HERE, cause, what, " ".join(words.split()), wanted, fix or default)
 
 
 CLOUD = "the cloud"
@@ -161,23 +165,20 @@ class _Asked:
 
     async def ask_host(self, endpoint: Endpoint, session: HostSession) -> None:
         """Ask a host preflight's questions over its open session."""
-        wants = self.wants.get(endpoint.device)
-        if wants is None:
+        if (wants := self.wants.get(endpoint.device)) is None:
             return
         command = render_remote_command(host_script(), HOST_DEADLINE_S)
-        asked = wants.render(self.secrets)
-        begun = time.time()
+        asked, begun = wants.render(self.secrets), time.time()
         try:
             answer = await session.run(command, stdin=asked, deadline_s=HOST_DEADLINE_S)
         except DeviceError as error:
             self.hosts[wants.device] = Unreachable(str(error))
             return
         facts = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line[1:])
+        found: HostAnswers | Unreachable = HostAnswers(facts, begun, time.time())
         if answer.exit_status != 0 or facts.get("end") != "yes":
-            words = refusal_words(endpoint, answer.stderr, answer.exit_status)
-            self.hosts[wants.device] = Unreachable(words)
-            return
-        self.hosts[wants.device] = HostAnswers(facts, begun, time.time())
+            found = Unreachable(refusal_words(endpoint, answer.stderr, answer.exit_status))
+        self.hosts[wants.device] = found
 
     def read_switch(
         self, endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
@@ -213,7 +214,9 @@ def run_preflight(
         )
         looked += [pool.submit(tuple[Finding, ...], each) for each in others]
         seen, found = seeing.result(), [found for each in looked for found in each.result()]
-    devices, drifts = _devices(spec), judge_drift(plan, applied, seen)
+    ufm = spec.infiniband.ufm if spec.infiniband else None
+    managed = (*spec.switches, *((ufm,) if ufm else ()), *spec.hypervisors, *spec.reached)
+    devices, drifts = tuple(each.name for each in managed), judge_drift(plan, applied, seen)
     findings = (
         *_missing_secrets(spec, secrets),
         *_judge(devices, spec, plan, seen, asked),
@@ -231,13 +234,6 @@ def run_preflight(
     no_login = tuple(host.name for host in spec.unreached)
     bgp = tuple(list_neighbors(plan.switches, applied, seen))
     return Preflight(spec.name, read, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
-
-
-def _devices(spec: ClusterSpec) -> tuple[str, ...]:
-    ufm = spec.infiniband.ufm if spec.infiniband else None
-    managers = () if ufm is None else (ufm,)
-    machines = (*spec.hypervisors, *spec.reached)
-    return tuple(each.name for each in (*spec.switches, *managers, *machines))
 
 
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
