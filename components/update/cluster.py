@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
 from components.catalogue.cluster_parts import Part
 from components.core.difference import ABSENT
@@ -30,6 +30,7 @@ from components.kubernetes.manifest import (
     Body,
     Manifest,
     annotations_of,
+    list_at,
     login_value,
     map_at,
     name_of,
@@ -67,62 +68,49 @@ def asked_of_cluster(
     """
     if plan.kubernetes is None or not (applied.objects or applied.releases):
         return None
+    acceptance, charts = plan.acceptance, plan.operators.charts
     if is_edited(plan, applied):
-        objects = tuple(body for body in applied.objects.values() if _is_object(body))
-        releases = [
-            (str(each["name"]), str(each["namespace"])) for each in applied.releases.values()
-        ]
+        every = applied.objects.values()
+        objects = tuple(e for e in every if "kind" in e and "name" in map_at(e, "metadata"))
+        names = [(str(e["name"]), str(e["namespace"])) for e in applied.releases.values()]
     else:
-        # `watch` is not in the digest: its edit in the file is no drift.
-        watch = {each.resource_name for each in plan.jobs.watch}
-        made = [each.body for each in plan.manifests if each.resource_name not in watch]
-        made += [body for name, body in applied.objects.items() if name in watch]
-        objects = tuple(_with_login(plan, body, secrets) for body in made)
-        releases = [(chart.release, chart.namespace) for chart in plan.operators.charts]
+        objects = tuple(_planned_objects(plan, applied, secrets))
+        names = [(chart.release, chart.namespace) for chart in charts]
+    jobs = (body for probe in acceptance.probes if probe.job for body in probe.job.objects)
+    # Probe pods do not run in the distribution's own namespace.
+    namespaces = {
+        str(map_at(body, "metadata").get("namespace", "default"))
+        for body in (*objects, *acceptance.memlock, *jobs)
+        if [*pods_in(body)]
+    }
+    namespaces = {*namespaces, *(chart.namespace for chart in charts)} - {_OF_DISTRIBUTION}
+    nodes = plan.kubernetes.own_nodes
+    if plan.kubernetes.existing is not None:
+        nodes = tuple(acceptance.nodes.get(name, name) for name in acceptance.workers)
+    pods = (pod for body in acceptance.memlock for pod in pods_in(body))
     return Asked(
         objects=objects,
-        releases=tuple(ReleaseRef(name, namespace) for name, namespace in releases),
-        nodes=_nodes(plan),
-        namespaces=tuple(sorted({*_namespaces(plan, objects)} - {_OF_DISTRIBUTION})),
-        tolerations=tuple(_tolerations(plan)),
+        releases=tuple(ReleaseRef(*each) for each in names),
+        nodes=nodes,
+        namespaces=tuple(sorted(namespaces)),
+        tolerations=tuple(dict(each) for pod in pods for each in list_at(pod, "tolerations")),
     )
 
 
-def _is_object(body: Body) -> bool:
-    metadata = body.get("metadata")
-    return "kind" in body and isinstance(metadata, dict) and "name" in metadata
-
-
-def _with_login(plan: ClusterPlan, body: Body, secrets: Mapping[str, str]) -> Body:
+def _planned_objects(
+    plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
+) -> Iterator[Body]:
+    # `watch` is not in the digest: its edit in the file is no drift.
+    watch = {each.resource_name for each in plan.jobs.watch}
+    made = [each.body for each in plan.manifests if each.resource_name not in watch]
+    made += [body for name, body in applied.objects.items() if name in watch]
     account = plan.kubernetes.registry if plan.kubernetes else None
-    if body.get("data") != LOGIN_DATA or account is None or account.secret not in secrets:
-        return body
-    return {
-        **body,
-        "data": dict.fromkeys(LOGIN_DATA, login_value(account, secrets[account.secret])),
-    }
-
-
-def _nodes(plan: ClusterPlan) -> tuple[str, ...]:
-    """Return the names of all nodes of our own cluster, or of the workers in an existing one."""
-    if plan.kubernetes is not None and plan.kubernetes.existing is None:
-        return plan.kubernetes.own_nodes
-    return tuple(plan.acceptance.nodes.get(name, name) for name in plan.acceptance.workers)
-
-
-def _namespaces(plan: ClusterPlan, objects: tuple[Body, ...]) -> Iterator[str]:
-    jobs = (body for probe in plan.acceptance.probes if probe.job for body in probe.job.objects)
-    for body in (*objects, *plan.acceptance.memlock, *jobs):
-        if any(True for _ in pods_in(body)):
-            yield str(cast("Any", body["metadata"]).get("namespace", "default"))
-    yield from (chart.namespace for chart in plan.operators.charts)
-
-
-def _tolerations(plan: ClusterPlan) -> Iterator[Body]:
-    """Yield the tolerations of the probes, which run on every worker."""
-    for body in plan.acceptance.memlock:
-        for pod in pods_in(body):
-            yield from cast("list[Body]", pod.get("tolerations") or [])
+    for body in made:
+        if body.get("data") == LOGIN_DATA and account is not None and account.secret in secrets:
+            value = login_value(account, secrets[account.secret])
+            yield {**body, "data": dict.fromkeys(LOGIN_DATA, value)}
+        else:
+            yield body
 
 
 def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDrift:
@@ -185,14 +173,17 @@ def cluster_notes(
         last = str(parse_lines(applied.stdin(step)).get("repair", ""))
         words = "; ".join(map(str, own))[:_LONGEST]
         found[step] = next_note(last, words) if words else last
-        found[chart.release] = _description(applied, drift, chart.release)
+        # With a new description, the engine upgrades an undeployed release again.
+        description = str(applied.releases.get(chart.release, {}).get("description") or "")
+        if status := drift.undeployed.get(chart.release):
+            description = next_note(description, f"the release was {status}")
+        found[chart.release] = description
     for node in drift.absent_nodes:
         steps = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
         for step in steps:
             if node_in(step) == node:
-                found[step.name] = next_note(
-                    notes.get(step.name, ""), NodeTrouble("absent").words(node)
-                )
+                last = notes.get(step.name, "")
+                found[step.name] = next_note(last, NodeTrouble("absent").words(node))
     return {step: note for step, note in found.items() if note}
 
 
@@ -203,8 +194,7 @@ def _object_notes(
     changed = {each.name: each for each in drift.objects if each.ours and not each.release}
     for each in plan.manifests:
         last = str(annotations_of(applied.objects.get(each.resource_name, {})).get(REPAIR, ""))
-        metadata = cast("Body", each.body["metadata"])
-        place = metadata.get("namespace", "default")
+        place = map_at(each.body, "metadata").get("namespace", "default")
         names = (f"{each.body['kind']} {place}/{each.name}", f"{each.body['kind']} {each.name}")
         found = next((changed[name] for name in names if name in changed), None)
         if found is None:
@@ -213,13 +203,6 @@ def _object_notes(
         yield each.resource_name, next_note(last, str(found)[:_LONGEST])
         if (found.absent or each.body.get("immutable")) and not each.is_patch:
             yield each.resource_name + AGAIN, str(found)
-
-
-def _description(applied: Applied, drift: ClusterDrift, release: str) -> str:
-    """Return a new description for an undeployed release, so the engine upgrades it again."""
-    last = str(applied.releases.get(release, {}).get("description") or "")
-    status = drift.undeployed.get(release)
-    return next_note(last, f"the release was {status}") if status else last
 
 
 _PREFIXES: Final[Mapping[str, Part]] = {
@@ -304,7 +287,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
             (str(each["namespace"]), str(each["name"])) for each in applied.releases.values()
         ),
         nodes=_resources(spec),
-        tolerations=tuple(cast("list[Body]", tolerations(spec).get("tolerations") or [])),
+        tolerations=tuple(map(dict, list_at(tolerations(spec), "tolerations"))),
         namespace=spec.pod_network.namespace,
         runtime_class=plane.runtime_class if isinstance(plane, ExistingPlane) else None,
         pods=tried_pods(plan),
@@ -354,30 +337,26 @@ def _resources(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
-    """Return the most demanding pod of each namespace: a policy that admits it admits all."""
+    """Return the most demanding pod of each namespace: a policy that admits it admits all.
+
+    Each is as the default account makes it, since our account does not exist before the first
+    update, and without a RuntimeClass: another finding names a missing one.
+    """
     found: dict[str, tuple[int, Body]] = {}
     jobs = (probe.job for probe in plan.acceptance.probes if probe.job)
     probes = (body for job in jobs for body in job.objects)
     for body in (*(each.body for each in plan.manifests), *probes):
         namespace = str(map_at(body, "metadata").get("namespace") or "default")
         for pod in pods_in(body):
-            asks = _asks(pod)
+            asks = sum(mark in str(pod) for mark in _DEMANDS)
             if asks > found.get(namespace, (0, {}))[0]:
-                found[namespace] = asks, _plain(pod)
+                plain = {key: value for key, value in pod.items() if key not in _NOT_YET}
+                found[namespace] = asks, plain
     return tuple((namespace, pod) for namespace, (_, pod) in sorted(found.items()))
 
 
-def _asks(pod: Body) -> int:
-    """Count a pod's demands on the node; a Kubernetes policy refuses any of these demands."""
-    text = str(pod)
-    marks = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
-    return sum(mark in text for mark in marks)
-
-
-def _plain(pod: Body) -> Body:
-    """Return the pod as the default account makes it, without a RuntimeClass.
-
-    Our account does not exist before the first update. Another finding names a missing class.
-    """
-    absent = {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
-    return {key: value for key, value in pod.items() if key not in absent}
+_DEMANDS: Final = ("'privileged': True", "'hostNetwork': True", "'hostPath'", "'IPC_LOCK'")
+"""A pod's demands on the node, any of which a policy may refuse."""
+_NOT_YET: Final = frozenset(
+    {"serviceAccountName", "imagePullSecrets", "priorityClassName", "runtimeClassName"}
+)

@@ -37,16 +37,11 @@ ReadSwitch = Callable[[Endpoint, str, SwitchState, Mapping[str, str]], SwitchSta
 """Reads one switch: its endpoint, its system, the settings to read, and the secrets."""
 
 
-async def nothing_more(endpoint: Endpoint, session: HostSession) -> None:
-    """Ask a host no further question, as in an update."""
-    del endpoint, session
-
-
 @dataclass(frozen=True, slots=True)
 class Looks:
     """Functions that read the devices."""
 
-    beside: Beside = nothing_more
+    beside: Beside | None = None
     switch: ReadSwitch = observe_switch
     only: frozenset[str] = frozenset()
     """Names of the devices to read, without the cluster; empty for all."""
@@ -83,20 +78,13 @@ async def _observe_all(
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     chosen = [switch for switch in plan.switches if how.takes(switch.name)]
     switches = [asyncio.to_thread(_switch, each, secrets, applied, how.switch) for each in chosen]
-    known = applied.instances
-    there = [each.known(known) for each in plan.watched]
-    there = [
-        each
-        for each in there
-        if each.step.endpoint.reachable
-        and each.step.endpoint.device not in silent
-        and how.takes(each.step.endpoint.device)
-    ]
-    slots = asyncio.Semaphore(AT_ONCE)
-    looks = [_Look(each, asked_of_step(each, applied), plan.look_s) for each in there]
     by_host: dict[Endpoint, list[_Look]] = {}
-    for each in looks:
-        by_host.setdefault(each.watched.step.endpoint, []).append(each)
+    for watched in (each.known(applied.instances) for each in plan.watched):
+        end = watched.step.endpoint
+        if end.reachable and end.device not in silent and how.takes(end.device):
+            look = _Look(watched, asked_of_step(watched, applied), plan.look_s)
+            by_host.setdefault(end, []).append(look)
+    slots = asyncio.Semaphore(AT_ONCE)
     async with jump_hosts(secrets) as jumps:
         hosts = [
             _host(end, each, secrets, jumps, slots, how.beside) for end, each in by_host.items()
@@ -107,8 +95,7 @@ async def _observe_all(
             asyncio.to_thread(_cluster, plan, secrets, applied, how),
         )
     seen = dict(zip((switch.name for switch in chosen), facts, strict=True))
-    devices = {**seen, **{name: each for host in found for name, each in host.items()}}
-    return devices, cluster
+    return seen | {name: each for host in found for name, each in host.items()}, cluster
 
 
 def _cluster(
@@ -117,8 +104,7 @@ def _cluster(
     asked = None if how.only else asked_of_cluster(plan, applied, secrets)
     if asked is None or plan.acceptance.access is None:
         return None
-    access = plan.acceptance.access.known(applied.instances)
-    found = look_at_cluster(access, secrets, asked)
+    found = look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
     return found or Unreachable("no server has a kubeconfig: K3s did not start on any server")
 
 
@@ -167,15 +153,16 @@ async def _host(
     secrets: Mapping[str, str],
     jumps: JumpHosts,
     slots: asyncio.Semaphore,
-    beside: Beside,
+    beside: Beside | None,
 ) -> dict[str, Facts]:
     """Read every watched step of one host over one connection."""
     names = [each.watched.device for each in looks]
     try:
         async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
-            *facts, _ = await asyncio.gather(
-                *(each.run(session) for each in looks), beside(endpoint, session)
-            )
+            answers = asyncio.gather(*(each.run(session) for each in looks))
+            if beside is not None:
+                await beside(endpoint, session)
+            facts = await answers
     except DeviceError as error:
         facts = [each.failed(error) for each in looks]
     return dict(zip(names, facts, strict=True))

@@ -34,11 +34,6 @@ class Reference:
     """Its outputs; None if the stack does not exist."""
 
     @property
-    def digest(self) -> str:
-        """The digest of its last complete update; empty without one."""
-        return str((self.outputs or {}).get(OWN) or "")
-
-    @property
     def repairs(self) -> Mapping[str, str]:
         """Its repairs: step to repair note."""
         return cast("Mapping[str, str]", (self.outputs or {}).get(REPAIRS) or {})
@@ -48,12 +43,12 @@ class Reference:
         """What is wrong with it, as a clause; empty if it is up to date."""
         if self.outputs is None:
             return "does not exist"
-        if not self.digest:
+        digest, since = self.outputs.get(OWN), self.outputs.get(SINCE)
+        if not digest:
             return "was never updated completely"
-        if self.digest == self.wanted:
-            return ""
-        since = f" (since {self.outputs[SINCE]})" if self.outputs.get(SINCE) else ""
-        return f"has the plan {self.digest}{since}, and the site file now gives {self.wanted}"
+        dated = f"{digest} (since {since})" if since else digest
+        words = f"has the plan {dated}, and the site file now gives {self.wanted}"
+        return "" if digest == self.wanted else words
 
 
 def refer(

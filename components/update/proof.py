@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from components.core.errors import UsageError
 from components.core.plain_text import counted
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 
@@ -45,7 +46,6 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
         return True
     if accept == "canary":  # it deliberately leaves most of the site untested
         return False
-    # Older releases print no date.
     printed = applied.steps[EVIDENCE_STEP].stdout.splitlines()
     date = next((line for line in printed if line.startswith("proven_at = ")), "")
     age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
@@ -72,7 +72,7 @@ def counted_repairs(notes: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def proven_repairs(applied: Applied) -> str:
-    """Return the repairs that the recorded evidence covers; older releases recorded none."""
+    """Return the repairs that the recorded evidence covers."""
     return str(parse_lines(applied.stdin(EVIDENCE_STEP)).get("repairs", ""))
 
 
@@ -84,14 +84,11 @@ def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
 
 def passed(applied: Applied) -> bool:
     """Whether the recorded gate judged the recorded evidence and passed it."""
-    gate = applied.step(VERDICT_STEP)
-    evidence = applied.step(EVIDENCE_STEP)
+    gate, evidence = applied.step(VERDICT_STEP), applied.step(EVIDENCE_STEP)
     if gate is None or evidence is None or not evidence.stdout:
         return False
-    if evidence.stdout.strip() not in gate.stdin:
-        return False
     # With `gate: warn` a failed verdict does not stop the update, but proves nothing.
-    return PASSED_LINE in gate.stdout
+    return evidence.stdout.strip() in gate.stdin and PASSED_LINE in gate.stdout
 
 
 def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> str:
@@ -102,10 +99,8 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
     `registered` are the names of all resources that this update keeps or makes.
     """
     count = len(applied.resources - registered)
-    if not count:
-        return ""
-    what = counted(count, "deletion")
-    return f", before {what}: run `railyard accept {stack}` to prove the site as it is now"
+    what = f", before {counted(count, 'deletion')}: run `railyard accept {stack}`"
+    return f"{what} to prove the site as it is now" if count else ""
 
 
 Accept = Literal["changed", "always", "never", "canary"]
@@ -121,28 +116,44 @@ def narrow(
     """
     if accept == "never":
         return replace(whole, policy=replace(whole.policy, asked=False))
-    if accept == "canary":
-        return _among(spec, whole, _pair(spec, changed or ()))
-    if spec.acceptance.scope == "changed" and changed:
-        return _among(spec, whole, _with_partners(whole, changed))
-    return whole
+    devices = {*(changed or ())}
+    if accept == "canary":  # the first pair of neighbours with a changed worker, else the first
+        pairs = list(pairwise(host.name for host in spec.workers))
+        touched = [pair for pair in pairs if devices.intersection(pair)]
+        return _among(spec, whole, {*(touched or pairs or [()])[0]})
+    if spec.acceptance.scope != "changed" or not devices:
+        return whole
+    hosts: set[str] = set()  # those of every pair that includes a changed device or crosses it
+    for each in whole.probes:
+        crossed = {hop.device for hop in each.hops} | {*each.probe.nodes}
+        if each.probe.kind == "perftest" and crossed & devices:
+            hosts |= {*each.probe.nodes}
+    return _among(spec, whole, hosts)
 
 
-SCOPES: Final[Mapping[str, Callable[[ClusterSpec], tuple[str | None, ...]]]] = {
-    "host": lambda spec: tuple(host.name for host in spec.workers),
-    "rail": lambda spec: tuple(rail.name for rail in spec.rails),
-    "leaf": lambda spec: tuple(switch.name for switch in spec.switches),
-    "unit": lambda spec: tuple(dict.fromkeys(host.domain for host in spec.workers)),
-}
-"""Parts that a user may select, such as `rail=rail-0` or `host=gpu01,gpu02`, with their names; a
-unit is a `domain` of hosts."""
+def _parts(spec: ClusterSpec, hosts: Sequence[Host]) -> dict[str, dict[str, list[str]]]:
+    """Return the parts that a user may select, such as `host=gpu01,gpu02`: kind to name to devices.
+
+    A unit is a `domain` of hosts; a rail has no device of its own.
+    """
+    units: dict[str, list[str]] = {}
+    for host in hosts:
+        units.setdefault(host.domain or "", []).append(host.name)
+    return {
+        "host": {host.name: [host.name] for host in hosts},
+        "rail": {rail.name: [] for rail in spec.rails},
+        "leaf": {switch.name: [switch.name] for switch in spec.switches},
+        "unit": {name: devices for name, devices in units.items() if name},
+    }
+
+
 _PAIR: Final = 2
 
 
 def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool) -> AcceptancePlan:
     """Return the part of acceptance that the user selected.
 
-    `scope` is a key of `SCOPES` and names, or empty for all. `adds` is whether the result adds to
+    `scope` is a kind of part and names, or empty for all. `adds` is whether the result adds to
     an earlier proof of the whole site.
 
     Raises:
@@ -151,19 +162,14 @@ def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool
     if not scope:
         return plan
     kind, _, text = scope.partition("=")
-    names, known = {*text.split(",")}, {*(SCOPES[kind](spec) if kind in SCOPES else ())}
-    if kind not in SCOPES or not names <= known:
-        there = ", ".join(sorted(filter(None, known))) or ", ".join(f"{key}=NAME" for key in SCOPES)
+    parts = _parts(spec, spec.workers)
+    names, known = {*text.split(",")}, {*parts.get(kind, ())}
+    if kind not in parts or not names <= known:
+        there = ", ".join(sorted(known) or [f"{key}=NAME" for key in parts])
         raise UsageError(f'--scope: "{scope}" names nothing of this site.\n  fix    take: {there}')
     kept = tuple(each for each in plan.probes if _is_within(spec, each, kind, names))
     if not kept:
         raise UsageError(f'--scope: no probe is of "{scope}" alone.\n  fix    take a larger part')
-    part = _only(plan, kept)
-    return replace(part, policy=replace(plan.policy, scope="" if adds else scope))
-
-
-def _only(plan: AcceptancePlan, kept: tuple[ProbePlan, ...]) -> AcceptancePlan:
-    """Keep these probes, and the sources and limits of their hosts."""
     hosts = {node for each in kept for node in each.probe.nodes}
     crossed = hosts | {hop.device for each in kept for hop in each.hops}
     pods = dict(zip(plan.workers, plan.memlock, strict=False))
@@ -177,39 +183,20 @@ def _only(plan: AcceptancePlan, kept: tuple[ProbePlan, ...]) -> AcceptancePlan:
         memlock=tuple(body for host, body in pods.items() if host in hosts),
         ib=tuple(each for each in plan.ib if each.endpoint.device in hosts),
         limits=plan.limits.model_copy(update={"allocatable": offers}),
+        policy=replace(plan.policy, scope="" if adds else scope),
     )
 
 
 def _is_within(spec: ClusterSpec, each: ProbePlan, kind: str, names: Collection[str]) -> bool:
     """Whether a probe is in the part: any host or leaf of a pair, else all its rails or units."""
     probe, is_pair = each.probe, len(each.probe.nodes) <= _PAIR
-    match kind:
-        case "rail":
-            places = probe.rails
-        case "unit":
-            places = tuple(host.domain or "" for host in spec.workers if host.name in probe.nodes)
-        case "leaf":
-            return is_pair and any(hop.device in names for hop in each.hops)
-        case _:
-            return is_pair and bool({*probe.nodes} & {*names})
-    return bool(places) and {*places} <= {*names}
-
-
-def _with_partners(whole: AcceptancePlan, changed: Collection[str]) -> set[str]:
-    """Return the hosts of every pair that includes a changed device or crosses it."""
-    hosts: set[str] = set()
-    for each in whole.probes:
-        crossed = {hop.device for hop in each.hops}
-        if each.probe.kind == "perftest" and (crossed | {*each.probe.nodes}) & {*changed}:
-            hosts |= {*each.probe.nodes}
-    return hosts
-
-
-def _pair(spec: ClusterSpec, changed: Collection[str]) -> set[str]:
-    """Return the first pair of neighbours with a changed worker, else the first pair."""
-    pairs = list(pairwise(host.name for host in spec.workers))
-    touched = [pair for pair in pairs if set(pair) & {*changed}]
-    return {*(touched or pairs or [()])[0]}
+    if kind == "leaf":
+        return is_pair and any(hop.device in names for hop in each.hops)
+    if kind == "host":
+        return is_pair and bool({*probe.nodes} & {*names})
+    units = (host.domain or "" for host in spec.workers if host.name in probe.nodes)
+    places = {*(probe.rails if kind == "rail" else units)}
+    return bool(places) and places <= {*names}
 
 
 def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> AcceptancePlan:
@@ -224,16 +211,6 @@ def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> 
 
 
 SCOPE: Final = "RAILYARD_SCOPE"
-_SCOPED: Final[Mapping[str, Callable[[ClusterSpec], Mapping[str, tuple[str, ...]]]]] = {
-    "host": lambda spec: {host.name: (host.name,) for host in spec.reached},
-    "leaf": lambda spec: {switch.name: (switch.name,) for switch in spec.switches},
-    "unit": lambda spec: {
-        host.domain: tuple(each.name for each in spec.reached if each.domain == host.domain)
-        for host in spec.reached
-        if host.domain
-    },
-}
-"""What a scope may name, and the devices that it means; a unit is a `domain` of hosts."""
 
 
 def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
@@ -242,13 +219,14 @@ def devices_in(spec: ClusterSpec, text: str) -> frozenset[str]:
     Raises:
         UsageError: A word names no device.
     """
-    kind, found = "", set[str]()
+    kind, found, parts = "", set[str](), _parts(spec, spec.reached)
+    del parts["rail"]
     for word in text.split(",") if text else ():
         head, sign, name = word.strip().rpartition("=")
         kind = head if sign else kind
-        known = _SCOPED[kind](spec) if kind in _SCOPED else {}
+        known = parts.get(kind, {})
         if name not in known:
-            there = ", ".join(sorted(known)) or ", ".join(f"{key}=NAME" for key in _SCOPED)
+            there = ", ".join(sorted(known) or [f"{key}=NAME" for key in parts])
             raise UsageError(
                 f'the scope: "{word.strip()}" names no device of this site.\n  fix    take: {there}'
             )

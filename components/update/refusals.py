@@ -9,9 +9,9 @@ update, `RAILYARD_CONFIRM` permits it by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import Final, cast
 
 from components.checks.addresses import as_ipv4
@@ -27,7 +27,7 @@ from components.disruption.forecast import (
 )
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift, Unreachable, Watched
+from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.edit import (
     Edit,
     applied_switch,
@@ -48,7 +48,6 @@ from components.kubernetes.kubespray.wanted import WORKERS_KUBELET
 from components.kubernetes.planes.k3s import ALLOWS_RESET
 from components.kubernetes.planes.node_files import CA_FILE
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.update.identity import (
@@ -57,7 +56,7 @@ from components.update.identity import (
     recorded_devices,
     recorded_nodes,
 )
-from components.update.seen import Facts, Seen, Situation
+from components.update.seen import Facts, Situation
 from components.update.servers import config_of, describe_servers
 
 _PORTS: Final = ("disruption", "ports")
@@ -117,16 +116,26 @@ def _interrupting(at: Situation, applied: Applied) -> Iterator[Finding]:
     policy, facts = at.spec.disruption.ports, at.seen.devices
     changing = {drift.device for drift in at.drifts if drift.edited or drift.differences}
     for switch in at.plan.switches:
-        leave = at.plan.ports.get(switch.name)
+        name, leave, seen = switch.name, at.plan.ports.get(switch.name), facts.get(switch.name)
         if leave is not None and policy == "drain":
             yield from leave.refused(_stopped(switch, facts, applied))
         elif switch.exec is not None:
             if switch.exec.interrupts and is_sent(switch, applied, at.drifts):
-                yield _exec_refusal(switch.name, switch.exec.interrupts)
-        elif switch.name in changing:
-            seen = facts.get(switch.name)
-            if found := _interruptions(switch, seen, applied):
-                yield _refusal(switch, found, policy, unread=seen is None)
+                yield refusal(
+                    "disruption",
+                    f"an exec sends all lines of {name}, needed or not, and among them:"
+                    f" {'; '.join(switch.exec.interrupts)}",
+                    Place(_PORTS, "deny"),
+                    "plan a window and set disruption.ports to allow, or executor to device, which"
+                    " sends only what differs",
+                    name,
+                )
+        elif name in changing and (found := _interruptions(switch, seen, applied)):
+            unread = " (against the last applied settings, since nothing was read)"
+            base = unread if seen is None else ""
+            what = f"{name} would interrupt traffic{base}: {interrupted_words(switch, found)}"
+            fix = "plan a window and set disruption.ports to allow, or take the change back"
+            yield refusal("disruption", what, Place(_PORTS, policy), fix, name)
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
@@ -165,27 +174,6 @@ def switch_changes(
         found |= {switch.name: text} if text else {}
     waves = render_waves(plan.switches, found, spec.disruption.switch_waves.canary)
     return (*found.values(), *waves)
-
-
-def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> Finding:
-    return refusal(
-        "disruption",
-        f"an exec sends all lines of {device}, needed or not, and among them:"
-        f" {'; '.join(interrupts)}",
-        Place(_PORTS, "deny"),
-        "plan a window and set disruption.ports to allow, or executor to device, which sends only"
-        " what differs",
-        device,
-    )
-
-
-def _refusal(
-    switch: SwitchPlan, changes: Sequence[Difference], policy: str, *, unread: bool
-) -> Finding:
-    base = " (against the last applied settings, since nothing was read)" if unread else ""
-    what = f"{switch.name} would interrupt traffic{base}: {interrupted_words(switch, changes)}"
-    fix = "plan a window and set disruption.ports to allow, or take the change back"
-    return refusal("disruption", what, Place(_PORTS, policy), fix, switch.name)
 
 
 def exec_notes(
@@ -247,6 +235,7 @@ ADDRESS: Final = "others.address"
 ROUTER: Final = "others.router"
 """The address of another VRRP router with the same number."""
 _PATH: Final = ("kubernetes", "virtual_address")
+_KEEPALIVED: Final = "keepalived.conf."
 _NUMBER: Final = "virtual_router_id "
 
 
@@ -256,26 +245,25 @@ def judge_balancers(at: Situation) -> Iterator[Finding]:
     A balancer on which keepalived has the address is skipped, since it would find itself. An unread
     device is skipped: its step checks again before a change.
     """
-    balancers = at.plan.kubernetes.balancers if at.plan.kubernetes else ()
-    yield from dict.fromkeys(found for each in balancers for found in _taken(each, at.seen))
-
-
-def _taken(watched: Watched, seen: Seen) -> Iterator[Finding]:
-    facts = seen.host(watched.device)
-    if not isinstance(facts, HostState):
-        return
-    wanted = parse_state(watched.step.desired).values
-    if mac := facts.values.get(ADDRESS):
-        address = wanted["virtual_address"]
-        what = f"{address} is already used by {mac}, which is not a balancer of this site."
-        fix = "choose a free address of that network, or take it from that machine"
-        yield refusal("virtual-address", what, Place((*_PATH, "address"), address), fix)
-    if router := facts.values.get(ROUTER):
-        lines = (line.strip() for key, line in wanted.items() if key.startswith("keepalived.conf."))
-        number = next(each for each in lines if each.startswith(_NUMBER)).removeprefix(_NUMBER)
-        what = f"{router} is a VRRP router of the number {number} in the network of the balancers."
-        fix = "choose another router_id, from 1 to 255"
-        yield refusal("virtual-router", what, Place((*_PATH, "router_id"), number), fix)
+    found: list[Finding] = []
+    for watched in at.plan.kubernetes.balancers if at.plan.kubernetes else ():
+        facts = at.seen.host(watched.device)
+        read = facts.values if isinstance(facts, HostState) else {}
+        wanted = parse_state(watched.step.desired).values
+        if mac := read.get(ADDRESS):
+            address = wanted["virtual_address"]
+            what = f"{address} is already used by {mac}, which is not a balancer of this site."
+            fix = "choose a free address of that network, or take it from that machine"
+            found.append(refusal("virtual-address", what, Place((*_PATH, "address"), address), fix))
+        if router := read.get(ROUTER):
+            files = (text.strip() for key, text in wanted.items() if key.startswith(_KEEPALIVED))
+            number = next(each for each in files if each.startswith(_NUMBER)).removeprefix(_NUMBER)
+            what = (
+                f"{router} is a VRRP router of the number {number} in the network of the balancers."
+            )
+            fix = "choose another router_id, from 1 to 255"
+            found.append(refusal("virtual-router", what, Place((*_PATH, "router_id"), number), fix))
+    yield from dict.fromkeys(found)
 
 
 def judge_guards(at: Situation) -> Iterator[Finding]:
@@ -318,9 +306,11 @@ class Loss:
 def find_losses(at: Situation) -> tuple[Loss, ...]:
     """Find everything that this update would destroy."""
     spec, plan, applied = at.spec, at.plan, known_state(at)
-    servers = tuple(_servers(plan, applied))
-    cluster = () if servers else (*_workers(spec, plan, applied), *_cluster(spec, applied))
-    return (*servers, *cluster, *_switches(spec, plan, applied))
+    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
+    # In either role: `judge_roles` handles changed roles.
+    kept = {step.endpoint.device for step in nodes}
+    cluster = tuple(_servers(applied, kept)) or tuple(_cluster(spec, applied, kept))
+    return (*cluster, *_switches(spec, plan, applied))
 
 
 def judge_losses(at: Situation) -> Iterator[Finding]:
@@ -344,84 +334,73 @@ def judge_losses(at: Situation) -> Iterator[Finding]:
         yield refusal("confirm", what, "RAILYARD_CONFIRM", fix)
 
 
-def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
+def _servers(applied: Applied, kept: set[str]) -> Iterator[Loss]:
     """Report the loss of the only server, or of more than half: etcd and all its data."""
-    had, kept = recorded_nodes(applied, "server"), _nodes(plan)
+    had = recorded_nodes(applied, "server")
     gone = [name for name in had if name not in kept]
     if 2 * len(gone) <= len(had):
         return
-    stdins = [applied.steps[f"{name}-k3s"].stdin for name in gone]
     named = ", ".join(gone)
     which = "the only server" if len(had) == 1 else f"{len(gone)} of {len(had)} servers"
     yield Loss(
         f"{named} would lose K3s: {which} of the cluster, with etcd, its certificate authority and "
         "all its data",
-        all(ALLOWS_RESET in f"\n{stdin}" for stdin in stdins),
+        all(ALLOWS_RESET in f"\n{applied.stdin(f'{name}-k3s')}" for name in gone),
         f"put {named} back into the file; or put it back, {_RESET}, update, and then remove it",
     )
 
 
-def _nodes(plan: ClusterPlan) -> set[str]:
-    """Return all hosts with K3s in either role; `roles_refused` handles changed roles."""
-    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
-    return {step.endpoint.device for step in nodes}
-
-
-def _workers(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
-    had, kept = recorded_nodes(applied, "agent"), _nodes(plan)
+def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Loss]:
+    """Report the loss of all workers, another cluster name, or a removed CA of the registry."""
+    planes = [plane for plane in (spec.k3s, spec.kubespray) if plane is not None]
+    may_reset = any(plane.reset == "allow" for plane in planes)
+    had = recorded_nodes(applied, "agent")
     if len(had) > 1 and not kept.intersection(had):
         what = f"all {len(had)} workers of the cluster {spec.name} would leave it at once"
         fix = f"remove some with this update, and the rest with another; or {_RESET}"
-        yield Loss(what, _may_reset(spec), fix, (spec.name,))
-
-
-def _may_reset(spec: ClusterSpec) -> bool:
-    planes = (spec.k3s, spec.kubespray)
-    return any(plane is not None and plane.reset == "allow" for plane in planes)
-
-
-def _cluster(spec: ClusterSpec, applied: Applied) -> Iterator[Loss]:
-    """Report another cluster name, or a removed certificate authority of the registry."""
-    if spec.k3s is None and spec.kubespray is None:
+        yield Loss(what, may_reset, fix, (spec.name,))
+    if not planes:
         return
-    access = [step for name, step in applied.steps.items() if name.endswith(_ACCESS) and step.stdin]
-    was = parse_state(access[0].stdin).values.get("cluster", "") if access else ""
+    steps = [(name, step.stdin) for name, step in applied.steps.items() if step.stdin]
+    access = next((stdin for name, stdin in steps if name.endswith(_ACCESS)), "")
+    was = parse_state(access).values.get("cluster", "")
     if was and was != spec.name:
         what = (
             f"the cluster {was} would become {spec.name}, and every object that Railyard made in it"
             " would be deleted and made again"
         )
-        yield Loss(what, _may_reset(spec), f"write `name: {was}`; or {_RESET}", (was,))
+        yield Loss(what, may_reset, f"write `name: {was}`; or {_RESET}", (was,))
     registry = spec.sources.registry
-    nodes = [step for name, step in applied.steps.items() if name.endswith("-k3s")]
-    had = any(f"\n{CA_FILE}." in f"\n{step.stdin}" for step in nodes)
-    if had and (registry is None or registry.ca is None):
-        yield Loss(
+    nodes = (stdin for name, stdin in steps if name.endswith("-k3s"))
+    has_ca = registry is not None and registry.ca is not None
+    if not has_ca and any(f"\n{CA_FILE}." in f"\n{stdin}" for stdin in nodes):
+        what = (
             "the nodes would lose the certificate authority of the registry, and pull no image"
-            " from it any more",
-            _may_reset(spec),
-            f"write `sources.registry.ca` again; or {_RESET}",
-            ("registry-ca",),
+            " from it any more"
         )
+        fix = f"write `sources.registry.ca` again; or {_RESET}"
+        yield Loss(what, may_reset, fix, ("registry-ca",))
 
 
 def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     """Report switches that leave the file while they connect hosts that stay in it."""
-    now = planned_devices(plan)
-    devices = recorded_devices(applied)
+    now, devices = planned_devices(plan), recorded_devices(applied)
     unmanaged = (*spec.other_switches, *(spec.infiniband.switches if spec.infiniband else ()))
     plugged = {port.to for switch in spec.switches for port in switch.ports.values()}
     plugged |= {str(end) for switch in unmanaged for end in switch.ports.values()}
     loose = [
         host.name
         for host in spec.hosts
-        if host.name in devices and not plugged.issuperset(_ends(host))
+        if host.name in devices
+        and not plugged.issuperset(
+            [f"{host.name}/{nic.rail}" for nic in host.nics if nic.rail]
+            + [f"{host.name}/hca-{number}" for number in range(host.hcas)]
+        )
     ]
-    for name, device in devices.items():
-        if device.kind != "switch" or name in now or not loose:
+    for name, device in devices.items() if loose else ():
+        if device.kind != "switch" or name in now:
             continue
-        ports = len(applied_switch(applied.steps[f"{name}-apply"])[0].ports)
-        if ports:
+        if ports := len(applied_switch(applied.steps[f"{name}-apply"])[0].ports):
             yield Loss(
                 f"{name} leaves the file while {', '.join(loose)} are cabled to it: its {ports}"
                 " ports go back to their values of before",
@@ -429,12 +408,6 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
                 f"put {name} back into `switches`; or write `disruption: {{ports: allow}}`",
                 (name,),
             )
-
-
-def _ends(host: Host) -> set[str]:
-    """Return the names that switch ports use for a host's ends."""
-    rails = {f"{host.name}/{nic.rail}" for nic in host.nics if nic.rail}
-    return rails | {f"{host.name}/hca-{number}" for number in range(host.hcas)}
 
 
 _CHOICES: Final = (
@@ -468,9 +441,6 @@ def judge_first_install(at: Situation) -> Iterator[Finding]:
             )
 
 
-_LIST = ("kubernetes", "api_from")
-
-
 def judge_api(at: Situation) -> Iterator[Finding]:
     """Refuse an `api_from` without the address from which a server sees Railyard connect.
 
@@ -478,28 +448,22 @@ def judge_api(at: Situation) -> Iterator[Finding]:
     are skipped too, since the API then sees another address.
     """
     found: dict[str, list[str]] = {}
-    filters = at.plan.kubernetes.filters if at.plan.kubernetes else ()
     allowed = ""
-    for watched in filters:
+    for watched in at.plan.kubernetes.filters if at.plan.kubernetes else ():
+        facts, end = at.seen.host(watched.device), watched.step.endpoint
+        peer = as_ipv4(facts.values.get("peer", "")) if isinstance(facts, HostState) else None
         allowed = parse_state(watched.step.desired).values["allowed"]
-        peer = _peer(watched, at.seen)
-        if peer is not None and not any(peer in IPv4Network(each) for each in allowed.split()):
-            found.setdefault(str(peer), []).append(watched.step.endpoint.device)
+        if peer is None or end.jump or peer.is_loopback:
+            continue
+        if not any(peer in IPv4Network(each) for each in allowed.split()):
+            found.setdefault(str(peer), []).append(end.device)
     for address, hosts in found.items():
         what = (
             f"{', '.join(hosts)} would no longer be reached at the API by Railyard, which comes"
             f" from {address} there."
         )
-        yield refusal("api-from", what, Place(_LIST, allowed), "add that address to api_from")
-
-
-def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
-    """Return the source address of the session, if the API sees the same one."""
-    facts = seen.host(watched.device)
-    address = as_ipv4(getattr(facts, "values", {}).get("peer", ""))
-    if address is None or watched.step.endpoint.jump or address.is_loopback:
-        return None
-    return address
+        place = Place(("kubernetes", "api_from"), allowed)
+        yield refusal("api-from", what, place, "add that address to api_from")
 
 
 def judge_alignment(at: Situation) -> Iterator[Finding]:

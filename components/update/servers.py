@@ -6,12 +6,12 @@ describe the effect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from components.core.key_values import HostState, parse_state, split_key
+from components.core.key_values import parse_state, split_key
 from components.core.plain_text import matches
 from components.core.problem import Finding, Place, refusal
 from components.disruption.disruption_plan import chosen, due, judge_versions, recorded_release
@@ -67,23 +67,20 @@ def with_ahead(
         if recorded_release(applied, step.install) != step.request.version
     }
 
-    def told(drift: DeviceDrift) -> DeviceDrift:
+    def marked(drift: DeviceDrift) -> DeviceDrift:
         if drift.step not in upgraded:
             return drift
         settings = watched[drift.step].desired.values
         wanted = {split_key(key): value for key, value in settings.items()}
-        left = tuple(
-            each
-            for each in drift.differences
-            if each.actual != wanted.get((each.where, each.setting))
-        )
-        if len(left) == len(drift.differences):
+        differ = drift.differences
+        left = tuple(e for e in differ if e.actual != wanted.get((e.where, e.setting)))
+        if len(left) == len(differ):
             return drift
         was = recorded_release(applied, drift.step)
         words = f"it has K3s {now}, and {was} was last recorded: `pulumi up` ends the upgrade"
         return replace(drift, differences=left, ahead=words)
 
-    return tuple(map(told, drifts))
+    return tuple(map(marked, drifts))
 
 
 def judge_upgrades(at: Situation) -> Iterator[Finding]:
@@ -97,15 +94,15 @@ def judge_upgrades(at: Situation) -> Iterator[Finding]:
     if problem := judge_versions(versions, wanted):
         yield problem
     elif groups and policy != "allow":
-        names = ", ".join(name for group in groups for name in group.nodes)
-        upgraded = any(versions.get(name) != wanted for group in groups for name in group.nodes)
-        what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
-        key = "kubernetes.version" if upgraded else "kubernetes.alignment"
+        names = [name for group in groups for name in group.nodes]
+        what, key = f"upgraded to K3s {wanted}", "kubernetes.version"
+        if all(versions.get(name) == wanted for name in names):
+            what, key = "restarted with another alignment", "kubernetes.alignment"
         yield Finding(
-            f"{names} would be {what}, each out of service meanwhile",
+            f"{', '.join(names)} would be {what}, each out of service meanwhile",
             (Place(("disruption", "reboots"), policy), Place(("kubernetes", "version"), wanted)),
-            "plan a maintenance window and set disruption.reboots to allow, or undo the edit of "
-            f"{key}",
+            f"plan a maintenance window and set disruption.reboots to allow, or undo the edit of"
+            f" {key}",
             rule="disruption",
         )
 
@@ -115,20 +112,19 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
     groups, said = due(plan.upgrades), list[str]()
     only = plan.kubernetes is not None and len(plan.kubernetes.servers) == 1
     for number, group in enumerate(groups, 1):
-        for step in group.steps:
-            name, request = step.request.name, step.request
-            was = versions.get(name, "of an unknown release")
-            way = f"K3s {was} -> {request.version}"
+        for request in (step.request for step in group.steps):
+            was = versions.get(request.name, "of an unknown release")
+            verb, way = "UPGRADED", f"K3s {was} -> {request.version}"
             if was == request.version:
                 way = f"K3s starts again with its kubelet's {request.kubelet or 'own alignment'}"
+                verb = "RESTARTED"
+            what = "the other servers answer while K3s starts again on it; jobs go on"
             if request.role == "worker":
                 what = "it is drained first, and its jobs end or move"
             elif only:
                 what = "it is the only server: the API is away while K3s starts again; jobs go on"
-            else:
-                what = "the other servers answer while K3s starts again on it; jobs go on"
-            verb = "RESTARTED" if was == request.version else "UPGRADED"
-            said.append(f"WILL BE {verb} (group {number} of {len(groups)}): {name}: {way}; {what}")
+            place = f"(group {number} of {len(groups)}): {request.name}"
+            said.append(f"WILL BE {verb} {place}: {way}; {what}")
     return tuple(said)
 
 
@@ -163,23 +159,18 @@ def servers_of(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Part, .
 def _parts(watched: list[Watched], applied: Applied, seen: Seen, service: str) -> tuple[Part, ...]:
     found: list[Part] = []
     for each in watched:
-        facts = seen.host(each.device)
+        facts, state = seen.host(each.device), ""
         if facts is None or not applied.stdin(each.step.name):
             continue
-        state = _state(facts, service)
+        if isinstance(facts, Unreachable):
+            state = f"is unreachable ({facts.reason})"
+        elif (running := facts.values.get(service, "absent").rpartition("/")[2]) != _RUNS:
+            state = f"does not run ({service} is {running})"
+        elif (said := facts.values.get(API, "ok")) != "ok":
+            state = f"runs, and its API does not answer ({said})"
         name = each.device.removesuffix(" k3s")
         found.append(Part(name, state, not isinstance(facts, Unreachable)))
     return tuple(found)
-
-
-def _state(facts: HostState | Unreachable, service: str) -> str:
-    if isinstance(facts, Unreachable):
-        return f"is unreachable ({facts.reason})"
-    running = facts.values.get(service, "absent").rpartition("/")[2]
-    if running != _RUNS:
-        return f"does not run ({service} is {running})"
-    said = facts.values.get(API, "ok")
-    return "" if said == "ok" else f"runs, and its API does not answer ({said})"
 
 
 def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, ...]:
@@ -195,26 +186,32 @@ def lost_servers(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str, 
     if lost and len(servers) > 1:
         said.append(_words_of_servers(plan, servers, lost))
     if down and len(lost) < len(servers):
-        count = len({each.step.endpoint.device for each in balancers})
-        said.append(_words_of_balancers(plan, down, count))
+        hosts = {each.name.partition(" ")[0] for each in down}
+        what = "users and kubectl do not reach the API; joined nodes go on"
+        if len(hosts) < len({each.step.endpoint.device for each in balancers}):
+            what = "the other balancer has the address, and its loss would cut users off"
+        said.append(f"{_states(down)}: {what}. Next: {_next(plan, down)}")
     return tuple(said)
+
+
+def _states(parts: Iterable[Part]) -> str:
+    return "; ".join(f"{each.name} {each.state}" for each in parts if each.state)
 
 
 def _words_of_servers(plan: ClusterPlan, servers: tuple[Part, ...], lost: list[Part]) -> str:
     needed, left = len(servers) // 2 + 1, len(servers) - len(lost)
-    states = "; ".join(f"{each.name} {each.state}" for each in lost)
     if left >= needed:
         spare = left - needed
         more = f"{spare} more may be lost" if spare else "the loss of one more ends the API"
         return (
-            f"{len(lost)} of {len(servers)} servers are lost: {states}. The cluster lost no data: "
-            f"{left} hold all, and {more}. Next: {_next(plan, lost)}"
+            f"{len(lost)} of {len(servers)} servers are lost: {_states(lost)}. The cluster lost no"
+            f" data: {left} hold all, and {more}. Next: {_next(plan, lost)}"
         )
     return (
         f"the cluster lacks a quorum: {left} of {len(servers)} servers are well, and etcd needs "
-        f"{needed}: {states}. Jobs that run go on; nothing new starts. The data on the servers' "
-        f"disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more are lost, "
-        f"reset the cluster to a server with its data, or restore a snapshot: {_RESTORE}"
+        f"{needed}: {_states(lost)}. Jobs that run go on; nothing new starts. The data on the"
+        f" servers' disks is safe. Next: {_next(plan, lost)}; if the disks of {needed} or more are"
+        f" lost, reset the cluster to a server with its data, or restore a snapshot: {_RESTORE}"
     )
 
 
@@ -227,27 +224,16 @@ def _next(plan: ClusterPlan, lost: list[Part]) -> str:
     return ", then ".join(found)
 
 
-def _words_of_balancers(plan: ClusterPlan, down: list[Part], balancers: int) -> str:
-    states = "; ".join(f"{each.name} {each.state}" for each in down)
-    hosts = {each.name.partition(" ")[0] for each in down}
-    what = (
-        "the other balancer has the address, and its loss would cut users off"
-        if len(hosts) < balancers
-        else "users and kubectl do not reach the API; joined nodes go on"
-    )
-    return f"{states}: {what}. Next: {_next(plan, down)}"
-
-
 def judge_quorum(at: Situation) -> Iterator[Finding]:
     """Refuse an update that cannot end, because too few server hosts answer for a quorum."""
     servers = servers_of(at.plan, at.applied, at.seen)
     reached = sum(each.reached for each in servers)
     needed = len(servers) // 2 + 1
     if len(servers) > 1 and reached < needed:
-        states = "; ".join(f"{each.name} {each.state}" for each in servers if each.state)
         yield refusal(
             "quorum",
-            f"{reached} of {len(servers)} servers answer, and etcd needs {needed}: {states}",
+            f"{reached} of {len(servers)} servers answer, and etcd needs {needed}:"
+            f" {_states(servers)}",
             "this update could never end; the data on the servers' disks is safe",
             f"bring {needed - reached} back; if their disks are lost: {_RESTORE}",
         )
