@@ -55,20 +55,18 @@ class Audit:
 
     def render(self) -> str:
         """The report as text: a line for each device, and its deviations under it."""
-        lines: list[str] = []
         found: dict[str, list[Finding]] = {name: [] for name in self.read}
         for each in self.findings:
             found.setdefault(each.device, []).append(each)
-        reasons: dict[str, str] = {}
+        lines, reasons = list[str](), dict[str, str]()
         for name, differ in found.items():
             unread = [each.what for each in differ if each.rule == "unread"]
             first = reasons.setdefault(unread[0], name) if unread else name
-            if first != name:
-                lines.append(f"{name:<12} not read, as {first}")
-                continue
             verdict = counted(len(differ), "difference") if differ else "as the file says"
-            lines.append(f"{name:<12} {'not read' if unread else verdict}")
-            lines += [f"{'':<12}   {each.rule:<9} {each.what}" for each in differ]
+            verdict = "not read" if unread else verdict
+            lines.append(f"{name:<12} {verdict if first == name else f'not read, as {first}'}")
+            if first == name:
+                lines += [f"{'':<12}   {each.rule:<9} {each.what}" for each in differ]
         count = sum(each.rule != "unread" for each in self.findings)
         summary = f"{len(self.read)} read, {counted(count, 'difference')}. Nothing was changed."
         return "\n".join((*lines, *self.not_read, summary))

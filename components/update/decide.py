@@ -20,7 +20,7 @@ from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Watched, drift_of_step
-from components.fabric.cabling import Networks, find_wrong_cables
+from components.fabric.cabling import find_wrong_cables
 from components.fabric.edit import (
     drift_of_switch,
     foreign_settings_of,
@@ -28,7 +28,6 @@ from components.fabric.edit import (
     ordered,
     routing_faults,
 )
-from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.harms import find_foreign_settings
 from components.hosts.look import judge_placement, parse_look
@@ -89,7 +88,22 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
     """Compare every device and cloud object of the plan with its last applied state."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     networks = networks_of(plan.switches, applied)
-    switches = tuple(_drift_of(switch, applied, seen, networks) for switch in plan.switches)
+    switches: list[DeviceDrift] = []
+    for switch in plan.switches:
+        # With its last applied state; its cables and routes with the file.
+        facts = seen.switch(switch.name)
+        neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
+        found = replace(
+            drift_of_switch(switch.name, switch.step, switch.desired, applied, facts),
+            cabling=find_wrong_cables(switch.cables, neighbours),
+            beside=foreign_settings_of(switch, applied, facts),
+            routing=routing_faults(switch, applied, facts, networks),
+        )
+        switches.append(found)
+    return (*(each.drift for each in objects), *switches, *_drift_of_steps(plan, applied, seen))
+
+
+def _drift_of_steps(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
     hosts = {host.converge.name: host for host in plan.hosts}
     sent = {
         each.name: recorded.stdin
@@ -112,26 +126,12 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         stdin, lacking = sent.get(watched.step.endpoint.device), _lacking(facts)
         return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
 
-    steps = with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
-    return (*(each.drift for each in objects), *switches, *steps)
+    return with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
     """Return the digests of tools that are missing or altered on a host."""
     return tuple(key.removeprefix(TOOL_LACKS) for key in seen.values if key.startswith(TOOL_LACKS))
-
-
-def _drift_of(switch: SwitchPlan, applied: Applied, seen: Seen, networks: Networks) -> DeviceDrift:
-    """Compare a switch with its last applied state, and its cables and routes with the file."""
-    facts = seen.switch(switch.name)
-    drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
-    neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
-    return replace(
-        drift,
-        cabling=find_wrong_cables(switch.cables, neighbours),
-        beside=foreign_settings_of(switch, applied, facts),
-        routing=routing_faults(switch, applied, facts, networks),
-    )
 
 
 def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> Intentions:
@@ -155,9 +155,8 @@ def intend(plan: ClusterPlan, applied: Applied, seen: Seen, accept: Accept) -> I
         notes[EVIDENCE_STEP] = UNASKED
     run = last_run(applied) + 1 if again else last_run(applied)
     before = notes | {drift.step: drift.last_note for drift in drifts}
-    if cluster.touched or repairs_of(before) != proven_repairs(applied):
-        return Intentions(drifts, notes, run, plan, None, cluster)
-    changed = _changed_alone(plan, applied, drifts)
+    whole = cluster.touched or repairs_of(before) != proven_repairs(applied)
+    changed = None if whole else _changed_alone(plan, applied, drifts)
     return Intentions(drifts, notes, run, plan, changed, cluster)
 
 
@@ -184,13 +183,21 @@ def _repair_notes(
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
     notes |= departure_notes(plan.reboots, hosts, applied)
-    notes |= _tools_notes(plan, applied, hosts)
     access = plan.kubernetes.access if plan.kubernetes else None
     recorded = applied.step(access.name) if access else None
     if access and recorded and recorded.stdout:
         # The last reason stays, else the step would flap.
         last = recorded.stdin.partition(REPAIR_LINE)[2].strip()
         notes |= {access.name: note} if (note := renewal_note(recorded.stdout) or last) else {}
+    lacking: dict[str, list[str]] = {}
+    for watched in plan.watched:
+        if watched.device in hosts:
+            found = _lacking(hosts[watched.device])
+            lacking.setdefault(watched.step.endpoint.device, []).extend(found)
+    for each in (*plan.hypervisors, *plan.hosts):
+        sent = applied.stdin(each.sending.name)
+        if sent and (note := missing_note(sent, lacking.get(each.name, ()))):
+            notes[each.sending.name] = note
     return notes
 
 
@@ -212,23 +219,6 @@ def _pending(plan: ClusterPlan, applied: Applied) -> set[str]:
     known = applied.instances
     steps = (step.known(known) for step in plan.steps)
     return {step.endpoint.device for step in steps if is_pending(step, applied)}
-
-
-def _tools_notes(
-    plan: ClusterPlan, applied: Applied, seen: Mapping[str, HostState]
-) -> dict[str, str]:
-    """Return notes for hosts whose tools were sent but are missing or altered."""
-    lacking: dict[str, list[str]] = {}
-    for watched in plan.watched:
-        if watched.device in seen:
-            found = _lacking(seen[watched.device])
-            lacking.setdefault(watched.step.endpoint.device, []).extend(found)
-    notes: dict[str, str] = {}
-    for each in (*plan.hypervisors, *plan.hosts):
-        recorded = applied.step(each.sending.name)
-        if recorded is not None and recorded.stdin:
-            notes[each.sending.name] = missing_note(recorded.stdin, lacking.get(each.name, ()))
-    return {step: note for step, note in notes.items() if note}
 
 
 def unrecorded_switches(
@@ -269,16 +259,9 @@ def judge_unreachable(at: Situation) -> Iterator[Finding]:
 def judge_placements(at: Situation) -> Iterator[Finding]:
     """Refuse cards and GPUs in places with which the site cannot work."""
     for drift in at.drifts:
-        for found in drift.placement:
-            if found.refused:
-                yield refusal(
-                    "placement",
-                    f"{drift.device}: {found.text}",
-                    f"{at.addresses.get(drift.device, '')}; the check is of the PCIe bus as it is"
-                    " now",
-                    "",
-                    drift.device,
-                )
+        where = f"{at.addresses.get(drift.device, '')}; the check is of the PCIe bus as it is now"
+        for found in (each for each in drift.placement if each.refused):
+            yield refusal("placement", f"{drift.device}: {found.text}", where, "", drift.device)
 
 
 def judge_stranded(at: Situation) -> Iterator[Finding]:

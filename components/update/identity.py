@@ -26,6 +26,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
 from components.fabric.parts import other_stack_text
 from components.fabric.state import SwitchState
+from components.kubernetes.manifest import map_at
 from components.model.cluster import ClusterSpec
 from components.model.once import once
 from components.plan.make import ClusterPlan
@@ -46,13 +47,11 @@ def _unique(found: Mapping[str, str]) -> dict[str, str]:
 
 def _machine(stdout: str) -> str:
     """Return the device identity in a step's output."""
-    text = stdout if stdout.startswith("{") else "{}"
     try:
-        found = cast("dict[str, str | dict[str, str] | None]", json.loads(text))
+        found = cast("dict[str, object]", json.loads(stdout if stdout.startswith("{") else "{}"))
     except ValueError:
         return ""
-    switch = found.get("identity") or {}
-    return str(found.get("machine_id") or (isinstance(switch, dict) and switch.get("serial")) or "")
+    return str(found.get("machine_id") or map_at(found, "identity").get("serial") or "")
 
 
 def _read_id(facts: Facts) -> str:
@@ -117,7 +116,14 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
     read = [(switch, facts) for switch, facts in seen if isinstance(facts, SwitchState)]
     for switch, facts in read if at.spec.guards.cabling == "refuse" else ():
         if wrong := contradictions(switch.cables, facts.neighbours):
-            yield _contradicted(switch.name, wrong)
+            yield _refusal(
+                f"{switch.name} may be another switch: LLDP contradicts the file on"
+                f" {len(wrong)} of its ports: {shortened(wrong, _SHOWN, '; ')}",
+                switch.name,
+                "correct its `ssh` or its `ports`; if its neighbours only tell other names than the"
+                " file has, write `guards: {cabling: warn}`",
+                switch.name,
+            )
     for switch, facts in read:
         for other in facts.identity.stacks if facts.identity else ():
             if other != at.plan.stack:
@@ -143,17 +149,6 @@ def renamed_unsaid(at: Situation) -> frozenset[str]:
 
 def _refusal(what: str, where: str, fix: str, device: str = "") -> Finding:
     return refusal("identity", what, where, f"{fix}; {_PAGE}", device)
-
-
-def _contradicted(name: str, wrong: tuple[str, ...]) -> Finding:
-    return _refusal(
-        f"{name} may be another switch: LLDP contradicts the file on {len(wrong)} of its ports:"
-        f" {shortened(wrong, _SHOWN, '; ')}",
-        name,
-        "correct its `ssh` or its `ports`; if its neighbours only tell other names than the file"
-        " has, write `guards: {cabling: warn}`",
-        name,
-    )
 
 
 @once

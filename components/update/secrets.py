@@ -64,26 +64,24 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
     Raises:
         UsageError: See above; the text does not show the value.
     """
-    wrong = {
-        reference.name: f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
-        "  fix    store the password or token alone, for example with `printf %s`"
-        for reference, path in named
-        if reference.name in values and SEVERAL_LINES.isdisjoint(path)
-        if (why := _why_wrong(values[reference.name]))
-    }
+    wrong: dict[str, str] = {}
+    for reference, path in named:
+        value = values.get(reference.name, "-") if SEVERAL_LINES.isdisjoint(path) else "-"
+        lines = len(value.splitlines())
+        reasons = (
+            (lines > 1, f"has {lines} lines, and one is meant"),
+            (value != value.rstrip("\r\n"), "ends with a line break"),
+            (not value.strip(), "is blank"),
+            (_CONTROL.search(value), "has a control character"),
+        )
+        why = next((words for found, words in reasons if found), "")
+        if why:
+            wrong[reference.name] = (
+                f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
+                "  fix    store the password or token alone, for example with `printf %s`"
+            )
     if wrong:
         raise UsageError("\n".join(wrong.values()))
-
-
-def _why_wrong(value: str) -> str:
-    lines = len(value.splitlines())
-    if lines > 1:
-        return f"has {lines} lines, and one is meant"
-    if value != value.rstrip("\r\n"):
-        return "ends with a line break"
-    if not value.strip():
-        return "is blank"
-    return "has a control character" if _CONTROL.search(value) else ""
 
 
 def resolve(
@@ -112,35 +110,30 @@ def resolve(
             found[name] = _value(reference, environ, call or run_program)
         except UsageError as error:
             failed[name] = f"{render_path(path)}: {error}"
-    if failed:
-        raise UsageError(_masked("\n".join(failed.values()), {**(known or {}), **found}))
+    text = "\n".join(failed.values())
+    lines = {
+        line for value in (*(known or {}).values(), *found.values()) for line in value.splitlines()
+    }
+    for line in sorted(lines, key=len, reverse=True):
+        text = text.replace(line, "[secret]") if len(line) >= _LONG_ENOUGH else text
+    if text:
+        raise UsageError(text)
     return found
 
 
-def _masked(text: str, secrets: Mapping[str, str]) -> str:
-    lines = {line for value in secrets.values() for line in value.splitlines()}
-    for line in sorted(lines, key=len, reverse=True):
-        text = text.replace(line, "[secret]") if len(line) >= _LONG_ENOUGH else text
-    return text
-
-
 def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
-    if reference.env is not None:
-        value = environ.get(reference.env, "")
-        if not value:
-            raise UsageError(
-                f"the environment variable {reference.env} is"
-                f" {'empty' if reference.env in environ else 'not set'}. Nothing was contacted.\n"
-                f"  fix    export {reference.env} in the shell that runs this"
-            )
+    name, words = reference.env, reference.command or ()
+    value = call(words).rstrip("\r\n") if name is None else environ.get(name, "")
+    if value:
         return value
-    value = call(reference.command or ()).rstrip("\r\n")
-    if not value:
-        raise UsageError(
-            f"`{_shown(reference.command or ())}` printed nothing, and its output is the"
-            " secret. Nothing was contacted.\n  fix    run it yourself"
-        )
-    return value
+    if name is None:
+        what = f"`{_shown(words)}` printed nothing, and its output is the secret"
+        fix = "run it yourself"
+    else:
+        unset = "empty" if name in environ else "not set"
+        what = f"the environment variable {name} is {unset}"
+        fix = f"export {name} in the shell that runs this"
+    raise UsageError(f"{what}. Nothing was contacted.\n  fix    {fix}")
 
 
 def _shown(words: tuple[str, ...]) -> str:
