@@ -17,19 +17,10 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import shortened
 from components.core.problem import Finding, on_device
 from components.drift.applied import Applied
+from components.kubernetes import rights as rbac
 from components.kubernetes.client import Calls
 from components.kubernetes.live.read import AT_ONCE
 from components.kubernetes.manifest import Body, map_at
-from components.kubernetes.rights import (
-    RBAC,
-    Right,
-    joined,
-    of_charts,
-    of_jobs,
-    of_looks,
-    of_object,
-    role_of,
-)
 from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
 from components.model.places import each_ssh
@@ -71,7 +62,7 @@ def look_at_cluster(
         yield found.rated("unreachable") if away else found
 
 
-def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:
+def _denied(calls: Calls, rights: tuple[rbac.Right, ...]) -> tuple[rbac.Right, ...]:
     """Return permissions that the cluster denies, by one SelfSubjectAccessReview each."""
 
     def may(attributes: Mapping[str, str]) -> bool:
@@ -88,39 +79,39 @@ def _denied(calls: Calls, rights: tuple[Right, ...]) -> tuple[Right, ...]:
     questions = [(right, asked) for right in rights for asked in reviews_of(right)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = [*pool.map(may, [asked for _, asked in questions])]
-    found: dict[Right, dict[str, None]] = {}
+    found: dict[rbac.Right, dict[str, None]] = {}
     for (right, asked), allowed in zip(questions, answers, strict=True):
         if not allowed:
             found.setdefault(right, {})[asked["verb"]] = None
     return tuple(replace(right, verbs=tuple(verbs)) for right, verbs in found.items())
 
 
-def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
+def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[rbac.Right, ...]:
     """Return the permissions for an update, its readings and its acceptance, once each."""
-    return tuple(sorted(joined(_rights(spec, plan))))
+    return tuple(sorted(rbac.joined(_rights(spec, plan))))
 
 
-def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[rbac.Right]:
     statuses = (
         row.status.path.removeprefix("/apis/").split("/")
         for part, row in TABLE.items()
         if row.status is not None and owners_of(spec)[part] != "none"
     )
-    yield from of_looks(*((group, resource) for group, _, resource in statuses))
+    yield from rbac.of_looks(*((group, resource) for group, _, resource in statuses))
     for manifest in plan.manifests:
-        yield from of_object(manifest.body)
+        yield from rbac.of_object(manifest.body)
     for namespace, _ in tried_pods(plan):
-        yield Right(namespace, "", "pods", (), ("create",))
-    yield from of_charts(chart.namespace for chart in plan.operators.charts)
-    yield from of_jobs(spec, plan.acceptance.objects)
+        yield rbac.Right(namespace, "", "pods", (), ("create",))
+    yield from rbac.of_charts(chart.namespace for chart in plan.operators.charts)
+    yield from rbac.of_jobs(spec, plan.acceptance.objects)
     # For labels and cordons, for evictions, and for restarts of device plugins in any namespace.
-    yield Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
+    yield rbac.Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
     if plan.reboots:
-        yield Right("", "", "pods/eviction", (), ("create",))
-        yield Right("", "", "pods", (), ("delete",))
+        yield rbac.Right("", "", "pods/eviction", (), ("create",))
+        yield rbac.Right("", "", "pods", (), ("delete",))
 
 
-def reviews_of(right: Right) -> Iterator[Mapping[str, str]]:
+def reviews_of(right: rbac.Right) -> Iterator[Mapping[str, str]]:
     """Yield the SelfSubjectAccessReviews for a right, one per verb and name."""
     resource, _, part = right.resource.partition("/")
     for verb in right.verbs:
@@ -189,7 +180,7 @@ NAME: Final = "railyard"
 
 
 def render_rbac(
-    cluster: str, rights: Iterable[Right], user: str, namespaces: Iterable[Body]
+    cluster: str, rights: Iterable[rbac.Right], user: str, namespaces: Iterable[Body]
 ) -> str:
     """Render the manifest: namespaces that an update would create, roles, and their bindings.
 
@@ -198,13 +189,13 @@ def render_rbac(
     """
     given, documents = tuple(rights), [*namespaces]
     place, _, name = user.rpartition(":")
-    subject: Body = {"kind": "User", "name": name, "apiGroup": RBAC}
+    subject: Body = {"kind": "User", "name": name, "apiGroup": rbac.RBAC}
     if place:
         subject = {"kind": "ServiceAccount", "name": name, "namespace": place}
         metadata: Body = {"name": name, "namespace": place}
         documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     for namespace in sorted({each.namespace for each in given}):
-        documents += role_of(NAME, namespace, given, subject)
+        documents += rbac.role_of(NAME, namespace, given, subject)
     head = (
         f"# The rights that Railyard needs in the cluster of {cluster}, and no others.\n"
         "# kubectl apply -f FILE as an administrator; `railyard preflight` asks for each right.\n"

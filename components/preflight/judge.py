@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from components.catalogue.environments import FIRST_ATS, parse_release
@@ -57,6 +58,8 @@ class HostAnswers:
 class _Case:
     wants: HostWants
     answers: HostAnswers
+    find: Callable[[str, str, str, str, str], Finding]
+    """`on_device` of this host."""
 
     def fact(self, key: str) -> str:
         return self.answers.facts.get(key, "")
@@ -65,21 +68,10 @@ class _Case:
     def is_dnf(self) -> bool:
         return self.fact("packages") == "dnf"
 
-    def find(
-        self,
-        rule: str,
-        what: str,
-        actual: str,
-        wanted: str,
-        fix: str,
-        severity: Severity = "error",
-    ) -> Finding:
-        return Finding(what, (), fix, severity, rule, self.wants.device, actual, wanted)
-
 
 def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
     """Return all findings for this host, in bring-up order."""
-    case = _Case(wants, answers)
+    case = _Case(wants, answers, partial(on_device, wants.device))
     artefacts = judge_artefacts(wants.artefacts, answers.facts)
     found = (each for judge in _JUDGES for each in judge(case))
     return (*found, *(case.find(*words) for words in artefacts))
@@ -99,15 +91,15 @@ def _clock(case: _Case) -> Iterator[Finding]:
     units = (("h", 3600), ("min", 60))
     long = (f"{off_s / size:.1f} {unit}" for unit, size in units if off_s >= size)
     shown = next(long, f"{off_s:.0f} s")
-    yield case.find(
+    found = case.find(
         "clock",
         "the clock differs from this machine's, and certificates made here are not valid there.",
         f"{shown} {'ahead of' if ahead > behind else 'behind'} this machine",
         f"within {CLOCK_OFF_S:g} s",
         f"run a time service on both: {'dnf' if case.is_dnf else 'apt-get'} install chrony, and"
         " `chronyc makestep`",
-        "error" if off_s > CLOCK_WRONG_S else "warning",
     )
+    yield found if off_s > CLOCK_WRONG_S else found.rated("warning")
 
 
 def _programs(case: _Case) -> Iterator[Finding]:
@@ -147,10 +139,10 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
         size = f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
         what = "swap is on: pods cannot use it, and the host slows down when it swaps."
         fix = "swapoff -a, and take its line out of /etc/fstab"
-        yield case.find("swap", what, f"{size} on {names}", "none", fix, "warning")
+        yield case.find("swap", what, f"{size} on {names}", "none", fix).rated("warning")
     enforcing = wants.kubelet and wants.unit == "k3s" and case.fact("selinux") == "1"
     if enforcing and not case.fact("k3s_policy") and not (wants.selinux_policy and case.is_dnf):
-        yield case.find(
+        found = case.find(
             "selinux",
             "SELinux is enforcing without K3s' policy, which its install script does not bring.",
             "no /usr/share/selinux/packages/k3s.pp",
@@ -158,8 +150,8 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
             f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package) "
             "and run `railyard pin`: then the node gets it by dnf before K3s; or install it "
             f"yourself: dnf install -y container-selinux, then that package, {LATER}",
-            "warning" if case.fact("k3s") else "error",
         )
+        yield found.rated("warning") if case.fact("k3s") else found
 
 
 _ENROL: Final = "reboot, and confirm in MOK manager; or switch Secure Boot off"
@@ -225,7 +217,8 @@ def _disk(case: _Case) -> Iterator[Finding]:
             wanted = f"{kib >> 10} MiB free"
             clean = "dnf clean all" if case.is_dnf else "apt-get clean"
             fix = f"free it: {clean}, old kernels, old images; or move it to a larger disk"
-            yield case.find(f"disk{folder}", what, f"{int(free) >> 10} MiB free", wanted, fix, full)
+            lack = case.find(f"disk{folder}", what, f"{int(free) >> 10} MiB free", wanted, fix)
+            yield lack.rated(full)
 
 
 _PACKAGES: Final = (
@@ -259,7 +252,7 @@ def _packages(case: _Case) -> Iterator[Finding]:
     for rule, what, wanted, fixes in _PACKAGES:
         fact = "lock" if rule == "package-lock" else rule.replace("-", "_")
         if actual := case.fact(fact):
-            yield case.find(rule, what, actual, wanted, fixes[case.is_dnf], severity)
+            yield case.find(rule, what, actual, wanted, fixes[case.is_dnf]).rated(severity)
     if case.wants.packages and not case.fact("packages"):
         what = "there is neither apt-get nor dnf, and the file asks for packages."
         fix = "take another system, or install the packages yourself and take them out of the file"
@@ -288,8 +281,7 @@ def _gpus(case: _Case) -> Iterator[Finding]:
             f"{PROBE_DRIVERS_SINCE} or later, or of {', '.join(map(str, PROBE_DRIVERS))}",
             f"install {_ADVISED}, or build jobs.image on an older --base (docs/reference/"
             "probe-image.md)",
-            "warning",
-        )
+        ).rated("warning")
     if of_host and version and not case.fact("refused.nvidia") and not case.fact("gpu_loaded"):
         what = "the GPU driver is installed and not loaded."
         fix = "modprobe nvidia; dmesg says why it does not load"
@@ -303,7 +295,7 @@ def _connections(case: _Case) -> Iterator[Finding]:
             what = "the host does not resolve its own name."
             fix = "write the name into /etc/hosts or the site's DNS"
             # Its step writes the names of the site into /etc/hosts.
-            yield case.find("own-name", what, "unknown", "an address", fix, "warning")
+            yield case.find("own-name", what, "unknown", "an address", fix).rated("warning")
         elif case.fact(f"name.{name}") == "unknown":
             fix = "look at /etc/resolv.conf, and at what that DNS server may answer"
             yield case.find(

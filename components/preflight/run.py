@@ -35,24 +35,8 @@ from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
-from components.preflight.artefacts import (
-    charts_without_images,
-    fetched_here,
-    look_at_store,
-    look_here,
-)
+from components.preflight import artefacts, judge
 from components.preflight.cluster import look_at_cluster
-from components.preflight.judge import (
-    HostAnswers,
-    judge_files,
-    judge_host,
-    judge_hypervisor,
-    judge_links,
-    judge_session,
-    judge_switch,
-    judge_ufm,
-    list_neighbors,
-)
 from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
@@ -158,8 +142,8 @@ class _Asked:
 
     wants: Mapping[str, HostWants]
     secrets: Mapping[str, str] = field(repr=False)
-    hosts: dict[str, HostAnswers | Unreachable] = field(
-        default_factory=dict[str, HostAnswers | Unreachable]
+    hosts: dict[str, judge.HostAnswers | Unreachable] = field(
+        default_factory=dict[str, judge.HostAnswers | Unreachable]
     )
     switches: dict[str, Identity] = field(default_factory=dict[str, Identity])
 
@@ -175,7 +159,7 @@ class _Asked:
             self.hosts[wants.device] = Unreachable(str(error))
             return
         facts = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line[1:])
-        found: HostAnswers | Unreachable = HostAnswers(facts, begun, time.time())
+        found: judge.HostAnswers | Unreachable = judge.HostAnswers(facts, begun, time.time())
         if answer.exit_status != 0 or facts.get("end") != "yes":
             found = Unreachable(refusal_words(endpoint, answer.stderr, answer.exit_status))
         self.hosts[wants.device] = found
@@ -205,12 +189,13 @@ def run_preflight(
     with ThreadPoolExecutor(max_workers=8) as pool:
         looks = Looks(asked.ask_host, asked.read_switch)
         seeing = pool.submit(observe_site, plan, secrets, applied, looks)
-        looked = [pool.submit(look_here, reach, e, lock, project) for e in fetched_here(reach)]
+        here, fetched = artefacts.look_here, artefacts.fetched_here(reach)
+        looked = [pool.submit(here, reach, each, lock, project) for each in fetched]
         others = (
             look_at_cluster(spec, plan, applied, secrets),
             look_at_kubespray(spec, project),
             look_at_cloud(plan.cloud, secrets, applied),
-            look_at_store(spec.evidence_store, plan.stack, secrets),
+            artefacts.look_at_store(spec.evidence_store, plan.stack, secrets),
         )
         looked += [pool.submit(tuple[Finding, ...], each) for each in others]
         seen, found = seeing.result(), [found for each in looked for found in each.result()]
@@ -220,7 +205,7 @@ def run_preflight(
     findings = (
         *_missing_secrets(spec, secrets),
         *_judge(devices, spec, plan, seen, asked),
-        *judge_links(plan.switches, applied, seen),
+        *judge.judge_links(plan.switches, applied, seen),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *_unknown_images(spec, lock),
         *found,
@@ -232,7 +217,7 @@ def run_preflight(
     )
     read = tuple(name for name in devices if name not in unmade)
     no_login = tuple(host.name for host in spec.unreached)
-    bgp = tuple(list_neighbors(plan.switches, applied, seen))
+    bgp = tuple(judge.list_neighbors(plan.switches, applied, seen))
     return Preflight(spec.name, read, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
 
 
@@ -245,7 +230,7 @@ def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[
 
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
-    for chart in charts_without_images(spec, lock):
+    for chart in artefacts.charts_without_images(spec, lock):
         what = "the images of a chart are unknown, so their registries were not asked."
         actual = f"{chart.name} {chart.version} is not in the lock"
         wanted = "a chart whose images the lock names"
@@ -264,15 +249,15 @@ def _judge(
         facts = seen.devices.get(name)
         settings = facts.values if isinstance(facts, HostState) else {}
         if isinstance(facts, Unreachable):
-            yield judge_session(name, facts)
+            yield judge.judge_session(name, facts)
         elif name in hypervisors:
-            yield from judge_hypervisor(hypervisors[name], settings)
+            yield from judge.judge_hypervisor(hypervisors[name], settings)
         elif name in hosts:
             yield from _judge_answers(hosts[name], settings, asked, guests=bool(spec.hypervisors))
         elif name in asked.switches and name in switches:
-            yield from judge_switch(switches[name], asked.switches[name])
+            yield from judge.judge_switch(switches[name], asked.switches[name])
         elif name in asked.switches and spec.infiniband and spec.infiniband.ufm:
-            yield from judge_ufm(spec.infiniband.ufm, asked.switches[name])
+            yield from judge.judge_ufm(spec.infiniband.ufm, asked.switches[name])
 
 
 def _judge_answers(
@@ -281,10 +266,10 @@ def _judge_answers(
     """Judge a host's answers; skip GPUs of a guest, which appear with its first update."""
     answers = asked.hosts.get(host.name)
     if isinstance(answers, Unreachable):
-        yield judge_session(host.name, answers)
+        yield judge.judge_session(host.name, answers)
     elif answers is not None:
         wants = asked.wants[host.name]
-        yield from judge_host(wants, answers)
-        yield from judge_files(host, answers.facts)
+        yield from judge.judge_host(wants, answers)
+        yield from judge.judge_files(host, answers.facts)
         if not guests:
             yield from judge_gpus(host.name, wants.gpus, settings)

@@ -20,14 +20,8 @@ from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes, renamed_nodes
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Watched, drift_of_step
+from components.fabric import edit
 from components.fabric.cabling import find_wrong_cables
-from components.fabric.edit import (
-    drift_of_switch,
-    foreign_settings_of,
-    networks_of,
-    ordered,
-    routing_faults,
-)
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.harms import find_foreign_settings
 from components.hosts.look import judge_placement, parse_look
@@ -40,30 +34,12 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep, render_step_command
+from components.update import refusals, servers
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.identity import judge_identity
 from components.update.pieces import judge_moved
 from components.update.proof import Accept, is_asked, last_run, passed, proven_repairs, repairs_of
-from components.update.refusals import (
-    exec_notes,
-    judge_alignment,
-    judge_api,
-    judge_balancers,
-    judge_disruptions,
-    judge_executors,
-    judge_first_install,
-    judge_guards,
-    judge_losses,
-    judge_playbooks,
-)
 from components.update.seen import Facts, Seen, Situation
-from components.update.servers import (
-    choose_upgrades,
-    judge_quorum,
-    judge_roles,
-    judge_upgrades,
-    with_ahead,
-)
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
@@ -87,17 +63,17 @@ class Intentions:
 def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
     """Compare every device and cloud object of the plan with its last applied state."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
-    networks = networks_of(plan.switches, applied)
+    networks = edit.networks_of(plan.switches, applied)
     switches: list[DeviceDrift] = []
     for switch in plan.switches:
         # With its last applied state; its cables and routes with the file.
         facts = seen.switch(switch.name)
         neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
         found = replace(
-            drift_of_switch(switch.name, switch.step, switch.desired, applied, facts),
+            edit.drift_of_switch(switch.name, switch.step, switch.desired, applied, facts),
             cabling=find_wrong_cables(switch.cables, neighbours),
-            beside=foreign_settings_of(switch, applied, facts),
-            routing=routing_faults(switch, applied, facts, networks),
+            beside=edit.foreign_settings_of(switch, applied, facts),
+            routing=edit.routing_faults(switch, applied, facts, networks),
         )
         switches.append(found)
     return (*(each.drift for each in objects), *switches, *_drift_of_steps(plan, applied, seen))
@@ -126,7 +102,7 @@ def _drift_of_steps(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[De
         stdin, lacking = sent.get(watched.step.endpoint.device), _lacking(facts)
         return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
 
-    return with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
+    return servers.with_ahead(plan, tuple(map(of_step, plan.watched)), applied)
 
 
 def _lacking(seen: HostState) -> tuple[str, ...]:
@@ -168,9 +144,10 @@ def _adjusted(
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
     drifts = judge_drift(plan, applied, seen)
-    plan = choose_upgrades(plan, applied, seen, drifts)
+    plan = servers.choose_upgrades(plan, applied, seen, drifts)
     left = choose_departures(plan.departures, plan.kubernetes, applied)
-    return replace(plan, departures=left, switches=ordered(plan.switches, applied)), drifts
+    switches = edit.ordered(plan.switches, applied)
+    return replace(plan, departures=left, switches=switches), drifts
 
 
 def _repair_notes(
@@ -181,7 +158,7 @@ def _repair_notes(
 ) -> dict[str, str]:
     """Collect the notes that make the steps of drifted devices, tools and access run again."""
     notes = {drift.step: drift.note for drift in drifts if drift.note}
-    notes |= exec_notes(plan.switches, applied, drifts)
+    notes |= refusals.exec_notes(plan.switches, applied, drifts)
     notes |= departure_notes(plan.reboots, hosts, applied)
     access = plan.kubernetes.access if plan.kubernetes else None
     recorded = applied.step(access.name) if access else None
@@ -334,24 +311,24 @@ JUDGES: Final = tuple(
     for check in (
         judge_identity,
         judge_moved,
-        judge_roles,
-        judge_losses,
+        servers.judge_roles,
+        refusals.judge_losses,
         judge_unreachable,
-        judge_executors,
+        refusals.judge_executors,
         judge_placements,
         judge_stranded,
-        judge_guards,
-        judge_disruptions,
-        judge_quorum,
-        judge_first_install,
-        judge_alignment,
+        refusals.judge_guards,
+        refusals.judge_disruptions,
+        servers.judge_quorum,
+        refusals.judge_first_install,
+        refusals.judge_alignment,
         judge_node_names,
-        judge_api,
-        judge_balancers,
-        judge_upgrades,
+        refusals.judge_api,
+        refusals.judge_balancers,
+        servers.judge_upgrades,
         judge_hosts,
         judge_host_settings,
-        judge_playbooks,
+        refusals.judge_playbooks,
     )
 )
 """In print order."""

@@ -19,24 +19,11 @@ from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
 from components.core.problem import Finding, Place, refusal
-from components.disruption.forecast import (
-    IN_SERVICE,
-    departures_refused,
-    passing_refused,
-    render_departures,
-)
+from components.disruption import forecast
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
-from components.fabric.edit import (
-    Edit,
-    applied_switch,
-    interrupted_words,
-    last_applied,
-    preview_switch,
-    read_baseline,
-    render_waves,
-)
+from components.fabric import edit
 from components.fabric.effects import interrupting, ports_of
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.state import SwitchState
@@ -50,12 +37,7 @@ from components.kubernetes.planes.node_files import CA_FILE
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.update.identity import (
-    known_state,
-    planned_devices,
-    recorded_devices,
-    recorded_nodes,
-)
+from components.update import identity
 from components.update.seen import Facts, Situation
 from components.update.servers import config_of, describe_servers
 
@@ -69,15 +51,15 @@ def judge_disruptions(at: Situation) -> Iterator[Finding]:
     unread device, as with `railyard:observe: never`, every difference from the last applied state
     counts. If nothing was applied either, the step itself reads the device and refuses.
     """
-    plan, facts, applied = at.plan, at.seen.devices, known_state(at)
+    plan, facts, applied = at.plan, at.seen.devices, identity.known_state(at)
     seen = known_hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
-    yield from passing_refused(plan.reboots, seen, away)
+    yield from forecast.passing_refused(plan.reboots, seen, away)
     if at.spec.disruption.ports != "allow":
         yield from _interrupting(at, applied)
     if at.spec.disruption.reboots == "deny":
         yield from reboots_refused(plan.hypervisors, seen)
-        yield from departures_refused(plan.reboots, seen)
+        yield from forecast.departures_refused(plan.reboots, seen)
         # kubespray itself refuses that nodes leave.
         if plan.kubernetes is not None and plan.kubernetes.playbooks is None:
             yield from leaving_refused(leaving_nodes(plan.kubernetes, applied))
@@ -88,7 +70,7 @@ def host_departures(
 ) -> tuple[str, ...]:
     """Describe which hosts the update drains or reboots, and in which group."""
     leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
-    waiting = render_departures(plan.reboots, known_hosts(plan, facts, applied))
+    waiting = forecast.render_departures(plan.reboots, known_hosts(plan, facts, applied))
     drained = (
         words
         for switch in plan.switches
@@ -108,7 +90,7 @@ def known_hosts(
         if facts.get(watched.device) is None and recorded:
             # Assume that it runs jobs, as a host does after an update.
             was = watched.settings_in(recorded).values
-            found[watched.device] = HostState({**was, IN_SERVICE: "yes"})
+            found[watched.device] = HostState({**was, forecast.IN_SERVICE: "yes"})
     return found | {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
 
 
@@ -133,19 +115,20 @@ def _interrupting(at: Situation, applied: Applied) -> Iterator[Finding]:
         elif name in changing and (found := _interruptions(switch, seen, applied)):
             unread = " (against the last applied settings, since nothing was read)"
             base = unread if seen is None else ""
-            what = f"{name} would interrupt traffic{base}: {interrupted_words(switch, found)}"
+            what = f"{name} would interrupt traffic{base}: {edit.interrupted_words(switch, found)}"
             fix = "plan a window and set disruption.ports to allow, or take the change back"
             yield refusal("disruption", what, Place(_PORTS, policy), fix, name)
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
     """Return the interruptions by known values; the step itself checks an unknown switch."""
-    was = last_applied(switch, applied)
+    was = edit.last_applied(switch, applied)
     has = was if seen is None else seen
     if not isinstance(has, SwitchState):
         return ()
-    edit = Edit(switch.os, switch.desired, was or SwitchState(), _recorded(switch, applied))
-    return interrupting(edit.effects(has))
+    before = _recorded(switch, applied)
+    change = edit.Edit(switch.os, switch.desired, was or SwitchState(), before)
+    return interrupting(change.effects(has))
 
 
 def _stopped(switch: SwitchPlan, facts: Mapping[str, Facts], applied: Applied) -> tuple[str, ...]:
@@ -158,7 +141,7 @@ def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
     baseline = applied.step(switch.baseline_step)
     if baseline is None or not baseline.stdout:
         return None
-    return SwitchState.model_validate(read_baseline(baseline.stdout))
+    return SwitchState.model_validate(edit.read_baseline(baseline.stdout))
 
 
 def switch_changes(
@@ -167,12 +150,12 @@ def switch_changes(
     """Describe the changes on each switch and their interruptions."""
     found: dict[str, str] = {}
     for switch in plan.switches:
-        seen, was = facts.get(switch.name), last_applied(switch, applied)
+        seen, was = facts.get(switch.name), edit.last_applied(switch, applied)
         read = seen if isinstance(seen, SwitchState) else None
         before = _recorded(switch, applied)
-        text = preview_switch(switch, was, read, spec.disruption.ports, before)
+        text = edit.preview_switch(switch, was, read, spec.disruption.ports, before)
         found |= {switch.name: text} if text else {}
-    waves = render_waves(plan.switches, found, spec.disruption.switch_waves.canary)
+    waves = edit.render_waves(plan.switches, found, spec.disruption.switch_waves.canary)
     return (*found.values(), *waves)
 
 
@@ -305,7 +288,7 @@ class Loss:
 
 def find_losses(at: Situation) -> tuple[Loss, ...]:
     """Find everything that this update would destroy."""
-    spec, plan, applied = at.spec, at.plan, known_state(at)
+    spec, plan, applied = at.spec, at.plan, identity.known_state(at)
     nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
     # In either role: `judge_roles` handles changed roles.
     kept = {step.endpoint.device for step in nodes}
@@ -336,7 +319,7 @@ def judge_losses(at: Situation) -> Iterator[Finding]:
 
 def _servers(applied: Applied, kept: set[str]) -> Iterator[Loss]:
     """Report the loss of the only server, or of more than half: etcd and all its data."""
-    had = recorded_nodes(applied, "server")
+    had = identity.recorded_nodes(applied, "server")
     gone = [name for name in had if name not in kept]
     if 2 * len(gone) <= len(had):
         return
@@ -354,7 +337,7 @@ def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Lo
     """Report the loss of all workers, another cluster name, or a removed CA of the registry."""
     planes = [plane for plane in (spec.k3s, spec.kubespray) if plane is not None]
     may_reset = any(plane.reset == "allow" for plane in planes)
-    had = recorded_nodes(applied, "agent")
+    had = identity.recorded_nodes(applied, "agent")
     if len(had) > 1 and not kept.intersection(had):
         what = f"all {len(had)} workers of the cluster {spec.name} would leave it at once"
         fix = f"remove some with this update, and the rest with another; or {_RESET}"
@@ -384,7 +367,7 @@ def _cluster(spec: ClusterSpec, applied: Applied, kept: set[str]) -> Iterator[Lo
 
 def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     """Report switches that leave the file while they connect hosts that stay in it."""
-    now, devices = planned_devices(plan), recorded_devices(applied)
+    now, devices = identity.planned_devices(plan), identity.recorded_devices(applied)
     unmanaged = (*spec.other_switches, *(spec.infiniband.switches if spec.infiniband else ()))
     plugged = {port.to for switch in spec.switches for port in switch.ports.values()}
     plugged |= {str(end) for switch in unmanaged for end in switch.ports.values()}
@@ -400,7 +383,7 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
     for name, device in devices.items() if loose else ():
         if device.kind != "switch" or name in now:
             continue
-        if ports := len(applied_switch(applied.steps[f"{name}-apply"])[0].ports):
+        if ports := len(edit.applied_switch(applied.steps[f"{name}-apply"])[0].ports):
             yield Loss(
                 f"{name} leaves the file while {', '.join(loose)} are cabled to it: its {ports}"
                 " ports go back to their values of before",

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
 from components.cli.group import app
+from components.kubernetes.rights import Right
 from components.plan.make import make_plan
-from components.preflight.cluster import Right, reviews_of, rights_of
+from components.preflight.cluster import reviews_of, rights_of
 from tests.golden.site import EXAMPLES
 
 SITE = EXAMPLES / "shared-rdma/existing.yaml"
