@@ -109,9 +109,14 @@ def run_pulumi(
         )
     pipe, variables = subprocess.PIPE, {**os.environ, **(environment or {})}
     with subprocess.Popen(
-        [program, *arguments], stdin=None if stdin is None else pipe, stdout=pipe, stderr=pipe,
-        text=True, errors="replace", env=variables,
-    ) as process:  # fmt: skip
+        [program, *arguments],
+        stdin=None if stdin is None else pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        errors="replace",
+        env=variables,
+    ) as process:
         try:
             out, err = process.communicate(stdin, timeout=deadline_s)
         except subprocess.TimeoutExpired:
