@@ -88,27 +88,25 @@ def _denied(calls: Calls, rights: tuple[rbac.Right, ...]) -> tuple[rbac.Right, .
 
 def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[rbac.Right, ...]:
     """Return the permissions for an update, its readings and its acceptance, once each."""
-    return tuple(sorted(rbac.joined(_rights(spec, plan))))
-
-
-def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[rbac.Right]:
+    right, owners = rbac.Right, owners_of(spec)
     statuses = (
         row.status.path.removeprefix("/apis/").split("/")
         for part, row in TABLE.items()
-        if row.status is not None and owners_of(spec)[part] != "none"
+        if row.status is not None and owners[part] != "none"
     )
-    yield from rbac.of_looks(*((group, resource) for group, _, resource in statuses))
+    rights = [*rbac.of_looks(*((group, resource) for group, _, resource in statuses))]
     for manifest in plan.manifests:
-        yield from rbac.of_object(manifest.body)
-    for namespace, _ in tried_pods(plan):
-        yield rbac.Right(namespace, "", "pods", (), ("create",))
-    yield from rbac.of_charts(chart.namespace for chart in plan.operators.charts)
-    yield from rbac.of_jobs(spec, plan.acceptance.objects)
+        rights += rbac.of_object(manifest.body)
+    rights += [right(place, "", "pods", (), ("create",)) for place, _ in tried_pods(plan)]
+    rights += rbac.of_charts(chart.namespace for chart in plan.operators.charts)
+    rights += rbac.of_jobs(spec, plan.acceptance.objects)
     # For labels and cordons, for evictions, and for restarts of device plugins in any namespace.
-    yield rbac.Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
+    workers = tuple(sorted(host.node for host in spec.workers))
+    rights.append(right("", "", "nodes", workers, ("patch",)))
     if plan.reboots:
-        yield rbac.Right("", "", "pods/eviction", (), ("create",))
-        yield rbac.Right("", "", "pods", (), ("delete",))
+        rights.append(right("", "", "pods/eviction", (), ("create",)))
+        rights.append(right("", "", "pods", (), ("delete",)))
+    return tuple(sorted(rbac.joined(rights)))
 
 
 def reviews_of(right: rbac.Right) -> Iterator[Mapping[str, str]]:

@@ -356,16 +356,14 @@ def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) ->
     return on_device(device, f"cloud-init-{topic}", what, actual, wanted, fix).rated("warning")
 
 
-_SESSIONS: Final[tuple[tuple[str, str, str, str, Severity], ...]] = (
-    (
-        r"\bsudo\b",
+_SESSIONS: Final[Mapping[str, tuple[str, str, str, Severity]]] = {
+    r"\bsudo\b": (
         "sudo",
         "the login cannot become root without a password.",
         "add as root, with visudo: USER ALL=(root) NOPASSWD: ALL",
         "error",
     ),
-    (
-        r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key",
+    r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key": (
         "login",
         "the login is refused.",
         (
@@ -374,8 +372,7 @@ _SESSIONS: Final[tuple[tuple[str, str, str, str, Severity], ...]] = (
         ),
         "error",
     ),
-    (
-        "accepted the login, but did not finish",
+    "accepted the login, but did not finish": (
         "answer",
         "the device let us in, and its answer did not come.",
         (
@@ -384,15 +381,15 @@ _SESSIONS: Final[tuple[tuple[str, str, str, str, Severity], ...]] = (
         ),
         "unreachable",
     ),
-)
-"""Pattern in the error of a session, its rule, what is wrong, the fix, and the severity."""
+}
+"""Pattern in a session's error to the rule, what is wrong, the fix, and the severity."""
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
     """Explain why a device could not be read."""
     reason, _, own_fix = (" ".join(part.split()) for part in failed.reason.partition("\n  fix "))
     text = f"{reason}; {own_fix}" if own_fix else reason
-    rows = (row[1:] for row in _SESSIONS if re.search(row[0], text))
+    rows = (row for pattern, row in _SESSIONS.items() if re.search(pattern, text))
     fix = own_fix or "look at its power, its address in ssh.address, and the firewall on the way"
     away = ("reach", "the device is not reached.", fix, "unreachable")
     rule, what, fix, severity = next(rows, away)
@@ -403,17 +400,11 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
     return on_device(device, rule, what, says, "a session that reads", fix).rated(severity)
 
 
-def judge_switch(switch: Switch, identity: Identity) -> tuple[Finding, ...]:
+def judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     """Check that a switch matches the file, and that this login may configure it."""
-    return tuple(_judge_switch(switch, identity))
-
-
-def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     system, release, model = system_of(switch.os), identity.release, identity.model
-    for part, has, wanted in (
-        ("release", release, switch.release),
-        ("model", model, switch.model),
-    ):
+    parts = (("release", release, switch.release), ("model", model, switch.model))
+    for part, has, wanted in parts:
         if not has:
             what = f"the switch does not say its {part}, which is then not compared with the file."
             fix = f"compare the {part} yourself, on the switch"

@@ -173,7 +173,8 @@ def _tools(
     spec: ClusterSpec, host: Host, settings: Mapping[str, str], own: tuple[Artefact, ...]
 ) -> Iterator[Tool]:
     yield Tool(("flock",), "keep two runs apart", "install util-linux")
-    yield from (tool for key, tool in _BY_SETTING if any(map(re.compile(key).fullmatch, settings)))
+    rows = _BY_SETTING.items()
+    yield from (tool for key, tool in rows if any(map(re.compile(key).fullmatch, settings)))
     plane, balances = spec.k3s, host.role == "balancer"
     fetches = any(each.kind == "file" and each.address.startswith("https:") for each in own)
     if fetches or _joins_servers(spec, host):
@@ -194,41 +195,29 @@ def _tools(
         yield replace(_RUNTIME, why="show GPUs to the containers that Docker runs")
 
 
-_BY_SETTING: Final = (
-    (
-        r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)",
-        Tool(
-            ("mlnx_qos", "dcb"),
-            "set trust, PFC and buffers of the cards",
-            "install iproute2 5.12 or later (dcb), or DOCA-OFED or MLNX_OFED (mlnx_qos)",
-        ),
+_BY_SETTING: Final = {
+    r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)": Tool(
+        ("mlnx_qos", "dcb"),
+        "set trust, PFC and buffers of the cards",
+        "install iproute2 5.12 or later (dcb), or DOCA-OFED or MLNX_OFED (mlnx_qos)",
     ),
-    (r"nic\..*\.global_pause", Tool(("ethtool",), "switch off global pause", "install ethtool")),
-    (
-        r"nic\..*\.(ats|fw_(?!floor)\w+)",
-        Tool(
-            ("mlxconfig", "mstconfig"),
-            "set the firmware of the cards",
-            "install mstflint, or MFT (part of DOCA-OFED and MLNX_OFED)",
-        ),
+    r"nic\..*\.global_pause": Tool(("ethtool",), "switch off global pause", "install ethtool"),
+    r"nic\..*\.(ats|fw_(?!floor)\w+)": Tool(
+        ("mlxconfig", "mstconfig"),
+        "set the firmware of the cards",
+        "install mstflint, or MFT (part of DOCA-OFED and MLNX_OFED)",
     ),
-    (
-        r"nic\..*\.serial",
-        Tool(("lspci",), "read the serial numbers of the cards", "install pciutils"),
+    r"nic\..*\.serial": Tool(
+        ("lspci",), "read the serial numbers of the cards", "install pciutils"
     ),
-    (
-        r"kernel\.acs",
-        Tool(
-            ("setpci",),
-            "take ACS off the bridges between GPUs and cards",
-            "install pciutils, or set host_defaults.kernel.acs: keep",
-        ),
+    r"kernel\.acs": Tool(
+        ("setpci",),
+        "take ACS off the bridges between GPUs and cards",
+        "install pciutils, or set host_defaults.kernel.acs: keep",
     ),
-    (
-        r"docker\.runtime",
-        Tool(("python3",), "write /etc/docker/daemon.json", "install python3"),
-    ),
-)
+    r"docker\.runtime": Tool(("python3",), "write /etc/docker/daemon.json", "install python3"),
+}
+"""Pattern of a host's setting to the tool that sets or reads it."""
 _RUNTIME: Final = Tool(
     ("nvidia-container-runtime",),
     "run pods: it is K3s' default runtime here, and K3s does not start without it",

@@ -135,16 +135,15 @@ def judge_identity(at: Situation) -> Iterator[Finding]:
 
 
 def known_state(at: Situation) -> Applied:
-    """Return the applied state without the devices that `judge_identity` already reports."""
-    names = tuple(f"{name}-" for name in renamed_unsaid(at))
+    """Return the applied state without the devices that `judge_identity` already reports.
+
+    Those are the old names of devices that the file renames without declaring it.
+    """
+    found = _Compared(at)
+    renamed = {claim.old.name for claim in found.claims} - found.now.keys()
+    names = tuple(f"{name}-" for name in renamed)
     left = {name: each for name, each in at.applied.steps.items() if not name.startswith(names)}
     return replace(at.applied, steps=left) if names else at.applied
-
-
-def renamed_unsaid(at: Situation) -> frozenset[str]:
-    """Return the old names of devices that the file renames without declaring it."""
-    found = _Compared(at)
-    return frozenset(each.old.name for each in found.claims if each.old.name not in found.now)
 
 
 def _refusal(what: str, where: str, fix: str, device: str = "") -> Finding:
@@ -266,7 +265,10 @@ class _Compared:
         if gone and new not in self.was and first.proof:
             why = f"{new} would be set up, and then {old} be undone on the same {noun}"
             command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
-            fix = f"`{command}`, or write {old} again" if self._may_move(new) else f"write {old}"
+            # Unlike ESXi hosts and their machines, for which the command does not exist.
+            esxi = {each.name for each in self.spec.hypervisors}
+            esxi |= {vm.name for each in self.spec.hypervisors for vm in each.vms}
+            fix = f"write {old}" if new in esxi else f"`{command}`, or write {old} again"
         elif gone:
             why = f"{old} leaves the file, and would be undone at the same address"
             fix = f"remove {old} with one update, and give its address to {new} with the next"
@@ -277,11 +279,6 @@ class _Compared:
             why = "each machine would get the settings of another one"
             fix = "write the `ssh` of each machine under its own name again"
         return _refusal("; ".join(map(str, group)), why, fix)
-
-    def _may_move(self, new: str) -> bool:
-        """Whether `railyard rename` supports this device, unlike ESXi hosts and their machines."""
-        guests = {vm.name for each in self.spec.hypervisors for vm in each.vms}
-        return new not in guests | {each.name for each in self.spec.hypervisors}
 
     def false_renames(self) -> Iterator[Finding]:
         """Refuse a declared rename to another device."""

@@ -6,7 +6,7 @@ Those come from environment variables, or from a program such as a vault's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from components.core.errors import UsageError
@@ -34,7 +34,6 @@ SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_ENOUGH: Final = 4
 """Shortest secret that is masked: masking a `1` would reveal that the secret is 1."""
-Call: TypeAlias = Callable[[tuple[str, ...]], str]
 Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
 
 
@@ -87,7 +86,6 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
 def resolve(
     references: Named,
     environ: Mapping[str, str],
-    call: Call | None = None,
     known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Read each source once.
@@ -107,13 +105,12 @@ def resolve(
         if reference.secret is not None or name in found or name in failed:
             continue
         try:
-            found[name] = _value(reference, environ, call or run_program)
+            found[name] = _value(reference, environ)
         except UsageError as error:
             failed[name] = f"{render_path(path)}: {error}"
     text = "\n".join(failed.values())
-    lines = {
-        line for value in (*(known or {}).values(), *found.values()) for line in value.splitlines()
-    }
+    values = (*(known or {}).values(), *found.values())
+    lines = {line for value in values for line in value.splitlines()}
     for line in sorted(lines, key=len, reverse=True):
         text = text.replace(line, "[secret]") if len(line) >= _LONG_ENOUGH else text
     if text:
@@ -121,9 +118,9 @@ def resolve(
     return found
 
 
-def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
+def _value(reference: SecretRef, environ: Mapping[str, str]) -> str:
     name, words = reference.env, reference.command or ()
-    value = call(words).rstrip("\r\n") if name is None else environ.get(name, "")
+    value = run_program(words).rstrip("\r\n") if name is None else environ.get(name, "")
     if value:
         return value
     if name is None:

@@ -145,7 +145,7 @@ WHOLE: Final = Engine(
 def switch(
     release: str = "3.9.2504", model: str = "MSN2700-CS2F", rights: str = ""
 ) -> tuple[Finding, ...]:
-    return judge_switch(ROCE.switches[0], Identity(release, model, rights))
+    return tuple(judge_switch(ROCE.switches[0], Identity(release, model, rights)))
 
 
 LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {

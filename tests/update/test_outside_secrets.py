@@ -26,15 +26,18 @@ def _python(text: str) -> tuple[str, ...]:
     return sys.executable, "-c", text
 
 
-def test_each_source_is_asked_once_and_the_stack_not_at_all() -> None:
+def test_each_source_is_asked_once_and_the_stack_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     called: list[tuple[str, ...]] = []
 
     def call(words: tuple[str, ...]) -> str:
         called.append(words)
         return "from the vault\n"
 
+    monkeypatch.setattr(secrets, "run_program", call)
     asked = [(each, PATH) for each in (STACK, ENV, COMMAND, COMMAND, ENV)]
-    found = resolve(asked, {"VAULT_KEY": "from the shell"}, call)
+    found = resolve(asked, {"VAULT_KEY": "from the shell"})
     assert found == {ENV.name: "from the shell", COMMAND.name: "from the vault"}
     assert called == [("vault", "kv", "get", "kv/ssh")]
 
@@ -48,12 +51,15 @@ def test_no_two_sources_share_a_name() -> None:
     assert all(each.name == each.name.lower() for each in references), "they become variables"
 
 
-def test_all_that_is_missing_is_said_at_once_with_its_place() -> None:
+def test_all_that_is_missing_is_said_at_once_with_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(words: tuple[str, ...]) -> str:
         raise UsageError(f"`{words[0]}` is not logged in")
 
+    monkeypatch.setattr(secrets, "run_program", fail)
     with pytest.raises(UsageError) as refused:
-        resolve([(ENV, (*PATH, "env")), (COMMAND, ("proxy",))], {}, fail)
+        resolve([(ENV, (*PATH, "env")), (COMMAND, ("proxy",))], {})
     text = str(refused.value)
     assert "hosts[0].ssh.private_key.env: the environment variable VAULT_KEY is not set" in text
     assert "proxy: `vault` is not logged in" in text
