@@ -255,7 +255,7 @@ def _ports(spec: ClusterSpec, host: Host) -> Iterator[int]:
     has_proxy = host.role == "worker" and spec.kubespray is not None  # its own, to the servers
     if has_proxy or host.role in {"control_plane", "balancer"}:
         yield plane.api_port
-    if host.role != "balancer":
+    if host.role in _NODES:
         yield KUBELET_PORT
     if _has_etcd(spec, host):
         yield from ETCD_PORTS

@@ -65,6 +65,15 @@ def test_one_worker_alone_asks_for_images() -> None:
         assert sum(bool(images(each)) for each in asked.values()) == 1
 
 
+def test_a_host_outside_the_cluster_needs_no_free_port() -> None:
+    spec = load_example("dgx-roce")
+    *others, last = spec.hosts
+    for role in ("storage", "login"):
+        host = last.model_copy(update={"role": role})
+        asked = wants(spec.model_copy(update={"hosts": (*others, host)}))
+        assert asked[last.name].ports == ()
+
+
 def test_an_older_kubernetes_takes_the_old_control_groups() -> None:
     spec = load_example("dgx-roce")
     assert spec.k3s is not None
