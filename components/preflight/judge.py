@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,8 +17,7 @@ from components.catalogue.upstream import (
 )
 from components.core.problem import Finding, Severity, on_device
 from components.drift.applied import Applied
-from components.drift.device_drift import Unreachable
-from components.fabric.edit import networks_of, routing_faults
+from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.fabric_plan import SwitchPlan
 from components.fabric.parts import Identity
 from components.fabric.state import SwitchState
@@ -484,7 +483,7 @@ def judge_hypervisor(plan: HypervisorPlan, seen: Mapping[str, str]) -> Iterator[
 
 
 def list_neighbors(
-    plans: Sequence[SwitchPlan], applied: Applied, seen: Seen
+    plans: Iterable[SwitchPlan], applied: Applied, seen: Seen
 ) -> Iterator[Neighbors]:
     """Count the BGP neighbours of each routed switch that was read."""
     for plan in plans:
@@ -513,12 +512,10 @@ _SEVERITIES: Final[dict[str, Severity]] = {
 """An update neither needs nor restores BGP sessions; an unread switch counts as unreachable."""
 
 
-def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> Iterator[Finding]:
+def judge_links(drifts: Iterable[DeviceDrift]) -> Iterator[Finding]:
     """Report links that carry fewer routes than applied, in the words of `railyard drift`."""
-    networks = networks_of(plans, applied)
-    for plan in plans:
-        for lost in routing_faults(plan, applied, seen.switch(plan.name), networks):
-            what = "a routed link does not carry the planned routes."
-            says, wanted = f"{lost.where}: {lost.what}", "every neighbour and network of the file"
-            found = on_device(plan.name, "routing", what, says, wanted, lost.fix)
-            yield found.rated(_SEVERITIES[lost.kind])
+    for device, lost in ((drift.device, lost) for drift in drifts for lost in drift.routing):
+        what = "a routed link does not carry the planned routes."
+        says, wanted = f"{lost.where}: {lost.what}", "every neighbour and network of the file"
+        found = on_device(device, "routing", what, says, wanted, lost.fix)
+        yield found.rated(_SEVERITIES[lost.kind])

@@ -29,7 +29,6 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.parts import Identity
 from components.fabric.state import SwitchState
-from components.hosts.host_plan import HostPlan
 from components.hosts.preview import judge_gpus
 from components.kubernetes.kubernetes_plan import plan_request
 from components.kubernetes.kubespray.tree import bring_tree, make_environment
@@ -205,7 +204,7 @@ def run_preflight(
     findings = (
         *_missing_secrets(spec, secrets),
         *_judge(devices, spec, plan, seen, asked),
-        *judge.judge_links(plan.switches, applied, seen),
+        *judge.judge_links(drifts),
         *judge_situation(Situation(spec, plan, applied, seen, drifts), "preflight"),
         *_unknown_images(spec, lock),
         *found,
@@ -245,31 +244,21 @@ def _judge(
     hypervisors = {each.name: each for each in plan.hypervisors}
     hosts = {each.name: each for each in plan.hosts}
     switches = {each.name: each for each in spec.switches}
+    ufm = spec.infiniband.ufm if spec.infiniband else None
     for name in devices:
-        facts = seen.devices.get(name)
+        facts, identity = seen.devices.get(name), asked.switches.get(name)
+        answers = facts if isinstance(facts, Unreachable) else asked.hosts.get(name)
         settings = facts.values if isinstance(facts, HostState) else {}
-        if isinstance(facts, Unreachable):
-            yield judge.judge_session(name, facts)
+        if isinstance(answers, Unreachable):
+            yield judge.judge_session(name, answers)
         elif name in hypervisors:
             yield from judge.judge_hypervisor(hypervisors[name], settings)
-        elif name in hosts:
-            yield from _judge_answers(hosts[name], settings, asked, guests=bool(spec.hypervisors))
-        elif name in asked.switches and name in switches:
-            yield from judge.judge_switch(switches[name], asked.switches[name])
-        elif name in asked.switches and spec.infiniband and spec.infiniband.ufm:
-            yield from judge.judge_ufm(spec.infiniband.ufm, asked.switches[name])
-
-
-def _judge_answers(
-    host: HostPlan, settings: Mapping[str, str], asked: _Asked, *, guests: bool
-) -> Iterator[Finding]:
-    """Judge a host's answers; skip GPUs of a guest, which appear with its first update."""
-    answers = asked.hosts.get(host.name)
-    if isinstance(answers, Unreachable):
-        yield judge.judge_session(host.name, answers)
-    elif answers is not None:
-        wants = asked.wants[host.name]
-        yield from judge.judge_host(wants, answers)
-        yield from judge.judge_files(host, answers.facts)
-        if not guests:
-            yield from judge_gpus(host.name, wants.gpus, settings)
+        elif answers is not None:
+            yield from judge.judge_host(asked.wants[name], answers)
+            yield from judge.judge_files(hosts[name], answers.facts)
+            if not spec.hypervisors:  # GPUs of a guest appear with its first update
+                yield from judge_gpus(name, asked.wants[name].gpus, settings)
+        elif identity is not None and name in switches:
+            yield from judge.judge_switch(switches[name], identity)
+        elif identity is not None and ufm is not None:
+            yield from judge.judge_ufm(ufm, identity)

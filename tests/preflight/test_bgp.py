@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+from components.core.problem import Finding
 from components.drift.applied import Applied, AppliedStep
-from components.fabric.fabric_plan import plan_fabric
 from components.fabric.parts import Session, Sessions
+from components.plan.make import make_plan
 from components.preflight.judge import judge_links, list_neighbors
 from components.preflight.report import Neighbors, Preflight, render_html, render_json, render_text
+from components.update.decide import judge_drift
 from components.update.seen import Seen
 from tests.fabric.fabric_lab import routed_of
 
-PLANS = plan_fabric(routed_of("cumulus", mode="lossless"))
+PLAN = make_plan(routed_of("cumulus", mode="lossless"), "site")
+PLANS = PLAN.switches
 LEAF = PLANS[0]
 APPLIED = Applied(
     {
@@ -24,6 +27,10 @@ APPLIED = Applied(
 
 def seen_with(sessions: Sessions | None) -> Seen:
     return Seen({LEAF.name: LEAF.desired.model_copy(update={"sessions": sessions})})
+
+
+def lost_links(applied: Applied, seen: Seen) -> tuple[Finding, ...]:
+    return tuple(judge_links(judge_drift(PLAN, applied, seen)))
 
 
 HALF = seen_with(
@@ -39,7 +46,7 @@ HALF = seen_with(
 def test_a_session_that_is_lost_is_counted_and_named() -> None:
     (found,) = list_neighbors(PLANS, APPLIED, HALF)
     assert str(found) == "1 of 2 BGP neighbours up; not: swp30 to spine-01:swp3: idle"
-    (finding,) = judge_links(PLANS, APPLIED, HALF)
+    (finding,) = lost_links(APPLIED, HALF)
     assert (finding.device, finding.severity) == ("leaf-01", "warning")
     assert finding.actual == "port swp30: BGP with spine-01:swp3 is idle, not Established"
     assert finding.fix == "nv show vrf default router bgp neighbor swp30"
@@ -48,14 +55,14 @@ def test_a_session_that_is_lost_is_counted_and_named() -> None:
 def test_before_the_first_update_nothing_is_lost() -> None:
     (found,) = list_neighbors(PLANS, Applied(), seen_with(Sessions()))
     assert str(found) == "0 of 2 BGP neighbours up; no update has set them up yet"
-    assert [*judge_links(PLANS, Applied(), seen_with(Sessions()))] == []
+    assert lost_links(Applied(), seen_with(Sessions())) == ()
 
 
 def test_what_is_not_known_is_no_pass() -> None:
     blind = seen_with(Sessions(unread="`nv show` was refused"))
     (found,) = list_neighbors(PLANS, APPLIED, blind)
     assert str(found) == "BGP neighbours not known: `nv show` was refused"
-    (finding,) = judge_links(PLANS, APPLIED, blind)
+    (finding,) = lost_links(APPLIED, blind)
     assert finding.severity == "unreachable"
     assert not [*list_neighbors(PLANS, APPLIED, seen_with(None))]
 
