@@ -27,7 +27,6 @@ from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_
 from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec, units_of_hosts
 from components.model.hosts import Host
-from components.model.once import once
 from components.model.texts import fold_names
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
@@ -129,26 +128,22 @@ def plan_reboots(
 ) -> tuple[RebootGroup, ...]:
     """Plan the groups of all hosts that may need a drain or a boot."""
     by_name = {plan.name: plan for plan in plans}
-    hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
+    waiting = {
+        plan.name
+        for plan in plans
+        if any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
+    }
+    hosts = [host for host in spec.reached if host.name in waiting]
     cluster = refer_to(spec, kubernetes)
+    workers = fold_names(host.node for host in spec.workers) if cluster else ""
     groups: list[RebootGroup] = []
     units = units_of_hosts(spec)
     apart = group_hosts(hosts, spec.disruption.max_unavailable, units)
     for number, members in enumerate(apart, 1):
         names = tuple(host.node for host in members)
-        steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
+        steps = [_step(spec, host, by_name[host.name], names, cluster, workers) for host in members]
         groups.append(RebootGroup(number, tuple(steps), units.get(members[0].name, "")))
     return tuple(groups)
-
-
-def may_wait(plan: HostPlan) -> bool:
-    """Whether a host has a setting that needs a drain or a boot."""
-    return any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
-
-
-@once
-def _workers(spec: ClusterSpec) -> str:
-    return fold_names(host.node for host in spec.workers)
 
 
 def _step(
@@ -157,6 +152,7 @@ def _step(
     plan: HostPlan,
     group: tuple[str, ...],
     cluster: ClusterRef | None,
+    workers: str,
 ) -> HostRebootStep:
     settings = parse_state(plan.converge.desired).values
     return HostRebootStep(
@@ -175,7 +171,7 @@ def _step(
             drain_deadline_s=spec.disruption.drain_deadline_s,
             boot_deadline_s=spec.disruption.boot_deadline_s,
             hcas=host.hcas,
-            workers=_workers(spec) if cluster else "",
+            workers=workers,
             node=host.node if host.node != host.name else "",
         ),
         serves=plan.converge.name,
@@ -219,51 +215,40 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
     if spec.k3s is None or kubernetes is None:
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
-    hosts = {host.name: host for host in (*spec.servers, *spec.workers)}
-    workers = fold_names(host.node for host in spec.workers)
     cluster = refer_to(spec, kubernetes)
     if cluster is None:
         return ()
+    disruption, workers = spec.disruption, fold_names(host.node for host in spec.workers)
     # Servers come first, since a kubelet may be older than its API server, but never newer. They
     # upgrade one at a time: each is a member of etcd, and two could be its majority.
-    workers_in_groups = worker_groups(spec.workers, spec.disruption.max_unavailable)
-    order = [*((host,) for host in spec.servers), *workers_in_groups]
+    workers_in_groups = worker_groups(spec.workers, disruption.max_unavailable)
     groups: list[UpgradeGroup] = []
-    for members in order:
-        names = tuple(host.name for host in members)
-        shared = NodeUpgrade(
-            endpoint=installs[names[0]].endpoint,
-            role="worker",
-            stack="",
-            version=kubernetes.version,
-            group=tuple(hosts[name].node for name in names),
-            cluster=cluster,
-            reboots=spec.disruption.reboots,
-            max_unavailable=spec.disruption.max_unavailable,
-            drain_deadline_s=spec.disruption.drain_deadline_s,
-            install_deadline_s=0,
-            workers=workers,
-        )
-        steps = (_upgrade_step(shared, hosts[name], installs[name]) for name in names)
+    for members in (*((host,) for host in spec.servers), *workers_in_groups):
+        steps: list[UpgradeStep] = []
+        for host in members:
+            install = installs[host.name]
+            lines = dict(parse_state(install.desired).values)
+            if "cluster" in lines:
+                lines["cluster"] = "running"  # an upgraded cluster already exists
+            request = NodeUpgrade(
+                endpoint=install.endpoint,
+                role="control_plane" if host.role == "control_plane" else "worker",
+                stack=lines["stack"],
+                version=kubernetes.version,
+                group=tuple(each.node for each in members),
+                cluster=cluster,
+                reboots=disruption.reboots,
+                max_unavailable=disruption.max_unavailable,
+                drain_deadline_s=disruption.drain_deadline_s,
+                install_deadline_s=install.deadline_s,
+                arguments=install.apply.arguments if isinstance(install.apply, ToolCall) else (),
+                install=HostState(lines).render(),
+                workers=workers,
+                kubelet=arguments_in(lines),
+            )
+            steps.append(UpgradeStep(request, install.name))
         groups.append(UpgradeGroup(tuple(steps)))
     return tuple(groups)
-
-
-def _upgrade_step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> UpgradeStep:
-    lines = dict(parse_state(install.desired).values)
-    if "cluster" in lines:
-        lines["cluster"] = "running"  # an upgraded cluster already exists
-    request = replace(
-        shared,
-        endpoint=install.endpoint,
-        role="control_plane" if host.role == "control_plane" else "worker",
-        stack=lines["stack"],
-        install=HostState(lines).render(),
-        install_deadline_s=install.deadline_s,
-        arguments=install.apply.arguments if isinstance(install.apply, ToolCall) else (),
-        kubelet=arguments_in(lines),
-    )
-    return UpgradeStep(request, install.name)
 
 
 def recorded_release(applied: Applied, install: str) -> str:
@@ -281,16 +266,15 @@ def chosen(
 
     A `new` node is on a new machine in this update, and gets an install instead of an upgrade.
     """
-    found: list[UpgradeGroup] = []
-    for group in groups:
-        steps = [
+    found = (
+        tuple(
             each
             for step in group.steps
             if step.request.name not in new and (each := _chosen(step, applied, versions))
-        ]
-        if steps:
-            found.append(UpgradeGroup(tuple(steps)))
-    return tuple(found)
+        )
+        for group in groups
+    )
+    return tuple(UpgradeGroup(steps) for steps in found if steps)
 
 
 def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) -> UpgradeStep | None:
@@ -305,7 +289,7 @@ def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) ->
     had = arguments_in(parse_state(applied.stdin(step.install)).values)
     if (installed, had) == (wanted, kubelet):
         return None  # its install step already used this release
-    request = replace(step.request.from_release(runs), leaves="" if kubelet else had)
+    request = replace(step.request, before=runs, leaves="" if kubelet else had)
     return replace(step, request=request)
 
 

@@ -71,16 +71,19 @@ def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
 
     The settings in `without` do not wait for this host's own boot.
     """
-    passed_over = {f"{DRAIN}{key}" for key in without}
-    values = {
-        key: value for key, value in parse_state(text).values.items() if key not in passed_over
-    }
+    values = dict(parse_state(text).values)
+    for key in without:
+        values.pop(f"{DRAIN}{key}", None)
     return Waiting(
         boot_id=values.get("boot_id", ""),
         begun=values.get(BEGUN),
         boots=waiting_words(values, BOOT),
         drains=waiting_words(values, DRAIN),
-        ends_vfs=any(_ends_vfs(key, value) for key, value in values.items()),
+        ends_vfs=any(  # for a card that left the file, the host reports only that they wait
+            value == "waits" or value.endswith("-> 0")
+            for key, value in values.items()
+            if key.startswith(f"{DRAIN}nic.") and key.endswith(".vfs")
+        ),
         powers=waiting_words(values, POWER),
     )
 
@@ -92,12 +95,6 @@ def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
         for key, value in sorted(values.items())
         if key.startswith(prefix)
     )
-
-
-def _ends_vfs(key: str, value: str) -> bool:
-    """For a card that left the file, the host reports only that its VFs wait."""
-    of_vfs = key.startswith(f"{DRAIN}nic.") and key.endswith(".vfs")
-    return of_vfs and (value == "waits" or value.endswith("-> 0"))
 
 
 def setting_words(key: str, value: str) -> str:
@@ -142,9 +139,8 @@ class Departure:
     @property
     def fate(self) -> str:
         """The host's fate, in words after its name and `would`."""
-        return (
-            "be rebooted" if self.boots else "be drained" if self.drains else "perhaps be rebooted"
-        )
+        fate = "be drained" if self.drains else "perhaps be rebooted"
+        return "be rebooted" if self.boots else fate
 
 
 def forecast_departures(
@@ -278,29 +274,19 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     if BEGUN in values:
         at = f" at boot {values[BEGUN]}" if values[BEGUN] else ""
         yield f"an earlier run took it out of service{at}, and did not finish"
-    named: set[str] = set()
+    changes: dict[str, str] = {}
     if values.get(IN_SERVICE) == "yes":  # otherwise converge changes all at once
-        for key, value in (*_interrupting(step, values), *_dropped(step, values)):
-            named.add(f"{DRAIN}{key}")
-            yield setting_words(key, value)
-    yield from waiting_words({key: values[key] for key in values if key not in named}, DRAIN)
-
-
-def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the changes of this update that jobs must make way for: key and both values."""
-    for key, wanted, now in _differing(step, values):
-        if needs_drain(key) and not is_idle(key, wanted) and _has_vfs(key, values):
-            yield key, f"{now} -> {wanted}"
-
-
-def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield settings that an earlier plan set on a card and this one resets."""
-    for key, now in sorted(values.items()):
-        # Link settings may be observed for a guard only, and not be Railyard's.
-        dropped = key.startswith("nic.") and key not in step.request.settings
-        dropped = dropped and not takes_link(key)
-        if dropped and needs_drain(key) and _has_vfs(key, values):
-            yield key, f"{now} -> as before Railyard"
+        for key, wanted, now in _differing(step, values):
+            if not is_idle(key, wanted):
+                changes[key] = f"{now} -> {wanted}"
+        for key in sorted(values.keys() - step.request.settings.keys()):
+            # Link settings may be observed for a guard only, and not be Railyard's.
+            if key.startswith("nic.") and not takes_link(key):
+                changes[key] = f"{values[key]} -> as before Railyard"
+    changes = {k: v for k, v in changes.items() if needs_drain(k) and _has_vfs(k, values)}
+    yield from (setting_words(key, value) for key, value in changes.items())
+    waiting = {k: v for k, v in values.items() if k.removeprefix(DRAIN) not in changes}
+    yield from waiting_words(waiting, DRAIN)
 
 
 def _has_vfs(key: str, values: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ before the worker is drained. A state has the step from the first departure on. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from pydantic import TypeAdapter
@@ -25,7 +25,6 @@ from components.kubernetes.planes.base import (
     refer_to,
 )
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
 from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
 
@@ -70,7 +69,7 @@ class DepartureStep:
     """The nodes that leave in this update."""
 
     request: NodesLeave
-    kept: str = field(default="")
+    kept: str = ""
     """The recorded stdin of a finished drain, which keeps it from running again."""
 
 
@@ -92,8 +91,16 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
     """Return the nodes that the stack made and that left the file."""
     if kubernetes is None or kubernetes.existing is not None:
         return ()
-    kept = {*kubernetes.own_nodes}
-    return tuple(name for name in _recorded_nodes(kubernetes, applied) if name not in kept)
+    nodes: list[str] = []
+    if kubernetes.playbooks is not None:
+        recorded = parse_lines(applied.stdin(kubernetes.playbooks.step.name))
+        wanted = cast("Mapping[str, object]", recorded.get("wanted") or {})
+        nodes = [*cast("Mapping[str, object]", wanted.get("nodes") or {})]
+    for name, step in applied.steps.items() if kubernetes.playbooks is None else ():
+        if name.endswith(NODE_SUFFIX):
+            node = parse_state(step.stdin).values.get("node")
+            nodes.append(node or name.removesuffix(NODE_SUFFIX))
+    return tuple(name for name in nodes if name not in kubernetes.own_nodes)
 
 
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterator[Finding]:
@@ -107,16 +114,6 @@ def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> Iterat
             )
             fix = f"write `node_name: {was}` for it, or take {host} out in another update"
             yield refusal("node", what, f"hosts: {host}: node_name", fix, host)
-
-
-def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:
-    if kubernetes.playbooks is None:
-        steps = {n: step for n, step in applied.steps.items() if n.endswith(NODE_SUFFIX)}
-        found = {name: parse_state(step.stdin).values.get("node") for name, step in steps.items()}
-        return [node or name.removesuffix(NODE_SUFFIX) for name, node in found.items()]
-    recorded = parse_lines(applied.stdin(kubernetes.playbooks.step.name))
-    wanted = cast("Mapping[str, object]", recorded.get("wanted") or {})
-    return [*cast("Mapping[str, object]", wanted.get("nodes") or {})]
 
 
 def choose_departures(
@@ -142,10 +139,9 @@ def choose_departures(
 
 def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
     """Return the preview's lines for leaving nodes."""
+    words = "it is drained first, and only then its switch ports and its host lose their settings"
     return tuple(
-        f"WILL LEAVE THE CLUSTER: {name}: it is drained first, and only then its switch ports and"
-        " its host lose their settings; its jobs end or move"
-        for name in leaving
+        f"WILL LEAVE THE CLUSTER: {name}: {words}; its jobs end or move" for name in leaving
     )
 
 
@@ -259,13 +255,10 @@ def plan_ports(
     leave = NodesLeave(stack, cluster, spec.disruption.drain_deadline_s)
     workers = tuple(host.node for host in spec.workers)
     most = spec.disruption.max_unavailable
-    return {
-        switch.name: PortsLeave(switch.name, _behind(spec, switch), leave, workers, most)
-        for switch in spec.switches
-    }
-
-
-def _behind(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
-    hosts = {name: spec.host(port.to.partition("/")[0]) for name, port in switch.ports.items()}
-    inside = {host.name for host in (*spec.workers, *spec.servers)}
-    return {port: host.node for port, host in hosts.items() if host and host.name in inside}
+    nodes = {host.name: host.node for host in (*spec.workers, *spec.servers)}
+    found: dict[str, PortsLeave] = {}
+    for switch in spec.switches:
+        hosts = {name: port.to.partition("/")[0] for name, port in switch.ports.items()}
+        behind = {port: nodes[host] for port, host in hosts.items() if host in nodes}
+        found[switch.name] = PortsLeave(switch.name, behind, leave, workers, most)
+    return found

@@ -57,7 +57,12 @@ class LeaveRun(Clock):
             for node in fresh:
                 with suppress(DeviceError):
                     node.uncordon()
-            raise type(error)(self._stuck(str(error), nodes)) from error
+            done = "; ".join(f"{node.name}: {', '.join(node.done)}" for node in nodes if node.done)
+            raise type(error)(
+                f"{', '.join(self.request.nodes)} cannot leave {self._left}: {error}\n"
+                f"  done   {done or 'nothing'}\n"
+                f"  next   {self._next}, then run `pulumi up` again"
+            ) from error
         return {
             "changed": {node.name: node.done for node in nodes},
             "passed_over": self.passed_over,
@@ -90,15 +95,14 @@ class LeaveRun(Clock):
             return f"{node.name}: {error}"
         return ""
 
-    def _stuck(self, what: str, nodes: list[Node]) -> str:
-        names = ", ".join(self.request.nodes)
-        done = "; ".join(f"{node.name}: {', '.join(node.done)}" for node in nodes if node.done)
-        return (
-            f"{names} cannot leave the cluster: {what}\n"
-            f"  done   {done or 'nothing'}\n"
-            "  next   nothing was changed on a switch or a host. End what holds the pods, or put"
-            " the host back into the file, then run `pulumi up` again"
-        )
+    @property
+    def _left(self) -> str:
+        return "the cluster"
+
+    @property
+    def _next(self) -> str:
+        untouched = "nothing was changed on a switch or a host"
+        return f"{untouched}. End what holds the pods, or put the host back into the file"
 
 
 def run_drain_nodes(text: str, environ: Mapping[str, str]) -> str:
@@ -134,7 +138,9 @@ class PortsRun(LeaveRun):
         if calls is None:
             yield ()  # no cluster yet, so no pods
             return
-        marked = self._marked(calls)
+        known = [Node(name, calls, self) for name in {*self.ports.nodes.values()}]
+        # An earlier run took these out of service for this switch.
+        marked = [node for node in known if node.signed_for == self.ports.switch]
         self.request = replace(self.ports.leave, nodes=names)
         self._ask(calls, names)
         nodes = [Node(name, calls, self) for name in names]
@@ -181,11 +187,6 @@ class PortsRun(LeaveRun):
             )
         return lines
 
-    def _marked(self, calls: Calls) -> list[Node]:
-        """Return the nodes that an earlier run took out of service for this switch."""
-        found = [Node(name, calls, self) for name in {*self.ports.nodes.values()}]
-        return [node for node in found if node.signed_for == self.ports.switch]
-
     def _ask(self, calls: Calls, names: Sequence[str]) -> None:
         workers = [name for name in names if name in self.ports.workers]
         refuse_too_many(calls, workers, self.ports.workers, self.ports.max_unavailable)
@@ -193,15 +194,13 @@ class PortsRun(LeaveRun):
             if name not in workers:
                 check_quorum(calls, name, ())
 
-    def _stuck(self, what: str, nodes: list[Node]) -> str:
-        done = "; ".join(f"{node.name}: {', '.join(node.done)}" for node in nodes if node.done)
-        return (
-            f"{', '.join(self.request.nodes)} cannot leave service for a change of"
-            f" {self.ports.switch}: {what}\n"
-            f"  done   {done or 'nothing'}\n"
-            "  next   the switch was not touched. End what holds the pods, then run `pulumi up`"
-            " again"
-        )
+    @property
+    def _left(self) -> str:
+        return f"service for a change of {self.ports.switch}"
+
+    @property
+    def _next(self) -> str:
+        return "the switch was not touched. End what holds the pods"
 
 
 def _may_be_held(node: Node) -> bool:

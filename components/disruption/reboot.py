@@ -65,7 +65,13 @@ class HostRun(Turn[HostReboot]):
         except DeviceError as error:
             raise type(error)(self._stuck(str(error))) from error
         if seen.anything:
-            raise DeviceError(self._denied(seen))
+            unfinished = "an earlier run took it out of service and did not finish"
+            raise DeviceError(
+                f"{self.request.endpoint.where} has to leave service: "
+                f"{'; '.join(seen.words) or unfinished}\n"
+                "  where  disruption.reboots = deny\n"
+                "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
+            )
         return {"changed": [], "pending": [], "rebooted": False}
 
     def _refuse_power_cycle(self, seen: Waiting) -> None:
@@ -97,12 +103,11 @@ class HostRun(Turn[HostReboot]):
 
     def _look(self) -> Waiting:
         """Return the waiting changes and the boot id of the host."""
-        asked = {
-            key: value
-            for key, value in self.request.settings.items()
-            if self.request.loads_firmware or not parameter_of(key)
-        }
-        by_others = () if self.request.loads_firmware else self.left
+        asked, by_others = self.request.settings, self.left
+        if self.request.loads_firmware:
+            by_others = ()
+        else:
+            asked = {key: value for key, value in asked.items() if not parameter_of(key)}
         waiting = read_waiting(self._maintain("look", asked), by_others)
         if not waiting.boot_id:
             raise DeviceError(
@@ -292,14 +297,6 @@ class HostRun(Turn[HostReboot]):
         lines = {"action": action, "stack": self.request.stack, "hcas": str(self.request.hcas)}
         stdin = HostState({**(settings or {}), **lines}).render()
         return self._on_host(host_call("maintain"), stdin, deadline_s)
-
-    def _denied(self, seen: Waiting) -> str:
-        what = "; ".join(seen.words) or "an earlier run took it out of service and did not finish"
-        return (
-            f"{self.request.endpoint.where} has to leave service: {what}\n"
-            "  where  disruption.reboots = deny\n"
-            "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
-        )
 
     def _stuck(self, what: str) -> str:
         service = self.service

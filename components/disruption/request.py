@@ -101,17 +101,14 @@ def parse_request(text: str) -> HostReboot:
     """Parse a request, and load the texts that it refers to."""
     document = load_named(text, "settings")
     if "settings" in document and isinstance(stack := document.get("stack"), str):
-        document |= _of_group(document, load_current("the groups of the hosts", groups_file(stack)))
+        text = load_current("the groups of the hosts", groups_file(stack))
+        endpoint = cast("Mapping[str, JsonValue]", document.get("endpoint") or {})
+        name = str(document.get("node") or endpoint.get("device", ""))
+        document["workers"], *groups = text.splitlines() or [""]
+        members = (unfold_names(line) for line in groups)
+        # Only itself if an earlier update's file lacks it.
+        document["group"] = [*next((each for each in members if name in each), (name,))]
     return read_request(_REQUEST, json.dumps(document), "request to reboot a host")
-
-
-def _of_group(document: Mapping[str, JsonValue], text: str) -> dict[str, JsonValue]:
-    """Return a host's group and workers; only itself if an earlier update's file lacks it."""
-    endpoint = cast("Mapping[str, JsonValue]", document.get("endpoint") or {})
-    name = str(document.get("node") or endpoint.get("device", ""))
-    workers, *groups = text.splitlines() or [""]
-    members = (unfold_names(line) for line in groups)
-    return {"workers": workers, "group": list(next((m for m in members if name in m), (name,)))}
 
 
 def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -200,10 +197,6 @@ class NodeUpgrade:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """All SSH endpoints of the step."""
         return (self.endpoint, *(each.endpoint for each in self.cluster.servers))
-
-    def from_release(self, before: str) -> NodeUpgrade:
-        """Return the same request for a node with this present release."""
-        return replace(self, before=before)
 
 
 _UPGRADE: Final = TypeAdapter(NodeUpgrade)
