@@ -116,7 +116,12 @@ class Node:
         has their names and why they stay.
         """
         left = self._pods()
-        _refuse_orphans(self.name, left)
+        if orphans := [_name(pod) for pod in left if not _owner(pod)]:
+            # Eviction would end them; kubectl refuses them too.
+            raise DeviceError(
+                f"nothing would start these pods of {self.name} again: {', '.join(orphans)}. Delete"
+                " them, or let a Job or a Deployment own them"
+            )
         evicted: dict[str, Body] = {}
         try:
             if left:
@@ -368,13 +373,3 @@ def _is_device_plugin(pod: Body) -> bool:
     volumes = list_of(pod, "spec", "volumes")
     paths = {str(part_of(volume, "hostPath").get("path", "")).rstrip("/") for volume in volumes}
     return PLUGIN_SOCKETS in paths and _owner(pod) == "DaemonSet" and not _is_over(pod)
-
-
-def _refuse_orphans(node: str, pods: list[Body]) -> None:
-    """Refuse pods that no controller recreates, since eviction would end them; so does kubectl."""
-    orphans = [_name(pod) for pod in pods if not _owner(pod)]
-    if orphans:
-        raise DeviceError(
-            f"nothing would start these pods of {node} again: {', '.join(orphans)}. Delete them,"
-            " or let a Job or a Deployment own them"
-        )

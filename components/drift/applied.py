@@ -113,15 +113,12 @@ def device_of(name: str, devices: Iterable[str]) -> str:
 
 def _text(value: object) -> str:
     """Unwrap a text; secrets arrive as an envelope with `value` or `plaintext`."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, object]", value)
-        plain = inner.get("value", inner.get("plaintext"))
-        if "plaintext" in inner and isinstance(plain, str):
-            plain = json.loads(plain)
-        return plain if isinstance(plain, str) else ""
-    return ""
+        value = inner.get("value", inner.get("plaintext"))
+        if "plaintext" in inner and isinstance(value, str):
+            value = json.loads(value)
+    return value if isinstance(value, str) else ""
 
 
 def _steps(name: str, outputs: Mapping[str, object]) -> dict[str, AppliedStep]:
@@ -164,14 +161,9 @@ def applied_from_outputs(outputs: object) -> Applied:
         elif kind == RELEASE:
             releases[name] = {key: _text(found.get(key)) for key in _OF_RELEASE}
         elif kind.startswith("kubernetes:"):
-            objects[name] = _object(found)
+            asked = _plain(found.get(_INPUTS))
+            objects[name] = asked if isinstance(asked, dict) else {}
     return Applied(steps, objects, releases, within=within)
-
-
-def _object(outputs: Mapping[str, object]) -> dict[str, JsonValue]:
-    """Return the inputs of an object; empty if the state does not record them."""
-    body = _plain(outputs.get(_INPUTS))
-    return body if isinstance(body, dict) else {}
 
 
 def _is_sealed(value: object) -> bool:

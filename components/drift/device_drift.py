@@ -7,7 +7,7 @@ count: a preview shows edits and drift apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -122,22 +122,21 @@ class DeviceDrift:
 
         `rule` is the kind; an update changes `setting`, `tool` and `upgrade`.
         """
-        return tuple(self._findings())
-
-    def _findings(self) -> Iterator[Finding]:
-        def fault(rule: str, what: str, severity: Severity = "error") -> Finding:
-            return Finding(what, (), "", severity, rule, self.device)
-
-        if self.unreachable is not None:
-            yield fault("unread", self.unreachable, "unreachable")
-        yield from (fault("setting", str(each)) for each in self.differences)
-        yield from (fault("cabling", text) for text in self.cabling)
-        yield from (fault("placement", each.text) for each in self.placement)
-        yield from (fault("tool", f"tool {name}: {_LACKING}") for name in self.tools)
-        yield from (fault("foreign", str(each)) for each in self.beside)
-        yield from (fault("routing", str(each), _SEVERITY[each.kind]) for each in self.routing)
-        if self.ahead:
-            yield fault("upgrade", self.ahead)
+        known: Mapping[str, Iterable[object]] = {
+            "unread": () if self.unreachable is None else (self.unreachable,),
+            "setting": self.differences,
+            "cabling": self.cabling,
+            "placement": (each.text for each in self.placement),
+            "tool": (f"tool {name}: {_LACKING}" for name in self.tools),
+            "foreign": self.beside,
+            "routing": self.routing,
+            "upgrade": filter(None, (self.ahead,)),
+        }
+        return tuple(
+            Finding(str(each), (), "", _severity(rule, each), rule, self.device)
+            for rule, faults in known.items()
+            for each in faults
+        )
 
     @property
     def note(self) -> str:
@@ -205,11 +204,15 @@ def make_drift(
     )
 
 
-_SEVERITY: Final[Mapping[str, Severity]] = {
-    "lost": "error",
-    "unread": "unreachable",
-    "unsaid": "warning",
-}
+_OF_ROUTES: Final[Mapping[str, Severity]] = {"unread": "unreachable", "unsaid": "warning"}
+
+
+def _severity(rule: str, fault: object) -> Severity:
+    if isinstance(fault, RoutingFault):
+        return _OF_ROUTES.get(fault.kind, "error")
+    return "unreachable" if rule == "unread" else "error"
+
+
 _VERDICTS: Final = {
     "setting": "drift: {} setting(s) differ from the last update",
     "tool": "drift: {} tool(s) of Railyard are missing or altered",
@@ -224,11 +227,11 @@ _VERDICTS: Final = {
 
 def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     """Render the report of `railyard drift`: a line per device, its findings under it."""
-    lines: list[str] = []
-    for drift in drifts:
-        lines.append(f"{drift.device:<12} {_verdict(drift)}")
-        lines += [f"{'':<12}   {each.what}" for each in drift.findings if each.rule != "unread"]
-    return "\n".join(lines) + "\n"
+    return "".join(
+        f"{drift.device:<12} {_verdict(drift)}\n"
+        + "".join(f"{'':<12}   {each.what}\n" for each in drift.findings if each.rule != "unread")
+        for drift in drifts
+    )
 
 
 def _verdict(drift: DeviceDrift) -> str:

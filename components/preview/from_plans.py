@@ -250,7 +250,26 @@ def programs_of(spec: ClusterSpec) -> Mapping[object, str]:
 
     Arguments may hold a token, so they are compared and never shown.
     """
-    return dict(_programs(spec))
+    found: dict[object, str] = {}
+    for reference, path in list_secrets(spec):
+        if reference.command is not None:
+            found[reference.command] = f"{reference.command[0]} of {render_path(path)} {_HERE}"
+    if (plane := spec.kubespray) is not None:
+        source = plane.source
+        found["python", plane.python] = f"{plane.python} of kubernetes.python {_HERE}"
+        tree = f"kubespray {source.release} of kubernetes.source, with {plane.requirements},"
+        found[source.pin, plane.requirements] = f"{tree} {_HERE}"
+    if isinstance(spec.kubernetes, ExistingPlane):
+        users = "a user of kubernetes.kubeconfig may name one with `exec` in the secret, and that"
+        found["kubeconfig", spec.kubernetes.kubeconfig.name] = f"{users} {_HERE}"
+    for key in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, key)
+        chart = operator.chart if operator is not None else None
+        if chart is not None and chart.repo is None and not chart.chart.startswith("oci://"):
+            words = f"the chart {chart.chart} of operators.{key} is a folder of this project: Helm"
+            words += " renders it on this machine, and its objects run as pods"
+            found["chart", chart.chart] = words
+    return found
 
 
 def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
@@ -262,27 +281,3 @@ def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
         for key, words in programs_of(after).items()
         if key not in known
     )
-
-
-def _programs(spec: ClusterSpec) -> Iterator[tuple[object, str]]:
-    for reference, path in list_secrets(spec):
-        if reference.command is not None:
-            yield reference.command, f"{reference.command[0]} of {render_path(path)} {_HERE}"
-    if (plane := spec.kubespray) is not None:
-        source = plane.source
-        yield ("python", plane.python), f"{plane.python} of kubernetes.python {_HERE}"
-        tree = f"kubespray {source.release} of kubernetes.source, with {plane.requirements},"
-        yield (source.pin, plane.requirements), f"{tree} {_HERE}"
-    if isinstance(spec.kubernetes, ExistingPlane):
-        name = spec.kubernetes.kubeconfig.name
-        users = "a user of kubernetes.kubeconfig may name one with `exec` in the secret, and that"
-        yield ("kubeconfig", name), f"{users} {_HERE}"
-    for key in ("gpu", "network", "gpu_device_plugin"):
-        operator = getattr(spec.operators, key)
-        chart = operator.chart if operator is not None else None
-        if chart is not None and chart.repo is None and not chart.chart.startswith("oci://"):
-            words = f"the chart {chart.chart} of operators.{key} is a folder of this project: Helm"
-            yield (
-                ("chart", chart.chart),
-                f"{words} renders it on this machine, and its objects run as pods",
-            )

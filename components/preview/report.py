@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Final
@@ -117,24 +117,20 @@ def _that_fit(parts: Sequence[str], room: int) -> Sequence[str]:
 def _markdown_blocks(preview: Preview) -> Iterator[str]:
     for kind, blocks in _by_kind(preview):
         yield f"\n**{_TITLES[kind]}**: {_count(preview, kind)}"
-        for first, *all_lines in blocks:
-            lines = _at_most(all_lines)
+        for first, *lines in blocks:
+            if (left := len(lines) - MOST_LINES) > 1:
+                lines[MOST_LINES:] = [f"  and {left} more lines"]
             yield "\n".join((f"\n{code_span(first)}", *([code_block(lines)] if lines else [])))
     if preview.repairs:
         yield "\n**Repairs of drift**, not of the file:\n"
         yield from (f"- {code_span(repair)}" for repair in preview.repairs)
 
 
-def _at_most(lines: list[str]) -> list[str]:
-    left = len(lines) - MOST_LINES
-    return lines if left <= 1 else [*lines[:MOST_LINES], f"  and {left} more lines"]
-
-
-def _by_kind(preview: Preview) -> Iterator[tuple[Kind, list[list[str]]]]:
+def _by_kind(preview: Preview) -> Iterable[tuple[Kind, list[list[str]]]]:
     found: dict[Kind, list[list[str]]] = {}
     for group in group_changes(preview.edits):
         found.setdefault(group[0].kind, []).append(_block(group, preview.ports or {}))
-    yield from found.items()
+    return found.items()
 
 
 def _count(preview: Preview, kind: Kind) -> str:
@@ -159,6 +155,4 @@ def _block(group: Sequence[Change], ports: Mapping[str, Mapping[str, int]]) -> l
 
 
 def _short(value: str) -> str:
-    if len(value) <= _WIDTH:
-        return value
-    return f"{value[:40]}… ({len(value)} characters)"
+    return value if len(value) <= _WIDTH else f"{value[:40]}… ({len(value)} characters)"

@@ -71,17 +71,22 @@ def render_schema() -> dict[str, Json]:
         if mended == properties[key]:
             raise Bug(f"the schema of {owner}.{key} is not what render_schema expects")
         properties[key] = mended
-    _name_default_plane(schema)
-    _suggest_models(schema)
+    k3s = schema["$defs"]["K3sPlane"]  # the model adds `plane` before pydantic chooses
+    k3s["required"] = [key for key in k3s["required"] if key != "plane"]
+    k3s["properties"]["plane"]["default"] = "k3s"
+    # Offer the known models; a rule, which can be waived, refuses others.
+    for owner, known in (("Switch", sorted(MODELS)), ("Nic", [*CARDS])):
+        model = schema["$defs"][owner]["properties"]["model"]
+        del model["type"]
+        model["anyOf"] = [{"enum": known}, {"type": "string"}]
     _shorten_hosts(schema)
-    titled: dict[str, Any] = {
+    return {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
         "title": "Railyard site",
         # A place for YAML anchors; what they hold is checked at each use.
         "patternProperties": {f"^{FREE}": {}},
     }
-    return cast("dict[str, Json]", titled)
 
 
 def publish_schema() -> dict[str, Json]:
@@ -116,23 +121,6 @@ def _replaced(part: Any, old: dict[str, Any], new: dict[str, Any]) -> Any:  # no
     if isinstance(part, list):
         return [_replaced(item, old, new) for item in cast("list[Any]", part)]
     return part
-
-
-def _name_default_plane(schema: dict[str, Any]) -> None:
-    """Remove `plane` from K3s' required keys: the model adds it before pydantic chooses."""
-    k3s = schema["$defs"]["K3sPlane"]
-    k3s["required"] = [key for key in k3s["required"] if key != "plane"]
-    k3s["properties"]["plane"]["default"] = "k3s"
-
-
-def _suggest_models(schema: dict[str, Any]) -> None:
-    """Offer the known models; a rule, which can be waived, refuses others."""
-    model = schema["$defs"]["Switch"]["properties"]["model"]
-    del model["type"]
-    model["anyOf"] = [{"enum": sorted(MODELS)}, {"type": "string"}]
-    card = schema["$defs"]["Nic"]["properties"]["model"]
-    del card["type"]
-    card["anyOf"] = [{"enum": list(CARDS)}, {"type": "string"}]
 
 
 def _shorten_hosts(schema: dict[str, Any]) -> None:
