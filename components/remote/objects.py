@@ -74,14 +74,10 @@ class SwitchExec:
 def switch_exec(shared: Remote, call: SwitchExec, opts: pulumi.ResourceOptions) -> Sent:
     """Send it and keep its output, which may be an error although the step succeeds."""
     return remote.Command(
-        call.name,
-        connection=connection_of(shared, call.endpoint),
-        create=call.create,
-        delete=call.delete,
-        logging=remote.Logging.NONE,
-        add_previous_output_in_env=False,
+        call.name, connection=connection_of(shared, call.endpoint), create=call.create,
+        delete=call.delete, logging=remote.Logging.NONE, add_previous_output_in_env=False,
         opts=opts,
-    )
+    )  # fmt: skip
 
 
 def printed(sent: Sent) -> pulumi.Output[str]:
