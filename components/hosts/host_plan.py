@@ -22,6 +22,7 @@ from components.hosts.settings import (
     below,
     kernel_settings,
     qos_settings,
+    routed_cards,
     routing_settings,
     sriov_settings,
 )
@@ -36,7 +37,6 @@ from components.hosts.software import (
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
-from components.model.places import subnet_of
 from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
 from components.remote.sending import plan_files, plan_sending
@@ -252,9 +252,12 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
     # in its files; VFs and macvlans on a PF in state down do not get a carrier. The SR-IOV network
     # operator sets the PF's MTU itself before it makes VFs.
     let_go = host.role == "worker" and vfs_by_operator(spec)
+    subnets = {nic.pci: subnet.network for _, subnet, nic in routed_cards(spec, host)}
     for nic in host.nics:
         mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
-        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
+        port = _names(spec, nic) | mtu | {"link": "up"}
+        if (network := subnets.get(nic.pci)) is not None:
+            port["address"] = f"{nic.address}/{network.prefixlen}"
         port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
         state |= below(f"nic.{nic.pci}", port)
     for topic in _TOPICS:
@@ -300,11 +303,3 @@ def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
         return {"netdev": nic.netdev}
     rdma = {"boot_rdma": nic.rdma} if nic.rdma else {}
     return {"boot_name": nic.netdev} | rdma
-
-
-def _address(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
-    rail = spec.rail(nic.rail)
-    subnet = subnet_of(spec, rail, host) if rail is not None else None
-    if nic.address is None or subnet is None:
-        return {}
-    return {"address": f"{nic.address}/{subnet.network.prefixlen}"}

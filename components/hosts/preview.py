@@ -112,14 +112,10 @@ def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[Finding]:
     for key, uid in plan.desired.values.items():
         if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
             name = key.removeprefix("user.").removesuffix(".uid")
-            yield refusal(
-                "hosts",
-                f"the uid {uid} on {plan.name} belongs to {owner}, and the file wants it for"
-                f" {name}.",
-                f"host_defaults.user, and {plan.name} as observed",
-                f"name {owner} there, choose another uid, or leave user out: none is made then",
-                plan.name,
-            )
+            host, fix = plan.name, f"name {owner} there, choose another uid, or leave user out"
+            what = f"the uid {uid} on {host} belongs to {owner}, and the file wants it for {name}."
+            place = f"host_defaults.user, and {host} as observed"
+            yield refusal("hosts", what, place, f"{fix}: none is made then", host)
 
 
 @dataclass(frozen=True, slots=True)
