@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
-from pydantic import JsonValue
 
 from components.core.errors import SpecError
 from components.core.to_json import HIDDEN
 from components.jobs.environment import job_environment, job_script, keep_devices, on_devices
 from components.jobs.mpi import MpiWorkers, mpi_job
-from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
+from components.jobs.templates import RUN, JsonObject, env_list, make, ssh_port
 from components.kubernetes.manifest import (
     Body,
     Manifest,
-    head_of,
     load_vendored,
     login_manifests,
     make_manifest,
@@ -38,9 +36,6 @@ OWNER: Final = "deepspeed"
 STORAGE_GROUP: Final = 3
 """After the MPI operator's objects."""
 SERVER_GROUP: Final = 4
-STORAGE_CLASS: Final = "manual"
-"""As in the notes: no provisioner serves this class, and therefore the claim binds our volume."""
-TENSORBOARD_PORT: Final = 6006
 NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
 """Labels of the nodes that take DeepSpeed's workers, as in the notes."""
 EXAMPLES: Final = "/workspace/DeepSpeedExamples"
@@ -56,13 +51,26 @@ def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
     sample = spec.jobs.deepspeed
     if sample is None:
         return ()
-    storage = (_volume(sample), _claim(spec, sample), _training(spec, sample))
-    servers = _tensorboard(spec, sample) if sample.tensorboard else ()
-    return tuple(
-        make_manifest(OWNER, pulling(spec, body), group)
-        for group, bodies in ((STORAGE_GROUP, storage), (SERVER_GROUP, servers))
-        for body in bodies
-    )
+    source: JsonObject = {"hostPath": {"path": sample.path}}
+    if sample.nfs_server is not None:
+        source = {"nfs": {"server": sample.nfs_server, "path": sample.path}}
+    words = {
+        "claim": sample.claim,
+        "namespace": spec.pod_network.namespace,
+        "mode": sample.access_mode,
+        "capacity": sample.capacity_gib,
+        "request": sample.request_gib,
+        "source": source,
+        "image": sample.image,
+        "log_dir": sample.log_dir,
+        "mount": sample.mount_path,
+        "data": _data(sample),
+    }
+    servers = ("tensorboard", "tensorboard-service") if sample.tensorboard else ()
+    bodies = [(STORAGE_GROUP, make(each, **words)) for each in ("volume", "claim")]
+    bodies.append((STORAGE_GROUP, _training(spec, sample)))
+    bodies += [(SERVER_GROUP, make(each, **words)) for each in servers]
+    return tuple(make_manifest(OWNER, pulling(spec, body), group) for group, body in bodies)
 
 
 def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
@@ -124,35 +132,6 @@ def _data(sample: DeepSpeed) -> JsonObject:
     return {"name": "data", "persistentVolumeClaim": {"claimName": sample.claim}}
 
 
-def _volume(sample: DeepSpeed) -> Body:
-    source: JsonObject = {"hostPath": {"path": sample.path}}
-    if sample.nfs_server is not None:
-        source = {"nfs": {"server": sample.nfs_server, "path": sample.path}}
-    return {
-        **head_of("PersistentVolume", f"{sample.claim}-pv"),
-        "spec": {
-            "storageClassName": STORAGE_CLASS,
-            "capacity": {"storage": f"{sample.capacity_gib}Gi"},
-            "accessModes": [sample.access_mode],
-            # The results of a training outlive the claim.
-            "persistentVolumeReclaimPolicy": "Retain",
-            **source,
-        },
-    }
-
-
-def _claim(spec: ClusterSpec, sample: DeepSpeed) -> Body:
-    return {
-        **head_of("PersistentVolumeClaim", sample.claim, spec.pod_network.namespace),
-        "spec": {
-            "storageClassName": STORAGE_CLASS,
-            "volumeName": f"{sample.claim}-pv",
-            "accessModes": [sample.access_mode],
-            "resources": {"requests": {"storage": f"{sample.request_gib}Gi"}},
-        },
-    }
-
-
 def deepspeed_call(program: tuple[str, ...]) -> tuple[str, ...]:
     """A program under DeepSpeed's own launcher; `$master` is the first worker."""
     return ("deepspeed", "--hostfile=/job/hostfile", '--master_addr="$master"', *program)
@@ -174,52 +153,18 @@ def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     job = deepspeed_job(spec, name, sample, (script, "--checkpoint_dir", sample.log_dir))
     text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200)
     text = text.replace(f"{name}-{RUN}", name)
-    return {
-        **head_of("ConfigMap", name, spec.pod_network.namespace),
-        "data": {"job.yaml": text},
-    }
-
-
-def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
-    labels: JsonObject = {"app.kubernetes.io/name": "tensorboard"}
-    named = ("tensorboard", spec.pod_network.namespace)
-    container: JsonObject = {
-        "name": "tensorboard",
-        "image": sample.image,
-        "command": ["tensorboard", "--logdir", sample.log_dir, "--bind_all"],
-        "ports": [{"containerPort": TENSORBOARD_PORT}],
-        "volumeMounts": [{"name": "data", "mountPath": sample.mount_path, "readOnly": True}],
-    }
-    deployment: Body = {
-        **head_of("Deployment", *named, "apps/v1"),
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [container], "volumes": [_data(sample)]},
-            },
-        },
-    }
-    service: Body = {
-        **head_of("Service", *named),
-        "spec": {
-            "selector": labels,
-            "ports": [{"port": TENSORBOARD_PORT, "targetPort": TENSORBOARD_PORT}],
-        },
-    }
-    return deployment, service
+    namespace = spec.pod_network.namespace
+    return make("config-map", name=name, namespace=namespace, data={"job.yaml": text})
 
 
 ENVIRONMENT: Final = "railyard-rdma"
-"""Name of the ConfigMap for `envFrom`, and of the policy."""
+"""Name of the ConfigMap for `envFrom`."""
 SCRIPTS: Final = "railyard-rdma-scripts"
 """Name of the ConfigMap with `on-rails`, to be mounted as a folder."""
 ON_RAILS: Final = "on-rails"
 _TOPOLOGY: Final = "railyard-topology"
 _CONTAINER: Final = "Object.spec.containers"
 """CEL's type of a container: a map with values of two types does not compile."""
-_ADMISSION: Final = "admissionregistration.k8s.io/v1"
 _EMPTY: Final = "[]"
 """A list is made first, and filled by another patch: a list of objects in the `value` of a patch
 ends the request in a panic of kube-apiserver 1.36.3 (seen in the lab)."""
@@ -237,12 +182,13 @@ def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
     if script := on_rails_script(spec):
         data[SCRIPTS] = {ON_RAILS: script}
     bodies: list[tuple[str, Body]] = [
-        (space, {**head_of("ConfigMap", name, space), "data": each})
+        (space, make("config-map", name=name, namespace=space, data=each))
         for space in spaces
         for name, each in data.items()
     ]
     if own.admission:
-        bodies += [("", _policy(spec)), ("", _binding(spaces))]
+        binding = make("policy-binding", namespaces=[*spaces])
+        bodies += [("", _policy(spec)), ("", binding)]
     return tuple(
         make_manifest(f"own-pods-{space}" if space else "own-pods", body, group)
         for space, body in bodies
@@ -263,36 +209,8 @@ def _policy(spec: ClusterSpec) -> Body:
     patches = _env_patches(asks)
     if spec.jobs.topology_file is not None:
         patches += _topology_patches(spec.jobs.topology_file, asks)
-    rule: JsonObject = {
-        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]
-    }  # fmt: skip
     condition = f"object.spec.containers.exists(c, {asks})"
-    asking: JsonObject = {"name": "asks-for-rails", "expression": condition}
-    patch: JsonObject = {"expression": " + ".join(patches)}
-    mutation: JsonObject = {"patchType": "JSONPatch", "jsonPatch": patch}
-    return {
-        **head_of("MutatingAdmissionPolicy", ENVIRONMENT, version=_ADMISSION),
-        "spec": {
-            # A pod without the traffic class would harm the traffic of others.
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {"resourceRules": [rule]},
-            "matchConditions": [asking],
-            "mutations": [mutation],
-        },
-    }
-
-
-def _binding(namespaces: tuple[str, ...]) -> Body:
-    names: list[JsonValue] = [*namespaces]
-    here: JsonObject = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}
-    return {
-        **head_of("MutatingAdmissionPolicyBinding", ENVIRONMENT, version=_ADMISSION),
-        "spec": {
-            "policyName": ENVIRONMENT,
-            "matchResources": {"namespaceSelector": {"matchExpressions": [here]}},
-        },
-    }
+    return make("policy", condition=condition, patches=" + ".join(patches))
 
 
 def _env_patches(asks: str) -> list[str]:

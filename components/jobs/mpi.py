@@ -13,11 +13,12 @@ from components.jobs.templates import (
     RUN,
     JsonObject,
     env_list,
-    launcher_env,
+    make,
     make_container,
     make_limits,
     make_metadata,
     outside_meshes,
+    ssh_options,
     ssh_port,
     sshd_command,
 )
@@ -29,7 +30,6 @@ from components.pod_network.manifests import gpu_runtime, tolerations
 
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOPOLOGY: Final = "nccl-topology"
 
 
@@ -54,37 +54,6 @@ def mpi_job(
     spec: ClusterSpec, name: str, workers: MpiWorkers, launcher: JsonObject, **pod: JsonValue
 ) -> Body:
     """An MPIJob of one run, from its launcher's container; `pod` has more keys of that pod."""
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": make_metadata(spec, name),
-        "spec": {
-            "slotsPerWorker": workers.gpus,
-            "launcherCreationPolicy": "WaitForWorkersReady",
-            "runPolicy": {
-                "cleanPodPolicy": "Running",
-                "backoffLimit": 0,
-                "activeDeadlineSeconds": int(spec.acceptance.timeout_s),
-            },
-            "mpiReplicaSpecs": {
-                "Launcher": {
-                    "replicas": 1,
-                    "restartPolicy": "Never",
-                    "template": outside_meshes(
-                        {"spec": {"containers": [launcher], **tolerations(spec), **pod}}
-                    ),
-                },
-                "Worker": {
-                    "replicas": workers.count,
-                    "restartPolicy": "Never",
-                    "template": _worker(spec, f"{name}-{RUN}", workers),
-                },
-            },
-        },
-    }
-
-
-def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     port = ssh_port(spec, host_network=workers.attachment.host_network)
     container: JsonObject = {
         **rail_container(spec, workers, "worker"),
@@ -93,10 +62,18 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
     }
     own: JsonObject = {
-        "training.kubeflow.org/job-name": job,
+        "training.kubeflow.org/job-name": f"{name}-{RUN}",
         "training.kubeflow.org/job-role": "worker",
     }
-    return rail_pod(spec, workers, own, container)
+    return make(
+        "mpi-job",
+        metadata=make_metadata(spec, name),
+        gpus=workers.gpus,
+        count=workers.count,
+        deadline_s=int(spec.acceptance.timeout_s),
+        launcher=outside_meshes({"spec": {"containers": [launcher], **tolerations(spec), **pod}}),
+        worker=rail_pod(spec, workers, own, container),
+    )
 
 
 def rail_pod(
@@ -118,31 +95,22 @@ def rail_pod(
         # `File`: a node without it refuses the pod; another type would make an empty folder.
         source: JsonObject = {"path": file.host_path, "type": "File"}
         volumes.insert(1, {"name": _TOPOLOGY, "hostPath": source})
-    # Workers of the file alone: in an update that removes some, those still are nodes.
-    names: list[JsonValue] = [*workers.nodes]
-    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    apart: JsonObject = {
-        "labelSelector": {"matchLabels": own},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    pod: JsonObject = {
-        **more,
-        "affinity": {
-            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-            "podAntiAffinity": {_REQUIRED: [apart]},
-        },
-        "containers": [container],
-        "volumes": volumes,
-    }
-    pod |= tolerations(spec) | (gpu_runtime(spec) if workers.gpus else {})
+    more |= tolerations(spec) | (gpu_runtime(spec) if workers.gpus else {})
     if workers.selector:
-        pod["nodeSelector"] = {**workers.selector}
+        more["nodeSelector"] = {**workers.selector}
     if workers.attachment.host_network:
         # It still uses the cluster's DNS: otherwise the launcher would not find the workers.
-        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    template: JsonObject = {"spec": pod}
-    if workers.attachment.annotations:
-        template["metadata"] = {"annotations": {**workers.attachment.annotations}}
+        more |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    notes = {**workers.attachment.annotations}
+    template = make(
+        "rail-pod",
+        metadata={"annotations": notes} if notes else None,
+        nodes=[*workers.nodes],
+        own=own,
+        container=container,
+        volumes=volumes,
+        more=more,
+    )
     return outside_meshes(template)
 
 
@@ -150,7 +118,11 @@ def rail_container(
     spec: ClusterSpec, workers: MpiWorkers, name: str, own: Sequence[JsonValue] = ()
 ) -> JsonObject:
     """A container with GPUs on the rails, the environment of jobs, and variables of its own."""
-    limits = make_limits(workers.attachment.resources, workers.gpus) | _own_cpus(spec)
+    limits = make_limits(workers.attachment.resources, workers.gpus)
+    if alignment := spec.kubernetes.alignment if spec.kubernetes else None:
+        # kubelet's static policy gives CPUs only to pods with whole CPUs and memory.
+        memory = f"{alignment.job_memory_gib}Gi"
+        limits |= {"cpu": str(alignment.job_cpus), "memory": memory}
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
         *workers.mounts,
@@ -160,14 +132,6 @@ def rail_container(
     env = [*env_list(job_environment(spec)), *own]
     more: JsonObject = {"env": env, "volumeMounts": mounts}
     return make_container(workers.image, name, limits) | more
-
-
-def _own_cpus(spec: ClusterSpec) -> JsonObject:
-    """Whole CPUs and memory: kubelet's static policy gives CPUs to pods with both alone."""
-    alignment = spec.kubernetes.alignment if spec.kubernetes else None
-    if alignment is None:
-        return {}
-    return {"cpu": str(alignment.job_cpus), "memory": f"{alignment.job_memory_gib}Gi"}
 
 
 def _all_of(spec: ClusterSpec, kind: WorkerKind, image: str) -> MpiWorkers:
@@ -189,12 +153,13 @@ def launched_job(
     `twice` runs it again over TCP afterwards.
     """
     workers = _all_of(spec, kind, image)
-    port = ssh_port(spec, host_network=workers.attachment.host_network)
+    ssh = ssh_options(ssh_port(spec, host_network=workers.attachment.host_network))
     launcher: JsonObject = {
         "name": "launcher",
         "image": image,
         "command": [*launch_command(command, twice=twice)],
-        "env": env_list(launcher_env(port)),
+        # Open MPI 5 reads these options from its launcher's environment alone.
+        "env": env_list({"PRTE_MCA_plm_ssh_args": ssh}),
     }
     return mpi_job(spec, name, workers, launcher)
 
@@ -203,10 +168,8 @@ TorchForm = Literal["job", "trainjob"]
 PORT: Final = 29500
 """Where the first node waits for the others: torchrun's default."""
 _NODE: Final = "node"
-"""The container, and the replicated job, that Trainer looks for."""
+"""The container that Trainer looks for."""
 _INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_GROUP: Final = "trainer.kubeflow.org"
-_TRAINER: Final = f"{_GROUP}/v1alpha1"
 _ONCE: Final[Mapping[str, JsonValue]] = {"restartPolicy": "Never"}
 """A rank that begins again would wait for the others."""
 
@@ -228,41 +191,25 @@ def torch_objects(
     One pod on each worker has all its GPUs. The form `job` is a headless Service and an Indexed
     Job; `trainjob` is a runtime of the site's own and a TrainJob.
     """
-    workers = _all_of(spec, kind, image)
-    job = f"{name}-{RUN}"
-    env = _pet_env(workers, f"{job}-0.{job}") if form == "job" else []
+    workers, job, plain = _all_of(spec, kind, image), f"{name}-{RUN}", form == "job"
+    env = _pet_env(workers, f"{job}-0.{job}") if plain else []
     container = rail_container(spec, workers, _NODE, env)
     container["command"] = [*on_devices(spec, ("torchrun", *program), kind)]
-    made = _indexed if form == "job" else _trained
-    return made(spec, name, workers, container)
-
-
-def _indexed(
-    spec: ClusterSpec, name: str, workers: MpiWorkers, container: JsonObject
-) -> tuple[Body, ...]:
-    job = f"{name}-{RUN}"
-    own: JsonObject = {"batch.kubernetes.io/job-name": job}
-    # Pods of an Indexed Job are called JOB-INDEX; the Service gives them names.
-    template = rail_pod(spec, workers, own, container, **_ONCE, subdomain=job)
-    service: Body = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": make_metadata(spec, name),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": own},
+    label = "batch.kubernetes.io/job-name" if plain else "jobset.sigs.k8s.io/jobset-name"
+    own, more = JsonObject({label: job}), {**_ONCE, **({"subdomain": job} if plain else {})}
+    words = {
+        "count": workers.count,
+        "gpus": workers.gpus,
+        "job": job,
+        "own": own,
+        "template": rail_pod(spec, workers, own, container, **more),
     }
-    body: Body = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": make_metadata(spec, name),
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": workers.count,
-            "parallelism": workers.count,
-            "backoffLimit": 0,
-            "template": template,
-        },
-    }
-    return service, body
+    labels = {} if plain else {"trainer.kubeflow.org/framework": "torch"}
+    first, second = ("torch-service", "torch-job") if plain else ("torch-runtime", "torch-train")
+    return (
+        make(first, metadata=make_metadata(spec, name, **labels), **words),
+        make(second, metadata=make_metadata(spec, name), **words),
+    )
 
 
 def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
@@ -273,41 +220,4 @@ def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
         "PET_MASTER_PORT": str(PORT),
     }
     rank: JsonObject = {"fieldRef": {"fieldPath": _INDEX}}
-    found: list[JsonValue] = [{"name": key, "value": text} for key, text in values.items()]
-    return [*found, {"name": "PET_NODE_RANK", "valueFrom": rank}]
-
-
-def _trained(
-    spec: ClusterSpec, name: str, workers: MpiWorkers, container: JsonObject
-) -> tuple[Body, ...]:
-    job = f"{name}-{RUN}"
-    own: JsonObject = {"jobset.sigs.k8s.io/jobset-name": job}
-    replicated: JsonObject = {
-        "name": _NODE,
-        "template": {
-            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {
-                "backoffLimit": 0,
-                "template": rail_pod(spec, workers, own, container, **_ONCE),
-            },
-        },
-    }
-    runtime: Body = {
-        "apiVersion": _TRAINER,
-        "kind": "TrainingRuntime",
-        "metadata": make_metadata(spec, name, **{f"{_GROUP}/framework": "torch"}),
-        "spec": {
-            "mlPolicy": {"numNodes": workers.count, "torch": {}},
-            "template": {"spec": {"replicatedJobs": [replicated]}},
-        },
-    }
-    train: Body = {
-        "apiVersion": _TRAINER,
-        "kind": "TrainJob",
-        "metadata": make_metadata(spec, name),
-        "spec": {
-            "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": job},
-            "trainer": {"numNodes": workers.count, "numProcPerNode": workers.gpus},
-        },
-    }
-    return runtime, train
+    return [*env_list(values), {"name": "PET_NODE_RANK", "valueFrom": rank}]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, object_of
 from components.model.cluster import ClusterSpec
 from components.pod_network.manifests import tolerations
 
@@ -55,6 +55,11 @@ _NO_MESH: Final[Mapping[str, JsonObject]] = {
 istio/istio 00af2c55, `pkg/kube/inject/inject.go`, `injectRequired`: the pod's label wins over its
 namespace; the second label is that of ambient mode. linkerd/linkerd2 1071ec2e, `pkg/k8s/labels.go`.
 """
+
+
+def make(template: str, /, **words: object) -> dict[str, Any]:
+    """An object of this room; see `object_of`."""
+    return object_of("components.jobs", template, **words)
 
 
 def outside_meshes(template: JsonObject) -> JsonObject:
@@ -117,16 +122,12 @@ def env_list(values: Mapping[str, str]) -> list[JsonValue]:
 
 def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
     """Make a Job with one pod that never retries: a failure is a result."""
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": make_metadata(spec, fit_name(name)),
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": int(spec.acceptance.timeout_s),
-            "template": outside_meshes(_tolerant(spec, pod)),
-        },
-    }
+    return make(
+        "job",
+        metadata=make_metadata(spec, fit_name(name)),
+        deadline_s=int(spec.acceptance.timeout_s),
+        template=outside_meshes(_tolerant(spec, pod)),
+    )
 
 
 def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0) -> Body:
@@ -171,8 +172,3 @@ def ssh_options(port: int) -> str:
     """The options of ssh with which mpirun reaches the workers."""
     trust = f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={KNOWN_HOSTS}"
     return f"{_CONNECT} -p {port} {trust}"
-
-
-def launcher_env(port: int) -> dict[str, str]:
-    """Open MPI 5 reads these options from its launcher's environment alone."""
-    return {"PRTE_MCA_plm_ssh_args": ssh_options(port)}

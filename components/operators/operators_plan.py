@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue
 
@@ -29,12 +29,11 @@ from components.core.errors import SpecError
 from components.hosts.keys.ask import parameter_of
 from components.hosts.software import asked_settings
 from components.kubernetes.manifest import (
-    TIMEOUT,
-    WAIT_FOR,
     Body,
     Manifest,
     login_manifests,
     make_manifest,
+    object_of,
 )
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -98,8 +97,6 @@ _CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator
 """The toleration in the device plugin's own chart, besides that of GPU nodes."""
 PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
 """The level of Kubernetes' own pod policy that allows pods to use a node's devices and network."""
-POLICY: Final = "cluster-policy"
-"""Name of the ClusterPolicy that the chart makes."""
 CHART_DEADLINE_S: Final = 900.0
 """Seconds for the chart's own Deployments; images of several GB come from a mirror."""
 POLICY_DEADLINE_S: Final = 1800
@@ -172,18 +169,20 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
         # The cluster knows their kind once the policy is ready.
         policies.append([make_manifest("firmware", each, 0) for each in firmware_templates(spec)])
     if spec.operators.gpu is not None:
-        policies.append([_policy_gate()])
+        body = make("gpu-gate", deadline_s=str(POLICY_DEADLINE_S))
+        gate = Manifest("gpu-operator-ready", "nvidia.com/v1", "ClusterPolicyPatch", body, 0)
+        policies.append([gate])
     gates = (
         replace(policy, group=group)
         for group, together in enumerate(each for each in policies if each)
         for policy in together
     )
-    labels: list[Manifest] = []
-    for host in spec.hosts:
-        if own := node_labels(spec, host):
-            named: Body = {"name": host.node, "labels": {**own}}
-            body: Body = {"apiVersion": "v1", "kind": "Node", "metadata": named}
-            labels.append(Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0))
+    labels = (
+        Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0)
+        for host in spec.hosts
+        if (own := node_labels(spec, host))
+        for body in [make("node", name=host.node, labels=own)]
+    )
     return OperatorsPlan(charts, (*labels, *_namespaces(spec, charts), *gates))
 
 
@@ -194,13 +193,18 @@ def _namespaces(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Ma
     would keep them out.
     """
     foreign = isinstance(spec.kubernetes, ExistingPlane)
-    for name in dict.fromkeys(chart.namespace for chart in charts):
+    names = tuple(dict.fromkeys(chart.namespace for chart in charts))
+    for name in names:
         if foreign or login_manifests(spec, "operators", name, 1):
-            metadata: Body = {"name": name, **({"labels": {**PRIVILEGED}} if foreign else {})}
-            body: Body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            body = make("namespace", name=name, labels=PRIVILEGED if foreign else None)
             yield make_manifest("operators", body, 0)
-    for name in dict.fromkeys(chart.namespace for chart in charts):
+    for name in names:
         yield from login_manifests(spec, "operators", name, 1)
+
+
+def make(template: str, /, **words: object) -> dict[str, Any]:
+    """An object of this room; see `object_of`."""
+    return object_of("components.operators", template, **words)
 
 
 def chart_values(spec: ClusterSpec, release: str) -> Body:
@@ -229,7 +233,6 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     taints = tolerated(spec, GPU)
     pods: Body = {"daemonsets": {"tolerations": taints}} if taints else {}
     pods |= discovery_values(spec)
-    cdi: Body = {"enabled": True, **({"nriPluginEnabled": True} if by_operator else {})}
     driver: Body = {"enabled": False}
     if gpu.driver == "operator":
         paths = gpu_paths(spec)
@@ -239,35 +242,8 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
             driver["kernelModuleType"] = "open"
         if gpu.gdrcopy:
             pods["gdrcopy"] = {"enabled": True}
-    return {
-        "driver": driver,
-        "toolkit": {"enabled": by_operator},
-        "cdi": cdi,
-        "nfd": {"enabled": True},
-        # Helm installs definitions once and never again; the chart's own hook upgrades them.
-        "operator": {"upgradeCRD": True},
-        **pods,
-    }
-
-
-def _policy_gate() -> Manifest:
-    """A patch of the chart's ClusterPolicy that changes nothing and waits for its state.
-
-    Running pods prove too little: the operator writes `ready` only when every node's operands work.
-    """
-    body: Body = {
-        "apiVersion": "nvidia.com/v1",
-        "kind": "ClusterPolicy",
-        "metadata": {
-            "name": POLICY,
-            "annotations": {
-                "railyard.dev/gate": "ready",
-                WAIT_FOR: "jsonpath={.status.state}=ready",
-                TIMEOUT: str(POLICY_DEADLINE_S),
-            },
-        },
-    }
-    return Manifest("gpu-operator-ready", "nvidia.com/v1", "ClusterPolicyPatch", body, 0)
+    nri = by_operator or None
+    return make("gpu-values", driver=driver, toolkit=by_operator, nri=nri, pods=pods)
 
 
 _LABELS: Final = "firmware.railyard.dev"
@@ -283,13 +259,8 @@ def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:
     """The templates of a site, each once, sorted by their names."""
     found = {name: wanted for host in spec.workers for name, wanted in _templates(spec, host)}
     return tuple(
-        {
-            "apiVersion": "configuration.net.nvidia.com/v1alpha1",
-            "kind": "NicConfigurationTemplate",
-            "metadata": {"name": name, "namespace": NETWORK_NAMESPACE},
-            "spec": {"nodeSelector": {f"{_LABELS}/{name}": "true"}, **found[name]},
-        }
-        for name in sorted(found)
+        make("firmware-template", name=name, nodes={f"{_LABELS}/{name}": "true"}, wanted=wanted)
+        for name, wanted in sorted(found.items())
     )
 
 
@@ -315,31 +286,22 @@ def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
     for shown, nics in cards.items():
         device, settings = json.loads(shown)
         addresses: list[JsonValue] = [*sorted(nic.pci for nic in nics)]
+        # The parameters for which a template lacks a field, with mlxconfig's names.
+        raw: list[JsonValue] = [
+            {"name": parameter_of(f"nic.0000:00:00.0.{key}"), "value": _SWITCHES.get(value, value)}
+            for key, value in sorted(settings.items())
+            if key not in _OWN_FIELDS
+        ]
         wanted: Body = {
             "nicSelector": {"nicType": device, "pciAddresses": addresses},
             "template": {
                 "numVfs": int(settings.get("fw_num_of_vfs", "0")),
                 "linkType": "Infiniband" if "ib" in settings.values() else "Ethernet",
-                **_raw(settings),
+                **({"rawNvConfig": raw} if raw else {}),
             },
         }
         digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
         yield f"{device}-{digest[:8]}", wanted
-
-
-def _raw(settings: dict[str, str]) -> Body:
-    """The parameters for which a template lacks a field, with mlxconfig's names."""
-    raw: list[JsonValue] = [
-        {"name": parameter_of(f"nic.0000:00:00.0.{key}"), "value": _SWITCHES.get(value, value)}
-        for key, value in sorted(settings.items())
-        if key not in _OWN_FIELDS
-    ]
-    return {"rawNvConfig": raw} if raw else {}
-
-
-NIC_POLICY: Final = "nic-cluster-policy"
-"""The conventional name; the operator accepts only one policy."""
-POLICY_API: Final = "mellanox.com/v1alpha1"
 
 
 def network_operator_values(spec: ClusterSpec) -> Body:
@@ -358,14 +320,7 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     if paths != UPSTREAM:  # the chart's own defaults
         values["operator"] = {"cniBinDirectory": paths.bin, "cniNetworkDirectory": paths.net_d}
     if vfs_by_operator(spec):
-        # Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: the
-        # hosts, or the NIC configuration operator, set them.
-        names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
-        values["sriovNetworkOperator"] = {"enabled": True}
-        values["sriov-network-operator"] = {
-            "operator": names,
-            "sriovOperatorConfig": {"deploy": True, "disablePlugins": ["mellanox"]},
-        }
+        values |= make("sriov-values", prefix=spec.pod_network.resource_prefix, bin=paths.bin)
     if firmware_by_operator(spec):
         # It drains a node before its cards are set.
         values["maintenanceOperator"] = {"enabled": True}
@@ -401,18 +356,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         wanted["ofedDriver"] = {**image, "version": tag, **upgrades}
         if upgrades:
             groups = max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
-    return {
-        "apiVersion": POLICY_API,
-        "kind": "NicClusterPolicy",
-        "metadata": {
-            "name": NIC_POLICY,
-            "annotations": {
-                WAIT_FOR: "jsonpath={.status.state}=ready",
-                TIMEOUT: str(POLICY_DEADLINE_S * groups),
-            },
-        },
-        "spec": wanted,
-    }
+    return make("nic-policy", deadline_s=str(POLICY_DEADLINE_S * groups), spec=wanted)
 
 
 def _driver_upgrades(spec: ClusterSpec) -> Body:
@@ -426,14 +370,7 @@ def _driver_upgrades(spec: ClusterSpec) -> Body:
     asked = spec.disruption
     if asked.reboots != "allow":
         return {}
-    drain: Body = {
-        "enable": True,
-        "deleteEmptyDir": True,
-        "force": False,
-        "timeoutSeconds": asked.drain_deadline_s,
-    }
-    nodes = asked.max_unavailable
-    return {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": nodes, "drain": drain}}
+    return make("driver-upgrade", nodes=asked.max_unavailable, drain_s=asked.drain_deadline_s)
 
 
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
@@ -493,17 +430,10 @@ def _only_workers(spec: ClusterSpec) -> Body:
     for accelerated networking, and the driver container would unload their driver
     (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
     """
-    names: list[JsonValue] = [host.node for host in spec.workers]
+    names = [host.node for host in spec.workers]
     if not names or not isinstance(spec.kubernetes, ExistingPlane):
         return {}
-    here: Body = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    return {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [here]}]
-            }
-        }
-    }
+    return make("only-nodes", names=names)
 
 
 def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:

@@ -1,21 +1,18 @@
 """The objects of the pod network's programs; pods' needs on an existing cluster.
 
-`pods.yaml` has their pods and permissions; their images are in the catalogue.
+`objects.yaml` has their pods and permissions; their images are in the catalogue.
 """
 
 from __future__ import annotations
 
 import hashlib
-from functools import cache
-from pathlib import Path
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, Final
 
-import yaml
 from pydantic import JsonValue
 
 from components.catalogue.cluster_parts import CniPaths
-from components.catalogue.switches.switch_model import LOADER
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, object_of
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 
@@ -24,37 +21,16 @@ PLUGIN_CONFIG: Final = "sriovdp-config"
 JsonObject = dict[str, JsonValue]
 
 
-def metadata(name: str, namespace: str | None = NAMESPACE) -> JsonObject:
-    """Name, labels and namespace of an object; None for a cluster-scoped one."""
-    place: JsonObject = {"namespace": namespace} if namespace else {}
-    labels: JsonObject = {"app": name, "tier": "node"}
-    named: JsonObject = {"name": name, "labels": labels}
-    return named | place
-
-
-def service_account(name: str) -> Body:
-    """The identity of a DaemonSet."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)}
+def make(template: str, /, **words: object) -> dict[str, Any]:
+    """An object of this room; see `object_of`."""
+    return object_of("components.pod_network", template, **words)
 
 
 def permissions(name: str) -> list[tuple[str, Body]]:
     """The account of a program, and its role in the cluster, each with the program's name."""
-    api = "rbac.authorization.k8s.io"
-    rules = [rule(*each) for each in _parts()["rights"][name]]
-    role: Body = {
-        "apiVersion": f"{api}/v1",
-        "kind": "ClusterRole",
-        "metadata": metadata(name, None),
-        "rules": rules,
-    }
-    binding: Body = {
-        "apiVersion": f"{api}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": metadata(name, None),
-        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
-    }
-    return [(name, service_account(name)), (name, role), (name, binding)]
+    rules = [rule(*each) for each in make("rights")[name]]
+    kinds = ("account", "role", "binding")
+    return [(name, make(kind, name=name, rules=rules)) for kind in kinds]
 
 
 def rule(groups: str, resources: str, verbs: str) -> JsonValue:
@@ -75,53 +51,18 @@ def config_name(name: str, config: str) -> str:
     return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
 
-@cache
-def _parts() -> dict[str, dict[str, Any]]:
-    text = Path(__file__).with_name("pods.yaml").read_text("utf-8")
-    return yaml.load(text, LOADER)  # noqa: S506 - a safe one
-
-
-def pod_of(of: str, **words: object) -> dict[str, Any]:
-    """A pod of `pods.yaml`, with its words in braces filled in."""
-
-    def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
-        if isinstance(value, dict):
-            return {key: filled(item) for key, item in cast("dict[str, Any]", value).items()}
-        if isinstance(value, list):
-            return [filled(item) for item in cast("list[Any]", value)]
-        return value.format(**words) if isinstance(value, str) else value
-
-    return filled(_parts()["pods"][of])
-
-
 def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body:
     """A DaemonSet of `kube-system` on every Linux node, by default in the host's network.
 
     A pod with a separate network omits the key: the API server drops a false value, and the engine
     would add it again in every update.
     """
-    labels: JsonObject = {"app": name, "tier": "node", "name": name}
-    everywhere: JsonObject = {
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"operator": "Exists"}],
-        "terminationGracePeriodSeconds": 10,
-        **({"hostNetwork": True} if host_network else {}),
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": metadata(name),
-        "spec": {
-            "selector": {"matchLabels": {"name": name}},
-            "updateStrategy": {"type": "RollingUpdate"},
-            "template": {"metadata": {"labels": labels}, "spec": everywhere | pod},
-        },
-    }
+    return make("daemon-set", name=name, pod=pod, host_network=host_network or None)
 
 
 def program(name: str, image: str, paths: CniPaths, *, of: str = "", **words: str) -> Body:
-    """The DaemonSet of a program whose pod is `of` in `pods.yaml`, by default its name."""
-    return daemon_set(name, pod_of(of or name, name=name, image=image, paths=paths, **words))
+    """The DaemonSet of a program whose pod is `of` in `objects.yaml`, by default its name."""
+    return daemon_set(name, make(of or name, name=name, image=image, paths=paths, **words))
 
 
 def reference_cni(plugin: str, image: str, paths: CniPaths, *, keep: bool = False) -> Body:
@@ -145,7 +86,7 @@ def whereabouts(image: str, paths: CniPaths, *, own_path: bool) -> Body:
     With `own_path` the node's files are also mounted under their own path, which attachments use:
     it reads attachments to free the addresses of deleted pods.
     """
-    pod = pod_of("whereabouts", image=image, paths=paths)
+    pod = make("whereabouts", image=image, paths=paths)
     places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
     # Mount equal paths once: the API refuses a second mount of a path.
     mounts = [{"name": "cni", "mountPath": place} for place in dict.fromkeys(places)]
@@ -167,44 +108,17 @@ def reconciler_config_map() -> Body:
 
 def reconciler_deployment(image: str) -> Body:
     """Two reconcilers would do the work twice, since neither leads: an update ends the old one."""
-    return deployment(RECONCILER, pod_of(RECONCILER, image=image), strategy="Recreate")
+    return deployment(RECONCILER, image, strategy="Recreate")
 
 
-_SHUT_OUT: Final = (
-    "node-role.kubernetes.io/master",
-    "node-role.kubernetes.io/control-plane",
-    "nvidia.com/gpu",
-)
-"""Taints that a Deployment tolerates: those of nv-ipam v0.4.0."""
+def deployment(name: str, image: str, *, strategy: str = "RollingUpdate") -> Body:
+    """A Deployment in `kube-system` of one pod, which has this name in `objects.yaml`."""
+    return make("deployment", name=name, pod=make(name, image=image), strategy=strategy)
 
 
-def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -> Body:
-    """A Deployment of one pod in `kube-system`, which may run on any node of a cluster."""
-    anywhere: JsonObject = {
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
-        ]
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(name),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": strategy},
-            "selector": {"matchLabels": {"name": name}},
-            "template": {
-                "metadata": {"labels": {"app": name, "name": name}},
-                "spec": anywhere | pod,
-            },
-        },
-    }
-
-
-def config_map(name: str, data: JsonObject, **more: JsonValue) -> Body:
+def config_map(name: str, data: Mapping[str, JsonValue], *, immutable: bool | None = None) -> Body:
     """A ConfigMap of `kube-system`."""
-    body: Body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name), **more}
-    return {**body, "data": data}
+    return make("config-map", name=name, data=data, immutable=immutable)
 
 
 def plugin_config_map(name: str, config: str) -> Body:

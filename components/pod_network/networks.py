@@ -29,8 +29,8 @@ from components.model.owners import cni_paths, guids_by_pods, vfs_by_operator
 from components.model.places import is_flat, pod_links
 from components.model.pod_network import SharedDevice
 from components.pod_network.attachment import MELLANOX
-from components.pod_network.manifests import NAMESPACE, config_name, pod_of, tolerations
-from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail, pool_name
+from components.pod_network.manifests import config_name, make, tolerations
+from components.pod_network.pools import AnyRail, pool_name
 from components.pod_network.rails import (
     Pool,
     ib_rails,
@@ -218,16 +218,14 @@ def make_attachment(
     """
     head: Addresses = {"cniVersion": CNI_VERSION, "name": name}
     config = head | (plugins[0] if len(plugins) == 1 else {"plugins": [*plugins]})
-    metadata: Addresses = {"name": name, "namespace": spec.pod_network.namespace}
-    if resource is not None:
-        device = f"{spec.pod_network.resource_prefix}/{resource}"
-        metadata["annotations"] = {"k8s.v1.cni.cncf.io/resourceName": device}
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": metadata,
-        "spec": {"config": json.dumps(config, indent=1, sort_keys=True)},
-    }
+    device = f"{spec.pod_network.resource_prefix}/{resource}"
+    return make(
+        "attachment",
+        name=name,
+        namespace=spec.pod_network.namespace,
+        annotations=resource and {"k8s.v1.cni.cncf.io/resourceName": device},
+        config=json.dumps(config, indent=1, sort_keys=True),
+    )
 
 
 PLUGIN: Final = "rdma-shared-dp-ds"
@@ -264,22 +262,8 @@ def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
 def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
     """The plugin on every node."""
     config = config_name(PLUGIN_CONFIG, shared_plugin_config(spec))
-    labels: Addresses = {"name": PLUGIN}
-    pod: Addresses = {
-        "hostNetwork": True,
-        "priorityClassName": "system-node-critical",
-        **tolerations(spec),
-        **pod_of(PLUGIN, image=spec.pod_network.shared_plugin, config=config),
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": PLUGIN, "namespace": NAMESPACE},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
+    pod = make(PLUGIN, image=spec.pod_network.shared_plugin, config=config)
+    return make("shared-plugin", pod=tolerations(spec) | pod)
 
 
 def macvlan_attachments(spec: ClusterSpec, rail: Rail, *, jobs: bool = True) -> list[Body]:
@@ -427,10 +411,7 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
     return make_attachment(spec, rail.network, plugins)
 
 
-_API = "sriovnetwork.openshift.io/v1"
 _LABELS = "vfs.railyard.dev"
-_PRIORITY = 90
-"""As in the operator's examples; 0 is the highest, and 99 the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,11 +455,7 @@ def vf_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
-    """A SriovNetworkNodePolicy for each rail and number of VFs, with the rail's name.
-
-    It selects by root device and never only by vendor, which would take storage and management
-    ports too.
-    """
+    """A SriovNetworkNodePolicy for each rail and number of VFs, with the rail's name."""
     found: list[tuple[str, Body]] = []
     for rail in _rails(spec):
         groups: dict[str, list[_Function]] = {}
@@ -490,26 +467,16 @@ def node_policies(spec: ClusterSpec) -> list[tuple[str, Body]]:
 
 
 def _policy(spec: ClusterSpec, rail: AnyRail, named: str, ports: list[_Function]) -> Body:
-    first = ports[0]
-    infiniband = spec.rdma.transport == "infiniband"
-    mtu: Body = {} if first.mtu_bytes is None else {"mtu": first.mtu_bytes}
-    roots: list[JsonValue] = [*sorted({port.pci for port in ports})]
-    return {
-        "apiVersion": _API,
-        "kind": "SriovNetworkNodePolicy",
-        "metadata": {"name": f"{rail.name}-{named}", "namespace": NETWORK_NAMESPACE},
-        "spec": {
-            "resourceName": rail.resource,
-            "nodeSelector": {f"{_LABELS}/{rail.name}": named},
-            "nicSelector": {"vendor": MELLANOX, "rootDevices": roots},
-            "numVfs": first.vfs,
-            **mtu,
-            "linkType": "ib" if infiniband else "eth",
-            "deviceType": "netdevice",
-            "isRdma": True,
-            "priority": _PRIORITY,
-        },
-    }
+    return make(
+        "node-policy",
+        name=f"{rail.name}-{named}",
+        resource=rail.resource,
+        nodes={f"{_LABELS}/{rail.name}": named},
+        roots=sorted({port.pci for port in ports}),
+        vfs=ports[0].vfs,
+        mtu=ports[0].mtu_bytes,
+        link="ib" if spec.rdma.transport == "infiniband" else "eth",
+    )
 
 
 def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
@@ -531,9 +498,5 @@ def _network(spec: ClusterSpec, rail: AnyRail, name: str, chain: list[Addresses]
         wanted["capabilities"] = json.dumps(capabilities)
     if others:
         wanted["metaPlugins"] = ",".join(json.dumps(each, sort_keys=True) for each in others)
-    return {
-        "apiVersion": _API,
-        "kind": "SriovNetwork" if isinstance(rail, Rail) else "SriovIBNetwork",
-        "metadata": {"name": name, "namespace": NETWORK_NAMESPACE},
-        "spec": wanted,
-    }
+    kind = "SriovNetwork" if isinstance(rail, Rail) else "SriovIBNetwork"
+    return make("network", kind=kind, name=name, spec=wanted)

@@ -140,7 +140,7 @@ def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
         return [], []
     config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
     foundation: _Group = [
-        ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
+        ("sriov-device-plugin", parts.make("account", name="sriov-device-plugin")),
         ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
     ]
     words = {"prefix": prefix, "config": config_name(parts.PLUGIN_CONFIG, config)}
@@ -199,9 +199,8 @@ def _attachers(spec: ClusterSpec) -> _Group:
         attachers += [("whereabouts", daemons), (parts.RECONCILER, reconciler)]
     attachers += [(spec.pod_network.ipam, files[1])] if files else []
     if installs(spec, "nv_ipam"):
-        controller = parts.pod_of(_CONTROLLER, image=images.nv_ipam)
-        node = parts.pod_of(_NODE, image=images.nv_ipam, paths=paths)
-        attachers.append((_CONTROLLER, parts.deployment(_CONTROLLER, controller)))
+        node = parts.make(_NODE, image=images.nv_ipam, paths=paths)
+        attachers.append((_CONTROLLER, parts.deployment(_CONTROLLER, images.nv_ipam)))
         attachers.append((_NODE, parts.daemon_set(_NODE, node, host_network=False)))
     own = {
         "sriov": images.sriov_cni,

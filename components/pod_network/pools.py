@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
+from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.owners import draws_blocks
 from components.model.places import RailSubnet, is_flat, link_of, pod_links, subnet_of
-from components.pod_network.manifests import NAMESPACE
+from components.pod_network.manifests import NAMESPACE, make
 from components.pod_network.rails import Kept, ib_rails, pools_of, rail_ports, written_exclusions
 
 AnyRail: TypeAlias = Rail | IbRail
@@ -35,8 +35,6 @@ _SPARE: Final = 2
 reserved, and ended pods release theirs only after the next pods have started."""
 _LINK: Final = 31
 """Prefix length of the network of a routed port and the pod behind it (RFC 3021)."""
-_DEADLINE_S: Final = 300
-"""Seconds until the controller gives the first block: its image comes from a mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,17 +233,5 @@ def _labelled(label: str) -> JsonValue:
 
 def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -> Body:
     """A pool, ready when the first node has its part; `given` is a key of that part."""
-    return {
-        "apiVersion": "nv-ipam.nvidia.com/v1alpha1",
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            # nv-ipam looks for its pools in the namespace of its controller.
-            "namespace": NETWORK_NAMESPACE if spec.operators.network else NAMESPACE,
-            "annotations": {
-                WAIT_FOR: f"jsonpath={{.status.allocations[0].{given}}}",
-                TIMEOUT: str(_DEADLINE_S),
-            },
-        },
-        "spec": wanted,
-    }
+    namespace = NETWORK_NAMESPACE if spec.operators.network else NAMESPACE
+    return make("pool", kind=kind, name=name, namespace=namespace, given=given, spec=wanted)

@@ -17,7 +17,7 @@ from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ClusterParts, CniFolders, ExistingPlane, Toleration
 from components.model.owners import cni_paths
 from components.plan.make import make_plan
-from components.pod_network.manifests import pod_of
+from components.pod_network.manifests import make
 from components.pod_network.pod_network_plan import plan_pod_network
 from tests.golden.site import load_example
 
@@ -112,7 +112,7 @@ CALICO = """{"name": "k8s-pod-network", "cniVersion": "0.3.1", "plugins": [
 
 def _run(folders: Path) -> subprocess.CompletedProcess[str]:
     paths = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
-    script: str = pod_of("cni-folders", image="i", paths=paths)["initContainers"][0]["command"][-1]
+    script: str = make("cni-folders", image="i", paths=paths)["initContainers"][0]["command"][-1]
     script = script.replace("/host/etc/cni/net.d", str(folders / "net.d"))
     script = script.replace("/host/opt/cni/bin", str(folders / "bin"))
     return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
